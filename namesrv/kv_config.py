@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from sprocket.common import limits
-from sprocket.common.atomic_file import read_whole, write_whole
+from sprocket.common.atomic_file import read_file_or_backup, replace_file
 from sprocket.common.errors import ConfigError, ProtocolError, RequestError, StoreError
 from sprocket.common.table_saver import TableSaver
 from sprocket.remoting.codec.fastjson import loads
@@ -53,7 +53,7 @@ class KVConfig:
     def load(self) -> None:
         """Read the file if it exists.  Raises ConfigError if it is invalid."""
         try:
-            content = read_whole(self._path)
+            content = read_file_or_backup(self._path)
             self._table = loads(content, _Content).config_table if content else {}
         except (OSError, ProtocolError) as error:
             raise ConfigError(f"{self._path}: not a KV configuration: {error}; repair or remove the file") from None
@@ -129,7 +129,7 @@ class KVConfig:
 
     def _write(self, content: bytes) -> None:
         try:
-            write_whole(self._path, content)
+            replace_file(self._path, content)
         except OSError as error:
             raise KVConfigNotWritten(f"{self._path}: {error.strerror}; nothing was changed") from error
 

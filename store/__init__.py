@@ -1,1 +1,1 @@
-"""The message store: records and files.  Knows CommitLog and ConsumeQueue; knows no socket."""
+"""The message store: records and files.  It knows the CommitLog and ConsumeQueues, and no socket."""

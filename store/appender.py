@@ -1,4 +1,4 @@
-"""Turns a batch of messages into records: the hot loop of every send.
+"""Encoding and writing of a batch of messages: the hot loop of every send.
 
 Source: RocketMQ 5.3.3, `CommitLog.asyncPutMessage`, `DefaultAppendMessageCallback.doAppend`.
 """
@@ -9,7 +9,17 @@ from typing import Final
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
+from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET
+from sprocket.remoting.message.record import (
+    ANY_V6,
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    FIXED_IPV4_RAW,
+    IPV4_HOST_BYTES,
+    IPV6_HOST_BYTES,
+    V6_GROWTH_BYTES,
+    SysFlag,
+)
 from store.config.store_config import StoreConfig
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
@@ -18,9 +28,6 @@ from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import DISPATCHES, MultiDispatch
 from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals, without_seal
 from store.record.record import (
-    FIXED_IPV4_RAW,
-    IPV4_HOST_BYTES,
-    IPV6_HOST_BYTES,
     MAX_PROPERTIES_LENGTH,
     Appended,
     PendingMessage,
@@ -31,42 +38,42 @@ from store.record.record import (
 )
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags that need more than the common path.
-_UNUSUAL: Final = _PREPARED | _ANY_V6 | DISPATCHES
-# The properties length field of most records, ready made: five times as fast as `to_bytes`.
+_UNUSUAL: Final = _PREPARED | ANY_V6 | DISPATCHES
+# The field properties_length of most records, precomputed: five times as fast as `to_bytes`.
 _SHORT_LENGTHS: Final = tuple(length.to_bytes(2, "big") for length in range(1024))
-_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
-# In the name of the seal and in few others.
+
+# The name of the seal has this character, and few other names do.
 _HASH: Final = ord("#")
-_END: Final = 2
+_END: Final = VALUE_END_OCTET
 _BEFORE_LOG_WRITE: Final = failpoint("appender.before_log_write")
 _AFTER_LOG_WRITE: Final = failpoint("appender.after_log_write")
 _BETWEEN_QUEUES: Final = failpoint("appender.between_queues")
 _AFTER_QUEUES: Final = failpoint("appender.after_queues")
-_AFTER_TAKE_BACK: Final = failpoint("appender.after_take_back")
+_QUEUES_ROLLED_BACK: Final = failpoint("appender.queues_rolled_back")
 
 
 class Batch:
-    """What one append did: its results, and the queues it touched."""
+    """Result of one append, and the queues that it changed."""
 
     __slots__ = ("appended", "end_offset", "message_count", "size_bytes", "store_timestamp", "touched")
 
     def __init__(self, store_timestamp: int) -> None:
         self.store_timestamp = store_timestamp
         self.appended: list[Appended] = []
-        # More than records, if some hold several.
+        # Larger than the number of records if a record holds several messages.
         self.message_count = 0
         self.end_offset = 0
-        # Bytes of the log it takes, blanks included.
+        # Bytes in the log, blanks included.
         self.size_bytes = 0
-        # (queue, its next offset before the batch)
+        # (queue, next offset of the queue before the batch)
         self.touched: list[tuple[LogicQueue, int]] = []
 
 
 class Appender:
-    """Encodes, assigns offsets, and writes log and ConsumeQueues.  Lives in the owner thread."""
+    """Encoder of messages; it assigns offsets and writes the log and the ConsumeQueues.  For the owner thread only."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes) -> None:
         self._log = log
@@ -75,23 +82,23 @@ class Appender:
         self._light = MultiDispatch(config, table)
         self.configure(config)
         self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
-        # Why nothing is appended; empty if it is.
+        # Why every append is refused; empty if appends are allowed.
         self.refusal = ""
 
     def configure(self, config: StoreConfig) -> None:
-        """Take the limits of a message and whether it is sealed, also changed ones."""
+        """Set the limits of a message, and whether records are sealed."""
         self._max_body_bytes = config.max_message_size
         self._max_record_bytes = config.max_record_bytes
-        # A record up to this size breaks no limit whatever its parts.
+        # A record of at most this size exceeds no limit, whatever its parts are.
         self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
-        self._light.most_queues = config.max_lmq_consume_queue_num
+        self._light.max_queues = config.max_lmq_consume_queue_num
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.
 
         Raises `RequestError` for a message over a limit, `StoreError` with the `refusal`, `DiskFull`, or `DiskFailed`.
-        After any exception log and queues are as before; where that cannot be done, it is `DiskFailed`.
+        After any exception the log and the queues are as before.  If they cannot be rolled back, it is `DiskFailed`.
         """
         if self.refusal:
             raise StoreError(self.refusal)
@@ -112,13 +119,13 @@ class Appender:
                 _BETWEEN_QUEUES()
             _AFTER_QUEUES()
         except BaseException as error:
-            # Also MemoryError and KeyboardInterrupt: the caller takes any of them for "nothing is stored".
+            # Also MemoryError and KeyboardInterrupt: to the caller, every exception means "nothing is stored".
             self._roll_back(batch, chunks if self._log.wrote_offset != begin else [], error)
             raise
         return batch
 
     def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
-        """Return why some of `messages` are over a limit, by index; empty if `append` would take all of them.
+        """Return why some of `messages` are over a limit, by index; empty if `append` would accept all of them.
 
         Nothing is written.
         """
@@ -136,22 +143,22 @@ class Appender:
         return refused
 
     def _roll_back(self, batch: Batch, chunks: list[tuple[int, bytes]], cause: BaseException | None) -> None:
-        """Make the queues as they were before `batch`, and the log as it was before `chunks` were written.
+        """Restore the queues as they were before `batch`, and the log as it was before `chunks`.
 
-        Raises `DiskFailed` if that fails: what is stored is then unknown.
+        Raises `DiskFailed` if that fails: then it is unknown what is stored.
         """
         try:
             for queue, offset in batch.touched:
-                queue.take_back(offset)
+                queue.roll_back(offset)
             if chunks:
-                _AFTER_TAKE_BACK()
+                _QUEUES_ROLLED_BACK()
                 self._log.erase(chunks, cause)
         except DiskFailed:
             raise
         except BaseException as error:
             raise DiskFailed(f"cannot roll back a failed append: {type(error).__name__}: {error}") from error
 
-    # Written for speed, measured line by line: names bound once, one test for all that is unusual.
+    # Written for speed and measured line by line: names are bound once, and one test finds every unusual case.
     def _encode(self, messages: Sequence[PendingMessage], batch: Batch, chunks: list[tuple[int, bytes]]) -> None:
         queues, log = self._table.by_key, self._log
         store_timestamp, store_host = batch.store_timestamp, self.store_host
@@ -160,7 +167,7 @@ class Appender:
         start = position = log.wrote_offset
         limit = log.segment_end(position) - BLANK_MIN_BYTES
         pack, checksum, lengths, seal_bytes = FIXED_IPV4_RAW.pack, crc32, _SHORT_LENGTHS, self._seal_bytes
-        # What the chunk at `start` is made of; with seals, whole records and their CRCs.
+        # Parts of the chunk at `start`; with seals, whole records and their CRCs.
         parts: list[bytes | memoryview] = []
         crcs: list[int] = []
         for message in messages:
@@ -220,7 +227,7 @@ class Appender:
     def _unusual(
         self, queue: LogicQueue, message: PendingMessage, properties: bytes, size: int
     ) -> tuple[bytes, int, int, int]:
-        """Properties, their bytes, flags and size of a record that is out of the ordinary."""
+        """Return properties, properties' bytes, flags and size of an unusual record."""
         if message.sys_flag & DISPATCHES:
             plain_bytes = len(properties)
             properties = self._light.addressed(queue, properties)
@@ -237,7 +244,7 @@ class Appender:
         position: int,
         size: int,
     ) -> None:
-        """Give the record its place in a queue that is not plain."""
+        """Assign the record's offset in a queue that is not plain."""
         tags_code, count, store_timestamp = message.tags_code, 1, batch.store_timestamp
         if queue.is_schedule:
             tags_code = self._tags_codes.of_scheduled(properties, store_timestamp, tags_code)
@@ -247,19 +254,21 @@ class Appender:
         queue.add(position, size, tags_code, store_timestamp, count)
 
     def _sealable(self, queue: LogicQueue, message: PendingMessage) -> bytes:
-        """Properties as they are stored: what a batch's record adds, an end, and no seal that they brought along.
+        """Return the properties as they are stored.
 
-        Source: RocketMQ 5.3.3, `CommitLog.asyncPutMessage`, `MessageExtEncoder.encode`; there the property stays in
-        messages of a batch, and in all if enabledAppendPropCRC is off.  Here a record that ends with what looks like a
-        seal has to have been sealed by a broker, or reading it back would report damage.
+        They get the properties of a batch's record and a final separator; a seal from the sender is removed.
+
+        Source: RocketMQ 5.3.3, `CommitLog.asyncPutMessage`, `MessageExtEncoder.encode`.  RocketMQ keeps the sender's
+        seal in messages of a batch, and in all messages if enabledAppendPropCRC is off.  Here a broker must have sealed
+        every record whose end looks like a seal.  Otherwise a read of the record would report damage.
         """
         properties = _placed(message, queue.next_offset) if queue.is_batch else message.properties
         if _HASH in properties and SEAL_NAME in properties:
             properties = without_seal(properties)
         if self._seal_bytes:
-            return properties + b"\x02" if properties and properties[-1] != _END else properties
+            return properties + VALUE_END_BYTES if properties and properties[-1] != _END else properties
         if len(properties) >= SEAL_BYTES and sealed_crc(properties[-SEAL_BYTES:]) != NO_SEAL:
-            remark = "message is illegal: its last property looks like __CRC32#, which is the broker's"
+            remark = "message is illegal: its last property looks like __CRC32#, which only the broker may set"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         return properties
 
@@ -277,7 +286,7 @@ class Appender:
 
 
 def _placed(message: PendingMessage, queue_offset: int) -> bytes:
-    """The properties of a message for a queue whose records may hold several."""
+    """Return the properties of a message for a queue whose records may hold several messages."""
     count = message_count(message.properties) if message.sys_flag & _INNER_BATCH else 1
     return placed_at(message.properties, queue_offset, count)
 
@@ -290,7 +299,7 @@ def _end_segment(
     position: int,
     end: int,
 ) -> int:
-    """Fill the segment up to its `end` with a blank, and begin a new chunk there."""
+    """Fill the segment to its `end` with a blank, and begin a new chunk there.  Return `end`."""
     content = with_seals(parts, crcs) if crcs else b"".join(parts)
     chunks.append((start, content + blank(end - position)))
     parts.clear()
@@ -299,14 +308,14 @@ def _end_segment(
 
 
 def _with_host_flags(sys_flag: int, size: int, born_host: bytes, store_host: bytes) -> tuple[int, int]:
-    """The flags with those that fit the hosts, and the size of a record that had two IPv4 hosts."""
-    sys_flag &= ~_ANY_V6
+    """Return flags and size for the given hosts; `size` is that of the record with two IPv4 hosts."""
+    sys_flag &= ~ANY_V6
     if len(born_host) == IPV6_HOST_BYTES:
         sys_flag |= SysFlag.BORN_HOST_V6
-        size += _HOST_GROWTH
+        size += V6_GROWTH_BYTES
     elif len(born_host) != IPV4_HOST_BYTES:
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "message is illegal: born host is no address and port")
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "message is illegal: born host is not an address and port")
     if len(store_host) == IPV6_HOST_BYTES:
         sys_flag |= SysFlag.STORE_HOST_V6
-        size += _HOST_GROWTH
+        size += V6_GROWTH_BYTES
     return int(sys_flag), size

@@ -1,8 +1,8 @@
-"""Where messages go that a broker itself sends on: those that were delayed, timed, popped and not acknowledged.
+"""Destination of messages that a broker itself sends: delayed, timed, and popped but unacknowledged messages.
 
-A master stores them in its own log.  A slave that acts for its master must not: its log is a copy, so they go to
-another master of the cluster (`broker.failover.escape_bridge`).  Who sends them on does not know which of the two it
-is. Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`.
+A master stores them in its own log.  A slave that acts for its master must not, because its log is a copy.  It sends
+them to another master of the cluster (`broker.failover.escape_bridge`).  The sender does not know which of the two
+happens.  Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,20 +13,20 @@ from store.record.record import Appended, PendingMessage
 
 
 class Outstanding(Protocol):
-    """Messages on their way."""
+    """A delivery that has not ended."""
 
     def cancel(self) -> object:
-        """Give up: `done` is not called any more.  Some of the messages may have arrived."""
+        """Cancel the delivery: `done` will not be called.  Some of the messages may have arrived."""
         ...
 
 
 class Delivery(Protocol):
-    """Takes messages, all or none as far as its caller can tell."""
+    """A destination that accepts all of some messages or, as far as the caller can tell, none."""
 
     def deliver(self, messages: Sequence[PendingMessage], done: Callable[[], None]) -> Outstanding | None:
-        """Store `messages` and call `done`, before this returns, or later; then what is returned is outstanding.
+        """Store `messages`, then call `done`: before this returns (None), or later (the outstanding delivery).
 
-        Raises what `MessageStore.append` raises; `done` is then not called.
+        Raises what `MessageStore.append` raises; then `done` is not called.
         """
         ...
 
@@ -36,7 +36,7 @@ class Delivery(Protocol):
 
 
 class Appending(Protocol):
-    """The part of a store that takes messages."""
+    """The part of a store that appends messages."""
 
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]: ...
 
@@ -44,7 +44,7 @@ class Appending(Protocol):
 
 
 class OwnLog:
-    """Stores in the own log, at once."""
+    """A `Delivery` into the broker's own log, at once."""
 
     def __init__(self, store: Appending) -> None:
         self._store = store
@@ -63,9 +63,10 @@ def deliver_fitting(
     done: Callable[[], None],
     dropped: Callable[[PendingMessage, str], None],
 ) -> Outstanding | None:
-    """Deliver all of `messages` but those over a limit, which has changed; call `dropped` with each of them and why.
+    """Deliver `messages` except those that exceed a limit, which may have been lowered since they were accepted.
 
-    Raises `StoreError` if none is taken now: then nothing is stored, and nothing was dropped.
+    Call `dropped` with each of the exceptions and the reason.  Raises `StoreError` if no message is accepted now: then
+    nothing is stored and nothing was dropped.
     """
     if not messages:
         done()
@@ -86,5 +87,5 @@ def deliver_fitting(
     if not fitting:
         stored()
         return None
-    # In one piece, like all of them: if it is refused now, nothing is stored, and all are delivered again later.
+    # All in one call: if it is refused now, nothing is stored, and all messages are delivered again later.
     return delivery.deliver(fitting, stored)

@@ -46,7 +46,7 @@ FILE_NAME_DIGITS: Final = 20
 COMMIT_LOG_FILE_BYTES: Final = 1024 * 1024 * 1024  # mappedFileSizeCommitLog
 CONSUME_QUEUE_ENTRIES_PER_FILE: Final = 300_000  # mappedFileSizeConsumeQueue / 20
 
-# The fields of a record that stand at the same place whatever its flags are: offset 0 to the born host.
+# The fields of a record whose position does not depend on its flags: from offset 0 to before the born host.
 RECORD_FIXED_DTYPE: Final = np.dtype(
     [
         ("total_size", ">i4"),
@@ -71,7 +71,7 @@ CONSUME_QUEUE_DTYPE: Final = np.dtype(
 )
 CONSUME_QUEUE_UNIT_BYTES: Final = CONSUME_QUEUE_DTYPE.itemsize
 
-# One unit of batchconsumequeue/<topic>/<queueId>/ (`BatchConsumeQueue`): a record and the queue offsets it takes.
+# One unit of batchconsumequeue/<topic>/<queueId>/ (`BatchConsumeQueue`): a record and the queue offsets it occupies.
 BATCH_CONSUME_QUEUE_DTYPE: Final = np.dtype(
     [
         ("physical_offset", ">i8"),  # of the record in the CommitLog
@@ -87,7 +87,7 @@ BATCH_CONSUME_QUEUE_DTYPE: Final = np.dtype(
 BATCH_CONSUME_QUEUE_UNIT_BYTES: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
 BATCH_CONSUME_QUEUE_UNITS_PER_FILE: Final = 300_000  # mapperFileSizeBatchConsumeQueue / 46
 
-# checkpoint: one 4 KiB page, of which the first fields are used.
+# checkpoint: one 4 KiB page; only these first fields are used.
 CHECKPOINT_BYTES: Final = 4096
 CHECKPOINT_DTYPE: Final = np.dtype(
     [
@@ -122,22 +122,23 @@ INDEX_UNIT_DTYPE: Final = np.dtype(
 INDEX_SLOTS_PER_FILE: Final = 5_000_000  # maxHashSlotNum
 INDEX_UNITS_PER_FILE: Final = 4 * INDEX_SLOTS_PER_FILE  # maxIndexNum
 
-# timerwheel: a ring of slots, twice as many as a wheel's slots; that of a time is its number of slots modulo all.
+# timerwheel: a ring of twice as many slots as one turn of the wheel has.  Slot of a time: (time / slot width) modulo
+# the number of slots in the ring.
 TIMER_SLOT_DTYPE: Final = np.dtype(
     [
-        ("time", ">i8"),  # of the slot, in units of timerPrecisionMs; another one: the slot is free
+        ("time", ">i8"),  # of the slot, in units of timerPrecisionMs; any other time: the slot is free
         ("first_position", ">i8"),  # in the timer log, of the slot's oldest unit
-        ("last_position", ">i8"),  # of its newest
-        ("count", ">i4"),  # messages, less those that take one back
+        ("last_position", ">i8"),  # in the timer log, of the slot's newest unit
+        ("count", ">i4"),  # messages, minus those that cancel one
         ("magic", ">i4"),  # 0
     ]
 )
-# timerlog/: units; a file ends with one of which only size, previous position and magic number are there.
+# timerlog/: units.  The last unit of a file has only the size, the previous position and the magic number.
 TIMER_UNIT_DTYPE: Final = np.dtype(
     [
-        ("size", ">i4"),  # 52, or what is left of the file
+        ("size", ">i4"),  # 52, or the bytes to the file's end
         ("previous_position", ">i8"),  # of the unit before it in its slot; -1: none
-        ("magic", ">i4"),  # 1, with 2 for one that rolls and 4 for one that takes another back
+        ("magic", ">i4"),  # 1; plus 2 if the message goes on to a later slot, plus 4 if it cancels another message
         ("write_time", ">i8"),  # ms
         ("delay", ">i4"),  # ms from the write time to the slot
         ("physical_offset", ">i8"),  # of the record in the CommitLog
@@ -146,13 +147,13 @@ TIMER_UNIT_DTYPE: Final = np.dtype(
         ("reserved", ">i8"),  # 0
     ]
 )
-# config/timercheck: one 4 KiB page, of which the first fields are used.
+# config/timercheck: one 4 KiB page; only these first fields are used.
 TIMER_CHECKPOINT_DTYPE: Final = np.dtype(
     [
-        ("last_read_time", ">i8"),  # ms, the slot that is delivered next
+        ("last_read_time", ">i8"),  # ms, time of the slot that is delivered next
         ("last_timer_log_flush_position", ">i8"),
-        ("last_timer_queue_offset", ">i8"),  # of rmq_sys_wheel_timer, what enters the wheel next
-        ("master_timer_queue_offset", ">i8"),  # the same of a slave's master
+        ("last_timer_queue_offset", ">i8"),  # of rmq_sys_wheel_timer: the message that enters the wheel next
+        ("master_timer_queue_offset", ">i8"),  # on a slave: the same offset of its master
         ("state_version", ">i8"),
         ("version_timestamp", ">i8"),  # ms
         ("version_counter", ">i8"),
@@ -161,10 +162,10 @@ TIMER_CHECKPOINT_DTYPE: Final = np.dtype(
 
 
 def index_file_bytes(slots: int, units: int) -> int:
-    """Bytes of an index file with so many hash slots and units."""
+    """Return the size of an index file, bytes."""
     return INDEX_HEADER_DTYPE.itemsize + slots * INDEX_SLOT_BYTES + units * INDEX_UNIT_DTYPE.itemsize
 
 
 def file_name(offset: int) -> str:
-    """Name of the file that begins at `offset`: ``00000000001073741824``."""
+    """Return the name of the file that begins at `offset`, such as ``00000000001073741824``."""
     return f"{offset:0{FILE_NAME_DIGITS}d}"

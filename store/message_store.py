@@ -1,10 +1,10 @@
-"""The message store: what the broker appends to and reads from.
+"""The message store: the broker appends to it and reads from it.
 
-Threads: the thread that calls is the owner; nothing here may be called from two threads at a time.
-Syncs and preallocation run in threads of their own and report back through `notify`.
+Threads: the calling thread is the owner; two threads must not call at the same time.  Syncs and preallocation run in
+threads of their own and report through `notify`.
 
-Offsets: ``confirm_offset <= wrote_offset`` and ``flushed_offset <= wrote_offset``.  Consumers see what
-lies before `confirm_offset`, no more.
+Offsets: ``confirm_offset <= wrote_offset`` and ``flushed_offset <= wrote_offset``.  Consumers see messages before
+`confirm_offset` only.
 """
 
 import logging
@@ -39,7 +39,7 @@ from store.record.record import Appended, PendingMessage, TagsCodes
 from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
 from store.replica.master_log import MasterLog
-from store.replica.replica_log import ReplicaLog
+from store.replica.replica_log import StoreReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
 from store.runtime_info import log_figures
@@ -58,7 +58,7 @@ _STOP_AFTER_ABORT: Final = failpoint("message_store.stop_after_abort_removed")
 
 
 class MessageStore:
-    """CommitLog, ConsumeQueues and the threads that flush them."""
+    """The CommitLog, the ConsumeQueues, and the threads that flush them."""
 
     def __init__(
         self,
@@ -98,7 +98,8 @@ class MessageStore:
         self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
-        # Called in the owner thread: once per queue and batch when messages become visible; once if the disk fails.
+        # Called in the owner thread: `on_arrival` once per queue and batch when its messages become visible,
+        # `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
         self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure
         self.recovery: RecoveryReport | None = None
@@ -108,7 +109,7 @@ class MessageStore:
 
     @property
     def store_host(self) -> bytes:
-        """The broker's own address, 4 or 16 bytes, and port in 4, as records carry it."""
+        """The broker's own address, 4 or 16 bytes, then the port, 4 bytes, as in records."""
         return self._appender.store_host
 
     @store_host.setter
@@ -118,7 +119,7 @@ class MessageStore:
     def start(self) -> None:
         """Load or recover, then start the flush threads.
 
-        Raises `ConfigError`, or `StoreError` naming the file and what is wrong with it.
+        Raises `ConfigError`, or `StoreError` that names the file and the fault.
         """
         self.config.check()
         root = self.config.store_path_root_dir
@@ -147,7 +148,7 @@ class MessageStore:
         )  # fmt: skip
 
     def shutdown(self) -> None:
-        """Flush everything, write the checkpoint, remove `abort`.  After a disk failure only close."""
+        """Flush everything, write the checkpoint and remove `abort`.  After a disk failure, only close."""
         self._group_commit.stop()
         self._queue_flush.stop()
         if self._lock is not None and self.failure is None:
@@ -161,7 +162,7 @@ class MessageStore:
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
     def _write_stop(self) -> None:
-        """Write down that this is a clean stop, if the disk lets us: else the next start does as after a crash."""
+        """Record a clean stop on the disk.  If that fails, the next start recovers as after a crash."""
         try:
             self.index.shutdown()
             self._queue_flush.flush_all()
@@ -179,7 +180,7 @@ class MessageStore:
         return checkpoint
 
     def _close(self) -> None:
-        # Whatever one of them meets, the lock is free in the end: else this process cannot open the store again.
+        # Whatever fails, release the lock at the end: otherwise this process could not open the store again.
         closing = [self._books.close, self._table.close, self._commit_log.close, self.cleaner.stop, self.index.close]
         with ExitStack() as last_first:
             if self._lock is not None:
@@ -189,7 +190,7 @@ class MessageStore:
                 last_first.callback(close)
 
     def configure(self, config: StoreConfig) -> None:
-        """Take a changed configuration, as far as its keys may change while the store runs."""
+        """Apply a changed configuration: the keys that may change while the store runs."""
         self.config = config
         parts = (
             self.cleaner, self._commit_log, self._reader, self.cold_area, self._appender, self._group_commit,
@@ -203,8 +204,8 @@ class MessageStore:
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
         """Append all of `messages` as one batch; return (queue_offset, physical_offset, size_bytes) of each.
 
-        Raises, with nothing of the batch visible: `RequestError` for a message over a limit, `DiskFull`, `StoreBusy`
-        when too much waits already, `DiskFailed` (from then on always).
+        Raises `RequestError` for a message over a limit, `DiskFull`, `StoreBusy` if too much waits already, or
+        `DiskFailed` (from then on always).  After an error nothing of the batch is visible.
         """
         confirmation, pressure = self.confirmation, self._pressure
         if confirmation.failure is not None:
@@ -232,7 +233,7 @@ class MessageStore:
         return batch.appended
 
     def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
-        """Return why `append` would refuse some of `messages` for their content, by index.  Nothing is appended."""
+        """Return why `append` would refuse some of `messages` because of their content, by index.  Append nothing."""
         return self._appender.refusals(messages)
 
     def _check(self) -> None:
@@ -240,7 +241,7 @@ class MessageStore:
             raise DiskFailed(str(self.failure))
 
     def _refuse(self, messages: int) -> None:
-        """Raise `DiskFull` or `StoreBusy`, unless all is well again."""
+        """Raise `DiskFull` or `StoreBusy`, unless the cause has ended."""
         confirmation = self.confirmation
         unflushed_bytes = self._commit_log.wrote_offset - confirmation.flushed_offset
         error = self._pressure.refusal(messages, unflushed_bytes, confirmation.waiting_bytes)
@@ -252,21 +253,21 @@ class MessageStore:
 
     def _on_flushed(self, reached: int, error: DiskFailed | None) -> None:
         if error is None:
-            # Before anybody is answered: what was acknowledged is marked as such.
+            # Before any sender is answered: the mark on the disk must cover every acknowledged message.
             self._books.flushed(reached)
         self.confirmation.on_flushed(reached, error)
 
-    def replica(self) -> ReplicaLog:
-        """The log as a replica fills it, in place of `append`."""
+    def replica(self) -> StoreReplicaLog:
+        """Return the log for a replica, which fills it with its master's bytes instead of `append`."""
         parts = self._commit_log, self._table, self._tags_codes, self.confirmation, self._appender
-        return ReplicaLog(*parts, self._check, self._books.intend_cut)
+        return StoreReplicaLog(*parts, self._check, self._books.intend_cut)
 
     def master_log(self) -> MasterLog:
-        """The log as it is sent to replicas."""
+        """Return the log for a master, which sends it to replicas."""
         return MasterLog(self._commit_log, self.confirmation, self._pressure)
 
     def flush(self) -> None:
-        """Sync the log in this thread; a failure is latched."""
+        """Sync the log in this thread.  A failure is latched."""
         self._on_flushed(*self._group_commit.flush())
 
     @property
@@ -276,30 +277,30 @@ class MessageStore:
 
     @property
     def flushed_offset(self) -> int:
-        """The log is on the disk up to here."""
+        """End of the part of the log that is on the disk."""
         return self.confirmation.flushed_offset
 
     @property
     def confirm_offset(self) -> int:
-        """Consumers may see what lies before this."""
+        """End of the part of the log that consumers may see."""
         return self.confirmation.confirm_offset
 
     def when_confirmed(self, physical_offset: int, callback: ConfirmListener) -> None:
-        """Call `callback(None)` in the owner thread once ``confirm_offset >= physical_offset``.
+        """Call `callback(None)` in the owner thread once ``confirm_offset >= physical_offset``, or at once.
 
-        Pass a record's end (physical offset plus size).  At once if it holds already.  With SYNC_FLUSH all
-        who wait share one sync; if it fails each gets `DiskFailed`.
+        Pass a record's end (physical offset plus size).  With SYNC_FLUSH all waiting callbacks share one sync.  If it
+        fails, each is called with `DiskFailed`.
         """
         self.confirmation.when_confirmed(physical_offset, callback)
 
     def when_flushed(self, physical_offset: int, callback: ConfirmListener) -> None:
-        """The same for `flushed_offset`, whatever FlushDiskType says; a flush is asked for."""
+        """Do the same for `flushed_offset`, whatever FlushDiskType is, and request a flush."""
         self.confirmation.when_flushed(physical_offset, callback)
         self._group_commit.ask()
 
     @property
     def failure(self) -> DiskFailed | None:
-        """The latched failure of the disk, if there was one."""
+        """The latched failure of the disk; None without one."""
         return self.confirmation.failure
 
     # Reading
@@ -313,9 +314,9 @@ class MessageStore:
         max_bytes: int,
         matches: MessageFilter | None = None,
     ) -> GetResult:
-        """Messages of a queue from `offset` on, those that `matches` where given, within the transfer limits.
+        """Return messages of a queue from `offset` on that `matches` (None: all), within the transfer limits.
 
-        Raises `CorruptRecord` if the first of them is damaged; what is before a damaged one is given.
+        A damaged record ends the result.  Raises `CorruptRecord` if the first record is damaged.
         """
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
@@ -323,9 +324,9 @@ class MessageStore:
         return self._reader.get(queue, offset, max_messages, max_bytes, matches)
 
     def record_at(self, physical_offset: int, size_bytes: int | None = None) -> memoryview | None:
-        """The record at `physical_offset`, without copying; None if there is none or it is not confirmed.
+        """Return the record at `physical_offset`, without a copy; None if there is none or it is not confirmed.
 
-        Raises `CorruptRecord` for one that is damaged, as `get` does.
+        Raises `CorruptRecord` for a damaged record, as `get` does.
         """
         record = self._commit_log.record_at(physical_offset, size_bytes)
         if record is None or physical_offset + len(record) > self.confirm_offset:
@@ -334,79 +335,79 @@ class MessageStore:
         return record if is_record else None
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
-        """Tags codes of the queue's entries `first_offset` to before `end_offset`, within one ConsumeQueue file."""
+        """Return the tags codes of a queue's entries from `first_offset` to before `end_offset`, within one file."""
         return self.entries(topic, queue_id, first_offset, end_offset)["tags_code"].astype(np.int64)
 
     def entries(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.void]:
-        """Those entries, as an array of `CONSUME_QUEUE_DTYPE`.  No copy."""
+        """Return the same entries as an array of `CONSUME_QUEUE_DTYPE`, without a copy."""
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return np.empty(0, CONSUME_QUEUE_DTYPE)
         return queue.entries(first_offset, end_offset - first_offset)
 
     def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
-        """Whether one of these messages is wanted, or they are more than one read may look at."""
+        """Return whether `wants` matches one of these messages, or they are more than one read may check."""
         queue = self._table.by_key.get((topic, queue_id))
         return queue is not None and self._reader.has_wanted(queue, first_offset, end_offset, wants)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Offset of the oldest message; 0 for an unknown queue."""
+        """Return the offset of the oldest message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
         return 0 if queue is None else queue.min_offset
 
     def reported_min_offset(self, topic: str, queue_id: int) -> int:
-        """`min_offset` as RocketMQ answers it: -1 for a queue of batches that never had a message."""
+        """Return `min_offset` as RocketMQ responds: -1 for a batch queue that never had a message."""
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return -1 if self._table.queue_type(topic) is QueueType.BATCH else 0
         return queue.reported_min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """One past the newest confirmed message; 0 for an unknown queue."""
+        """Return one past the newest confirmed message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
         return 0 if queue is None else queue.max_offset
 
     def entry(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
-        """(physical_offset, size_bytes, tags_code) of a message; None if it is not there."""
+        """Return (physical_offset, size_bytes, tags_code) of a message; None if the queue does not have it."""
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
         return queue.entry(offset)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Offset of a time, see `store.queue.time_search`; 0 for an unknown queue."""
+        """Return the offset of a time, see `store.queue.time_search`; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
         return 0 if queue is None else offset_by_time(queue, self._commit_log, timestamp_ms, boundary)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store timestamp, ms, of a message; -1 if it is not there."""
+        """Return the store timestamp, ms, of a message; -1 if the queue does not have it."""
         entry = self.entry(topic, queue_id, offset)
         return -1 if entry is None else self._commit_log.store_time_at(entry[0], entry[1])
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """Store timestamp, ms, of the queue's oldest message; -1 if it has none."""
+        """Return the store timestamp, ms, of the queue's oldest message; -1 if it has none."""
         return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
 
     def queues(self) -> list[tuple[str, int]]:
-        """(topic, queue_id) of every queue."""
+        """Return (topic, queue_id) of every queue."""
         return list(self._table.by_key)
 
     def delete_topic(self, topic: str) -> int:
         """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFull` or `DiskFailed`.
 
-        The log keeps the messages until they expire.  That they are deleted is written down first, durably, so that
-        recovery does not bring them back.  No sync of queues is waited for.
+        The log keeps the messages until they expire.  The deletion is recorded first, durably, so that recovery does
+        not restore them.  This does not wait for a sync of the queues.
         """
         return self._removal.delete_topic(topic)
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
-        """Remove queues whose messages have all expired, but for topics of which `is_kept` is true; how many.
+        """Remove queues whose messages have all expired, except those of topics for which `is_kept` is true.
 
-        Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
+        Return how many were removed.  Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
         """
         return self._removal.delete_expired_queues(is_kept)
 
     def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
+        """Return the store's figures for GET_BROKER_RUNTIME_INFO, under RocketMQ's names."""
         figures = self.statistics.runtime_info() | self.cleaner.runtime_info()
         return figures | log_figures(self._commit_log, self.disk, self.config)

@@ -9,7 +9,7 @@ from store.log.commit_log import CommitLog
 
 
 def log_figures(log: CommitLog, disk: Disk, config: StoreConfig) -> dict[str, str]:
-    """Where the log begins and ends, and how full its disk is, as a share of 1."""
+    """Return the log's first and last offset, and the used share of its disk, 0 to 1."""
     ratio = str(disk.used_ratio(config.commit_log_path))
     return {
         "commitLogMinOffset": str(log.min_offset),

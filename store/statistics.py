@@ -9,7 +9,7 @@ from store.queue.queue_reader import QueueReader
 
 _WINDOWS_S: Final = (10, 60, 600)
 _LATENCY_WINDOW_S: Final = 60
-# Upper bounds, ms, of the classes in which appends are counted, with RocketMQ's labels.
+# Upper bounds, ms, of the classes of append times, with RocketMQ's labels.
 _CLASSES_MS: Final = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
 _CLASS_LABELS: Final = (
     "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]", "[1~2s]",
@@ -30,7 +30,7 @@ def _nothing(seconds: float) -> None:
 
 
 class StoreStatistics:
-    """Counters, sampled about once a second by whoever calls `sample`."""
+    """Counters of appends and reads.  The flush thread samples them about once a second with `sample`."""
 
     def __init__(self, clock: Clock, reader: QueueReader, *, on_slow_put: Callable[[float], None] = _nothing) -> None:
         self._clock = clock
@@ -62,11 +62,11 @@ class StoreStatistics:
             self._longest_put_s = seconds
 
     def put_failed(self, messages: int) -> None:
-        """Count messages that were refused for the disk's sake."""
+        """Count messages that the store refused."""
         self.failed_puts += messages
 
     def sample(self) -> None:
-        """Note the counters and the time."""
+        """Record the counters and the time."""
         reader = self._reader
         self._class_samples.append(tuple(self._classes))
         self._samples.append(
@@ -80,7 +80,7 @@ class StoreStatistics:
         )
 
     def _rates(self, *fields: str) -> str:
-        """Per second over the last 10, 60 and 600 s, or over what there is of them."""
+        """Return rates per second over the last 10, 60 and 600 s, or over the time that is recorded."""
         samples = list(self._samples)
         last = samples[-1]
         rates = []
@@ -91,12 +91,12 @@ class StoreStatistics:
         return " ".join(str(rate) for rate in rates)
 
     def _put_latency_ms(self, share: float) -> str:
-        """What `share` of the messages of the last minute took at most, ms, as near as their classes tell."""
+        """Return an append time, ms: `share` of the last minute's messages took at most this, by their classes."""
         first = self._class_samples[0]
         return f"{_within(share, [now - then for now, then in zip(self._classes, first, strict=True)]):.2f}"
 
     def runtime_info(self) -> dict[str, str]:
-        """The figures as text, as `getRuntimeInfo` gives them."""
+        """Return the figures as text, in the form of `getRuntimeInfo`."""
         seconds = int(self._clock.monotonic() - self._boot_s)
         days, rest = divmod(seconds, 86_400)
         hours, rest = divmod(rest, 3_600)
@@ -120,15 +120,16 @@ class StoreStatistics:
             "getTransferredTps": self._rates("transferred"),
             "putLatency99": self._put_latency_ms(0.99),
             "putLatency999": self._put_latency_ms(0.999),
-            # RocketMQ has none of these two: it does not look.
+            # RocketMQ has neither of these: it does not check records that it reads.
             "damagedRecords": str(self._reader.cold.damaged_records),
             "damagedReads": str(self._reader.cold.damaged_reads),
         }
 
 
 def _within(share: float, counts: list[int]) -> float:
-    """The place of `share` of all counts among the classes, ms: even inside a class, its lower bound in the last.
+    """Return the append time, ms, below which `share` of all counts lies.
 
+    Times are taken as evenly spread inside a class.  The last class, which has no upper bound, gives its lower bound.
     Source: RocketMQ 5.3.3, `StoreStatsService.findPutMessageEntireTimePX`.
     """
     rank = sum(counts) * share

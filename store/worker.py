@@ -1,4 +1,4 @@
-"""The store's own threads, as a seam: a test gives `Workers` that take a turn when the test says so."""
+"""Interface of the store's own threads.  A test passes `Workers` that run a turn when the test says so."""
 
 import queue
 import threading
@@ -10,37 +10,37 @@ _WAKE: Final = 0
 
 
 class Worker(Protocol):
-    """Takes turns beside the owner thread, one at a time, from `start` to `stop`."""
+    """Runner of turns beside the owner thread, one at a time, from `start` to `stop`."""
 
     def start(self) -> None:
-        """Begin to take turns; again is fine."""
+        """Begin to run turns.  A second call does nothing."""
         ...
 
     def wake(self) -> None:
-        """Ask for a turn that begins after this call.  Cheap when one is asked for already."""
+        """Request a turn that begins after this call.  Cheap if a turn is requested already."""
         ...
 
     def pace(self, interval_s: float | None) -> None:
-        """Take turns this often from the next one on."""
+        """Change the interval between turns, from the next turn on."""
         ...
 
     def stop(self) -> None:
-        """Let a running turn end and take no more."""
+        """Wait for a running turn, and run no more."""
         ...
 
 
 class Workers(Protocol):
-    """Makes workers.
+    """Factory of workers.
 
-    `turn` says whether there is to be a next one.  It is taken when the worker is woken, and each `interval_s`
-    seconds where that is given.
+    `turn` returns whether turns go on.  It runs when the worker is woken, and every `interval_s` seconds unless that is
+    None.
     """
 
     def __call__(self, name: str, turn: Callable[[], bool], interval_s: float | None = None) -> Worker: ...
 
 
 class ThreadWorker:
-    """A worker that is a thread."""
+    """A worker with a thread of its own."""
 
     def __init__(self, name: str, turn: Callable[[], bool], interval_s: float | None = None) -> None:
         self._name = name
@@ -73,7 +73,7 @@ class ThreadWorker:
 
     def _run(self) -> None:
         while self._wait():
-            # Cleared before the turn: what is asked for during it gets another.
+            # Cleared before the turn: a request during the turn gets another turn.
             self._is_awake = False
             if not self._turn():
                 return

@@ -15,7 +15,7 @@ import msgspec
 from acl.auth.document import AuthDocument, content_of, document_of
 from acl.auth.secrets import KEY_BYTES, Seal
 from acl.auth.tables import AuthContent
-from sprocket.common.atomic_file import write_whole
+from sprocket.common.atomic_file import replace_file
 from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class AuthFiles:
 
     def _write(self, path: Path, content: bytes) -> None:
         try:
-            write_whole(path, content, _MODE)
+            replace_file(path, content, _MODE)
         except OSError as error:
             detail = f"write {path}: {error.strerror or error}"
             kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskFailed

@@ -20,7 +20,7 @@ from acl.plain.changes import (
     without_account,
 )
 from acl.plain.policy import PlainPolicy
-from sprocket.common.atomic_file import write_whole
+from sprocket.common.atomic_file import replace_file
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.credentials import Credentials
 
@@ -130,7 +130,7 @@ class PlainFiles:
             parse(name, other)  # another broken file would keep the change from taking effect
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         try:
-            write_whole(path, content, mode)
+            replace_file(path, content, mode)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from None
         self.load()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from sprocket.common.atomic_file import read_whole, write_whole
+from sprocket.common.atomic_file import read_file_or_backup, replace_file
 from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
 from sprocket.remoting.codec.fastjson import loads
 
@@ -43,7 +43,7 @@ class ConfigFile(Generic[T]):
         backup = self.path.with_name(self.path.name + ".bak")
         reason = ""
         for path in (self.path, backup):
-            content = read_whole(path)
+            content = read_file_or_backup(path)
             if content is None:
                 continue
             try:
@@ -85,7 +85,7 @@ class ConfigFile(Generic[T]):
         Raises `DiskFull` or `DiskFailed`; the file then has its old content.
         """
         try:
-            write_whole(self.path, content)
+            replace_file(self.path, content)
         except OSError as error:
             detail = f"write {self.path}: {error.strerror or error}"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -29,7 +29,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from sprocket.remoting.routes import Action, Resource, Route
-from store.replica.replica_log import ReplicaLog
+from store.replica.replica_log import StoreReplicaLog
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class MasterSessions(Service):
         self._sender = TableSender(core, replication.listener, tables)
         self._tables = tables
         self._timer: Timer | None = None
-        self._log: ReplicaLog | None = None
+        self._log: StoreReplicaLog | None = None
         self.tail = TailRecovery()
         # While the store is empty and a slave may have all of it.
         self._empty: EmptyStart | None = None

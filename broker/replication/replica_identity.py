@@ -21,7 +21,7 @@ from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
-from sprocket.common.atomic_file import read_whole
+from sprocket.common.atomic_file import read_file_or_backup
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.credentials import Credentials as Account
@@ -88,7 +88,7 @@ def read_secret(path: Path) -> bytes:
     """The content of haSecretFile without white space around it.  Raises ConfigError."""
     try:
         mode = path.stat().st_mode
-        content = (read_whole(path) or b"") if stat.S_ISREG(mode) else None
+        content = (read_file_or_backup(path) or b"") if stat.S_ISREG(mode) else None
     except OSError as error:
         raise ConfigError(f"haSecretFile = {path}: {error.strerror or error}") from None
     if content is None:

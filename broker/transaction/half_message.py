@@ -13,10 +13,10 @@ from broker.send.message_id import offset_message_id
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.record import SysFlag, record_size
+from sprocket.remoting.message.record import IPV6_HOST_BYTES, SysFlag, record_size
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
-from store.record.record import IPV6_HOST_BYTES, Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
+from store.record.record import Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
 
 # RocketMQ has one queue of each, too.
 QUEUE_ID: Final = 0

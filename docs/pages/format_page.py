@@ -1,8 +1,8 @@
 """Writes docs/format.md from the layouts that the code reads and writes with.
 
-Run as ``python -m docs.pages.format_page <file>`` (`make docs`); a test compares the file with it.  The tables come
-from the numpy types of `store.layout` and the comments beside their fields; the hexdumps are of real bytes, made by
-the layouts and read back by the store's own decoder.
+Run as ``python -m docs.pages.format_page <file>`` (`make docs`); a test compares the file with the page.  The tables
+come from the numpy types of `store.layout` and the comments beside their fields.  The hexdumps show real bytes, which
+the layouts encode and the store's own decoder reads back.
 """
 
 import inspect
@@ -23,6 +23,7 @@ from sprocket.remoting.message import record as message_record
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
     CRC_MASK,
+    FIXED_IPV4_RAW,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -34,7 +35,7 @@ from store.config.timer_config import SLOTS_TOTAL
 from store.disk import sealed_file
 from store.flush.checkpoint import Checkpoint
 from store.inspection.small_files import KNOWN_NAMES
-from store.record.record import FIXED_IPV4_RAW, Record, blank, decode
+from store.record.record import Record, blank, decode
 from store.repair.filler import FILLER_TOPIC, filler
 from store.repair.rebuild import IndexRebuild
 from store.timer.timer_progress import EXTENSION_AT
@@ -50,9 +51,9 @@ _HEAD: Final = """\
 
 Written by `make docs` from the layouts in the code; do not edit.
 
-A store directory (`storePathRootDir`) is that of Apache RocketMQ 5.3, byte for byte; what Sprocket adds is named at the
-end, and RocketMQ passes over it. All integers are big-endian; i32 is a signed integer of 32 bits. Offsets in the left
-columns are decimal, hexdumps are real. `sprocket store dump` shows records, `sprocket store check` checks all files.
+A store directory (`storePathRootDir`) is that of Apache RocketMQ 5.3, byte for byte. Sprocket's own files are described
+at the end; RocketMQ ignores them. All integers are big-endian; i32 is a signed integer of 32 bits. Offsets in the left
+columns are decimal. `sprocket store dump` shows records, `sprocket store check` checks all files.
 
 | Name | What it is |
 |---|---|
@@ -60,11 +61,11 @@ columns are decimal, hexdumps are real. `sprocket store dump` shows records, `sp
 _LOG: Final = """
 ## commitlog/
 
-All messages of all topics in the order of their arrival. The log is one sequence of bytes; the offset of a byte in
-it is its *physical offset*. It is cut into segments of {segment} bytes (`mappedFileSizeCommitLog`), each a file
-named by the physical offset of its first byte in {digits} decimal digits: the second is `{second}`. No record
-crosses a segment's end: behind the last one stands a *blank*, an i32 with the bytes that are left (at least
-{blank}), then the magic number {blank_magic}; what follows it in the segment has no meaning. Behind the newest
+All messages of all topics in order of arrival. The log is one sequence of bytes; the offset of a byte in it is its
+*physical offset*. It is divided into segments of {segment} bytes (`mappedFileSizeCommitLog`). Each segment is a file,
+named by the physical offset of its first byte in {digits} decimal digits: the second is `{second}`. No record crosses
+a segment's end. After the last record of a segment comes a *blank*: an i32 with the number of bytes to the segment's
+end (at least {blank}), then the magic number {blank_magic}. The rest of the segment has no meaning. After the newest
 record there are zeros.
 
 ### A record
@@ -73,10 +74,10 @@ record there are zeros.
 {fields}
 ```
 
-The smallest record has {least} bytes. Magic numbers: {v1} (`{v1:08x}`, topic length in 1 byte) and {v2}
+The smallest record has {minimum} bytes. Magic numbers: {v1} (`{v1:08x}`, topic length in 1 byte) and {v2}
 (`{v2:08x}`, in 2 bytes, for topics of more than 127 bytes). `body_crc` is the CRC-32 of the body, with the top bit
-cleared. Properties are `name 0x01 value 0x02`, one after the other. A record whose last property is `__CRC32#` has
-a CRC-32 of all bytes before that property in it, 10 decimal digits, the lowest first.
+cleared. Properties are `name 0x01 value 0x02`, one after the other. If the last property is `__CRC32#`, its value is
+a CRC-32 of all bytes before that property: 10 decimal digits, the lowest first.
 
 | `sys_flag` | Meaning |
 |---|---|
@@ -94,23 +95,24 @@ A blank for the last 100 bytes of a segment:
 
 {blank_dump}
 
-A record that `sprocket store repair` puts in the place of damage is a message of a rolled back transaction of topic
-`{filler}` (no topic where there is no room for its name): no queue and no index knows it.
+`sprocket store repair` replaces damaged bytes by a record of a rolled back transaction of topic `{filler}` (without a
+topic if there is no room for its name). It is in no queue and no index.
 """
 _QUEUE: Final = """
 ## consumequeue/&lt;topic&gt;/&lt;queueId&gt;/
 
-Where each message of a queue lies in the log. Entry k, {unit} bytes, is at byte {unit} * k of the queue; the queue
-is cut into files of {per_file} entries by default (`mappedFileSizeConsumeQueue`), named by the offset of their
-first byte. Behind the last entry there are zeros. An entry of size 2147483647 (0x7fffffff) is blank: its message
-was never in this queue, or is gone. Messages of transactions that are prepared or rolled back have no entry.
+The position in the log of each message of a queue. Entry k, {unit} bytes, is at byte {unit} * k of the queue. The
+queue is divided into files of {per_file} entries by default (`mappedFileSizeConsumeQueue`), named by the offset of
+their first byte. After the last entry there are zeros. An entry of size 2147483647 (0x7fffffff) is blank: its message
+was never in this queue, or is gone. Messages of prepared or rolled back transactions have no entry.
 
-A light queue (`%LMQ%name`, queue 0) has the same entries, of records of other topics: their property
-INNER_MULTI_DISPATCH names the queues, INNER_MULTI_QUEUE_OFFSET the record's offset in each, both separated by commas.
+A light queue (`%LMQ%name`, queue 0) has the same entries, for records of other topics. The property
+INNER_MULTI_DISPATCH of such a record names the queues; INNER_MULTI_QUEUE_OFFSET holds the record's offset in each.
+Both are separated by commas.
 
 {table}
 
-The entry of the record above, were it the second message of its queue:
+The entry of the record above, as the second message of its queue:
 
 {dump}
 """
@@ -125,11 +127,11 @@ hold many messages.
 _INDEX: Final = """
 ## index/
 
-Messages by key. A file is named by the time at which it was begun (yyyyMMddHHmmssSSS). It has a header of {header}
-bytes, `maxHashSlotNum` slots of {slot} bytes, and `maxIndexNum` units of {unit} bytes, of which the first is never
-used. The hash of a key is the absolute value of Java's hash of `topic#key`; its slot, hash modulo the number of
-slots, holds the number of the newest unit with that slot; each unit names the one before it. Unique ids
-(`UNIQ_KEY`) and each word of `KEYS` are keys.
+Messages by key. The name of a file is the time of its creation (yyyyMMddHHmmssSSS). It has a header of {header} bytes,
+`maxHashSlotNum` slots of {slot} bytes, and `maxIndexNum` units of {unit} bytes; the first unit is never used. The hash
+of a key is the absolute value of Java's hash of `topic#key`. Its slot is the hash modulo the number of slots. A slot
+holds the number of its newest unit; each unit holds the number of the unit before it. Unique ids (`UNIQ_KEY`) and each
+word of `KEYS` are keys.
 
 Header:
 
@@ -146,7 +148,7 @@ A file of {slots} slots and {capacity} units with the keys of the record above:
 _CHECKPOINT: Final = """
 ## checkpoint
 
-One page of {size} bytes; all but the first fields is zeros.
+One page of {size} bytes; after these fields there are zeros.
 
 {table}
 
@@ -155,49 +157,54 @@ One page of {size} bytes; all but the first fields is zeros.
 _TIMER: Final = """
 ## timerwheel, timerlog
 
-A message for a time of its own lies in queue 0 of `rmq_sys_wheel_timer`, with the time in `TIMER_OUT_MS`. `timerwheel`
-is a ring of {slots} slots of {slot} bytes; the slot of a time is the time over `timerPrecisionMs`, modulo their number.
+A message with a delivery time is in queue 0 of `rmq_sys_wheel_timer`, with the time in `TIMER_OUT_MS`. `timerwheel`
+is a ring of {slots} slots of {slot} bytes. The slot of a time is (time / `timerPrecisionMs`) modulo {slots}.
 
 {slot_table}
 
-`timerlog/` has files as the log has. Each message in the wheel is a unit of {unit} bytes; the units of a slot are a
-chain from the newest to the oldest.
+`timerlog/` has files like those of the log. Each message in the wheel is a unit of {unit} bytes; the units of a slot
+are a chain from the newest to the oldest.
 
 {unit_table}
 
-`config/timercheck` is one page and says how far the wheel has come:
+`config/timercheck` is one page with the wheel's progress:
 
 {checkpoint_table}
 
-Behind byte {extension} of the page Sprocket keeps, with a CRC, what a wall clock that stepped back leaves; RocketMQ
-neither reads nor overwrites it. `config/timermetrics` is JSON: how many messages wait for each topic.
+From byte {extension} of the page on, Sprocket keeps, with a CRC, its state after the wall clock stepped back; RocketMQ
+neither reads nor overwrites it. `config/timermetrics` is JSON: the number of waiting messages of each topic.
 """
 _REST: Final = """
 ## abort, lock
 
-`abort` is empty and there while a broker runs; if it is there at a start, the run before did not end cleanly.
-`lock` holds nothing; its first byte is locked by the broker that uses the store.
+`abort` is empty and exists while a broker runs. If it exists at a start, the run before did not end cleanly. `lock` is
+empty; the broker that uses the store locks its first byte.
 
 ## config/*.json
 
-What the broker knows: `topics.json`, `subscriptionGroup.json`, `consumerOffset.json`, `delayOffset.json` and
-others, in the JSON of fastjson: keys that are numbers stand without quotes. The version before is kept as `.bak`.
+Tables of the broker: `topics.json`, `subscriptionGroup.json`, `consumerOffset.json`, `delayOffset.json` and others, in
+fastjson's JSON: keys that are numbers have no quotes. The previous version is kept as `.bak`.
 
-`consumerOrderInfo.json` holds, for each `topic@group` and queue that is popped in order, the last pop: `popTime` and
-`i` (invisible time), ms; `o`, the queue offset of its first message and the distances of the others from it; `cm`,
-bit i of which says that the i-th is acknowledged; `ot`, queue offset to the time at which that message comes free,
-where it was changed; `oc`, queue offset to how often it was handed out before; `l`, when that was; `a`, the attempt's
-id.
+`consumerOrderInfo.json` holds, for each `topic@group` and queue that is popped in order, the last pop:
+
+- `popTime`, and `i`, the invisible time, ms;
+- `o`, the queue offset of its first message, and the distances of the others from it;
+- `cm`, bits: bit i is set if message i is acknowledged;
+- `ot`, queue offset -> end of that message's invisible time, if it was changed;
+- `oc`, queue offset -> number of earlier deliveries;
+- `l`, the time of the last delivery;
+- `a`, the id of the attempt.
 
 ## The revive topic
 
-`rmq_sys_REVIVE_LOG_<cluster>` is a topic like others, of 8 queues. Its messages come through the timer wheel. The tag
-says what the body, JSON, is: `ck` what one pop took from one queue, due a second before it comes again; `ack` one
-message of a pop, `bAck` several, due when they would. `t` topic, `c` group, `q` queue, `so` first offset, `pt` pop
-time and `bn` broker name are the same in all three and bring them together. A checkpoint has besides: `it` invisible
-time, `n` how many messages, `d` their distances from `so`, `bm` bits of those that are acknowledged, `rp` how often
-it was written again. An acknowledgement has `ao`, the offset, or `aol`, several. The group CID_RMQ_SYS_REVIVE_GROUP
-commits, other than all other groups, the last offset that is done with, not the next.
+`rmq_sys_REVIVE_LOG_<cluster>` is a topic of 8 queues, otherwise like others. Its messages come through the timer wheel.
+Bodies are JSON. The tag gives the kind: `ck`, a checkpoint: the messages that one pop took from one queue, due a second
+before they are redelivered; `ack`, an acknowledgement of one message of a pop; `bAck`, of several. Acknowledgements are
+due when their messages would be redelivered. All three kinds have `t` topic, `c` group, `q` queue, `so` first offset,
+`pt` pop time and `bn` broker name; these match acknowledgements to checkpoints. A checkpoint also has `it` invisible
+time, `n` number of messages, `d` their distances from `so`, `bm` bits of the acknowledged messages, and `rp` number of
+rewrites. An acknowledgement has `ao`, its offset, or `aol`, several offsets. Unlike other groups,
+CID_RMQ_SYS_REVIVE_GROUP commits the last finished offset, not the next one.
 
 ## Sprocket's own files
 
@@ -207,20 +214,23 @@ commits, other than all other groups, the last offset that is done with, not the
 {sealed}
 ```
 
-`queuelist` (kind `QLST`) lists each queue and how much of it is on the disk. `flushed` (kind `FLSH`, content an
-i64) says up to where the last sync of the log reached. `confirm` (kind `CNFM`, content two i64) is there while a broker
-runs that syncs or replicates before consumers see a message: the confirm offset, behind which a reader of the files
-must not go, and when it was written, ms. `deletedtopics` (kind `DTOP`) says up to which physical offset
-records of a deleted topic do not count. `truncate` (kind `TRNC`, content an i64) says where the log is to end while
-a cut of it is made; `cut/` keeps what a start cut off. `leases/<name>.json` says who holds segments until when.
+- `queuelist` (kind `QLST`): each queue and how much of it is on the disk.
+- `flushed` (kind `FLSH`, content an i64): the end of the log at its last sync.
+- `confirm` (kind `CNFM`, content two i64): the confirm offset and the time of the write, ms. It exists while a broker
+  runs that syncs or replicates messages before consumers see them. A reader of the files must stop at this offset.
+- `deletedtopics` (kind `DTOP`): for each deleted topic, the physical offset before which its records are deleted.
+- `truncate` (kind `TRNC`, content an i64): where the log will end, while a start truncates it.
 
-`repair-<time>/` is made by `sprocket store repair`: `journal.json` says what was done, where and why, and the
-numbered files hold what was there before; `--undo` puts it back.
+`cut/` keeps the bytes that a start truncated. `leases/<name>.json` gives the holder of a lease on segments, and its
+deadline.
+
+`sprocket store repair` creates `repair-<time>/`: `journal.json` holds what was done, where and why; the numbered files
+hold the replaced bytes. `--undo` restores them.
 """
 
 
 def page() -> str:
-    """The whole text of docs/format.md."""
+    """Return the text of docs/format.md."""
     record = example_record()
     fields = inspect.getdoc(message_record) or ""
     fields = textwrap.dedent(fields[fields.index("    total_size") :].split("\n\n", 1)[0])
@@ -234,7 +244,7 @@ def page() -> str:
             _LOG.format(
                 segment=layout.COMMIT_LOG_FILE_BYTES, digits=layout.FILE_NAME_DIGITS, blank=BLANK_MIN_BYTES,
                 second=layout.file_name(layout.COMMIT_LOG_FILE_BYTES), blank_magic=f"{MAGIC_BLANK} "
-                f"(`{MAGIC_BLANK & 0xFFFFFFFF:08x}`)", fields=fields, least=MIN_RECORD_BYTES, v1=_Hex(MAGIC_V1),
+                f"(`{MAGIC_BLANK & 0xFFFFFFFF:08x}`)", fields=fields, minimum=MIN_RECORD_BYTES, v1=_Hex(MAGIC_V1),
                 v2=_Hex(MAGIC_V2), flags=flags, record=_record_table(record), dump=hexdump(record, 4096),
                 blank_dump=hexdump(blank(100)), filler=FILLER_TOPIC.decode(),
             ),
@@ -265,14 +275,14 @@ def page() -> str:
 
 
 class _Hex(int):
-    """An integer whose format ``08x`` is that of its 32 bits."""
+    """An integer that ``08x`` formats as 32 bits."""
 
     def __format__(self, spec: str) -> str:
         return format(self & 0xFFFFFFFF if spec else int(self), spec)
 
 
 def example_record() -> bytes:
-    """The record of the page, at physical offset 4096; raises AssertionError if the store cannot read it."""
+    """Return the record of the page, at physical offset 4096.  Raises AssertionError if the store cannot read it."""
     body, topic = b"hello", b"Orders"
     properties = b"KEYS\x0142\x02TAGS\x01paid\x02"
     size = MIN_RECORD_BYTES + len(body) + len(topic) + len(properties) + 20
@@ -290,7 +300,7 @@ def example_record() -> bytes:
 
 
 def example_index(record: bytes) -> bytes:
-    """An index file of the record's key, written by the code that repair writes them with."""
+    """Return an index file with the record's keys, written by repair's code."""
     decoded = decode(memoryview(record))
     assert isinstance(decoded, Record)
     with tempfile.TemporaryDirectory() as folder:
@@ -299,13 +309,13 @@ def example_index(record: bytes) -> bytes:
         index.finish()
         [path] = Path(folder).iterdir()
         content = path.read_bytes()
-    # The units behind the first two are zeros.
+    # The units after the first two are zeros.
     used = layout.INDEX_HEADER_DTYPE.itemsize + _SLOTS * layout.INDEX_SLOT_BYTES + 2 * layout.INDEX_UNIT_DTYPE.itemsize
     return content[:used]
 
 
 def table(name: str) -> str:
-    """A numpy type of `store.layout` as a table; meanings are the comments beside its fields."""
+    """Return a numpy type of `store.layout` as a table; the comments beside its fields give the meanings."""
     kind: np.dtype[np.void] = getattr(layout, name)
     source = inspect.getsource(layout)
     source = source[source.index(f"{name}: Final") :]
@@ -331,7 +341,7 @@ def _record_table(record: bytes) -> str:
 
 
 def _record_parts(record: bytes) -> Iterator[tuple[str, int, str]]:
-    """Name, bytes and value of each field of the example record, in order."""
+    """Yield name, bytes and value of each field of the example record, in order."""
     fixed = np.frombuffer(record, layout.RECORD_FIXED_DTYPE, 1)[0]
     for field in layout.RECORD_FIXED_DTYPE.names or ():
         yield field, layout.RECORD_FIXED_DTYPE[field].itemsize, str(fixed[field])
@@ -352,7 +362,7 @@ def _record_parts(record: bytes) -> Iterator[tuple[str, int, str]]:
 
 
 def hexdump(content: bytes, start: int = 0) -> str:
-    """`content` as ``xxd`` shows it; `start` is the offset of its first byte."""
+    """Return `content` in the form of ``xxd``; `start` is the offset of its first byte."""
     return "```\n" + "\n".join(_dump_lines(content, start)) + "\n```"
 
 

@@ -1,4 +1,4 @@
-"""Small files that are replaced whole: a reader sees the old content or the new, never a mixture."""
+"""Small files that are replaced as a whole: a reader sees the old content or the new, never a mixture."""
 
 import os
 from pathlib import Path
@@ -12,47 +12,76 @@ _AFTER_RENAME: Final = failpoint("atomic_file.after_rename", takes_error=True)
 _BEFORE_SYNC: Final = failpoint("atomic_file.before_sync", takes_error=True)
 
 
-def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     """Replace `path` durably: temporary file, fsync, rename, fsync of the directory.
 
-    The previous content is kept as ``<name>.bak``, as RocketMQ keeps it.  `mode` says who may read and write both,
-    from the first byte on (0o600: nobody else); without it the process's umask does.  Raises OSError; the old file is
-    then untouched.
+    The previous content is kept as ``<name>.bak``, as RocketMQ keeps it.  `mode` holds for both files from their first
+    byte on (0o600: only the owner reads them); without it the umask of the process holds.
+
+    Raises OSError.  Readers then see the previous content, as before the call.  There is one exception: the sync of the
+    directory fails after the rename, and so does the way back.  The error then says that the new content is in place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     _write_synced(temporary, content, mode)
     _AFTER_TEMPORARY()
-    if _keep_previous(path, mode):
+    has_previous = _keep_previous(path, mode)
+    if has_previous:
         _AFTER_BACKUP()
     temporary.replace(path)
-    _AFTER_RENAME()
-    sync_directory(path.parent)
+    try:
+        _AFTER_RENAME()
+        sync_directory(path.parent)
+    except OSError as error:
+        _restore_previous(path, error, has_previous=has_previous)
+        raise
 
 
 def _keep_previous(path: Path, mode: int | None) -> bool:
-    """Give the content of `path` the name ``<name>.bak`` as well; whether there is one.
+    """Give the content of `path` the name ``<name>.bak`` too.  Return whether there was any content.
 
-    By a second link where the file system has them: the content is on the disk already.
+    Use a second link where the file system has links: the content is on the disk already.
     """
     backup_temporary = path.with_name(path.name + ".bak.tmp")
     try:
         if mode is not None:
             path.chmod(mode)
-        backup_temporary.unlink(missing_ok=True)
-        os.link(path, backup_temporary)
+        _link(path, backup_temporary)
     except FileNotFoundError:
         return False
     except OSError:
         _write_synced(backup_temporary, path.read_bytes(), mode)
     backup_temporary.replace(path.with_name(path.name + ".bak"))
-    # A crash before the last rename leaves two names of one file, between which a rename does nothing.
+    # A crash before the last rename leaves two names of one file.  A rename between those does nothing.
     backup_temporary.unlink(missing_ok=True)
     return True
 
 
-def read_whole(path: Path) -> bytes | None:
-    """Content of `path`, else of its ``.bak``; None if neither exists or both are empty."""
+def _restore_previous(path: Path, cause: OSError, *, has_previous: bool) -> None:
+    """Undo a rename whose sync failed, because callers go on with the previous content.
+
+    Which of the two a power cut leaves is unknown.  Raises OSError, from `cause`, if the new content stays in place.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        if has_previous:
+            _link(path.with_name(path.name + ".bak"), temporary)
+            temporary.replace(path)
+        else:
+            path.unlink()
+    except OSError as error:
+        text = f"{cause.strerror or cause}; the new content is in place, but may not survive a power cut: {error}"
+        raise OSError(cause.errno, text, str(path)) from cause
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give the file at `path` the second name `name`, in place of an older file of that name."""
+    name.unlink(missing_ok=True)
+    os.link(path, name)
+
+
+def read_file_or_backup(path: Path) -> bytes | None:
+    """Return the content of `path`, or of its ``.bak`` if `path` is missing or empty.  None if both are."""
     for candidate in (path, path.with_name(path.name + ".bak")):
         try:
             content = candidate.read_bytes()
@@ -64,7 +93,7 @@ def read_whole(path: Path) -> bytes | None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the directory's entries durable: a rename or a creation survives a power cut after this."""
+    """Make the names in a directory durable: a rename or a creation before this survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

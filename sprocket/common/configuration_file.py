@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common import properties
-from sprocket.common.atomic_file import write_whole
+from sprocket.common.atomic_file import replace_file
 from sprocket.common.config import Configuration, settings_of, update_entries, value_text
 from sprocket.common.errors import ConfigError, SprocketError
 
@@ -77,7 +77,7 @@ class ConfigurationFile:
 def _replace(path: Path, content: bytes, status: os.stat_result) -> None:
     """Replace the file, whose mode and owner stay as far as this process may set them.  Raises OSError."""
     try:
-        write_whole(path, content, stat.S_IMODE(status.st_mode))
+        replace_file(path, content, stat.S_IMODE(status.st_mode))
     except OSError as error:
         for name in (path.name + ".tmp", path.name + ".bak.tmp"):
             with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import write_whole
+from sprocket.common.atomic_file import replace_file
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.common.properties import parse, render
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, isolated
@@ -90,7 +90,7 @@ class LocalCluster:
         members = _members(profile.plans, port_base)
         addresses = ";".join(member.address for member in members if not member.is_broker)
         for plan, member in zip(profile.plans, members, strict=True):
-            write_whole(_file(directory, member), _configuration(plan, member, directory.absolute(), addresses, tls))
+            replace_file(_file(directory, member), _configuration(plan, member, directory.absolute(), addresses, tls))
         facts: dict[str, object] = {
             "profile": profile.name,
             "portBase": port_base,
@@ -98,7 +98,7 @@ class LocalCluster:
         }
         if tls is not None:
             facts["tls"] = str(tls.path)
-        write_whole(directory / "cluster.json", (json.dumps(facts, indent=2) + "\n").encode())
+        replace_file(directory / "cluster.json", (json.dumps(facts, indent=2) + "\n").encode())
         return cls(directory)
 
     @property

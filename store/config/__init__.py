@@ -1,1 +1,1 @@
-"""Settings of the store by subject."""
+"""Settings of the store, one module per subject."""

@@ -1,4 +1,4 @@
-"""What the store can be told about reads of old messages: read-ahead, and what counts as cold.
+"""Settings for reads of old messages: read-ahead, and which messages count as cold.
 
 `store.config.store_config.StoreConfig` inherits these keys.
 Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
@@ -11,7 +11,7 @@ from sprocket.common.setting_fields import bool_setting, int_setting
 
 @dataclass(frozen=True, kw_only=True)
 class ColdConfig:
-    """The part of a store's configuration about messages that memory no longer holds."""
+    """Settings of a store for messages that memory no longer holds."""
 
     data_read_ahead_enable: bool = bool_setting(
         "dataReadAheadEnable",
@@ -22,7 +22,7 @@ class ColdConfig:
     cold_data_flow_control_enable: bool = bool_setting(
         "coldDataFlowControlEnable",
         False,
-        "Bound how fast each consumer group reads old messages, by pull.",
+        "Limit how fast each consumer group pulls old messages.",
         mutable=True,
     )
     access_message_in_memory_hot_ratio: int = int_setting(
@@ -37,17 +37,17 @@ class ColdConfig:
     cold_data_scan_enable: bool = bool_setting(
         "coldDataScanEnable",
         False,
-        "With coldDataFlowControlEnable: messages whose pages are in the page cache are not cold.",
+        "With coldDataFlowControlEnable: a message whose page is in the page cache is not cold.",
         mutable=True,
     )
     timer_cold_data_check_interval_ms: int = int_setting(
         "timerColdDataCheckIntervalMs",
         60_000,
-        "With coldDataScanEnable: how often the page cache is looked at.",
+        "With coldDataScanEnable: interval between scans of the page cache.",
         1_000,
         "ms",
         mutable=True,
     )
     sample_steps: int = int_setting(
-        "sampleSteps", 32, "With coldDataScanEnable: one page in this many is looked up.", 1, "pages", mutable=True
+        "sampleSteps", 32, "With coldDataScanEnable: one page in this many is checked.", 1, "pages", mutable=True
     )

@@ -1,6 +1,6 @@
-"""What replication can be told: the ha keys of RocketMQ's `MessageStoreConfig` that are honoured.
+"""Settings of replication: the supported ha keys of RocketMQ's `MessageStoreConfig`.
 
-`store.config.store_config.StoreConfig` inherits them, as in RocketMQ they are keys of the store.
+`store.config.store_config.StoreConfig` inherits them, because in RocketMQ they are keys of the store.
 Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
 """
 
@@ -18,12 +18,12 @@ _int = partial(int_setting, maximum=_MAX_INT)
 
 @dataclass(frozen=True, kw_only=True)
 class HaConfig(SessionConfig):
-    """Replication's part of a store's configuration."""
+    """Settings of a store for replication."""
 
     ha_send_heartbeat_interval: int = _int(
         "haSendHeartbeatInterval",
         5000,
-        "Time without anything to send after which a heartbeat goes.",
+        "A master that has sent nothing for this long sends a heartbeat.",
         1,
         "ms",
         mutable=True,
@@ -34,12 +34,12 @@ class HaConfig(SessionConfig):
     ha_master_address: str = text_setting(
         "haMasterAddress",
         "",
-        "HA port of the master that a slave follows, host:port; empty for the one that name servers name.",
+        "host:port, HA port of the master that a slave follows; empty: the master that the name servers name.",
     )
     ha_transfer_batch_size: int = _int(
         "haTransferBatchSize",
         32 * 1024,
-        "Most bytes of the CommitLog in one message to a slave.",
+        "Maximum bytes of the CommitLog in one message to a slave.",
         1024,
         "bytes",
         mutable=True,
@@ -47,18 +47,18 @@ class HaConfig(SessionConfig):
     ha_max_gap_not_in_sync: int = _int(
         "haMaxGapNotInSync",
         256 * 1024 * 1024,
-        "A slave that is further behind is not in sync.",
+        "A slave with a larger lag is not in sync.",
         1,
         "bytes",
         mutable=True,
     )
     ha_flow_control_enable: bool = bool_setting(
-        "haFlowControlEnable", False, "Hold each slave to maxHaTransferByteInSecond.", mutable=True
+        "haFlowControlEnable", False, "Limit each slave to maxHaTransferByteInSecond.", mutable=True
     )
     max_ha_transfer_byte_in_second: int = _int(
         "maxHaTransferByteInSecond",
         100 * 1024 * 1024,
-        "Most bytes for one slave in a second.",
+        "Maximum bytes to one slave per second.",
         1024,
         "bytes",
         mutable=True,
@@ -66,13 +66,13 @@ class HaConfig(SessionConfig):
     offset_check_in_slave: bool = bool_setting(
         "offsetCheckInSlave",
         False,
-        "A slave corrects the offsets of consumers by its own queues; if false it leaves that to the master.",
+        "A slave corrects consumers' offsets by its own queues; if false, only the master corrects them.",
         mutable=True,
     )
     slave_timeout: int = _int(
         "slaveTimeout",
         3000,
-        "SYNC_MASTER: a send that waits longer for slaves is answered FLUSH_SLAVE_TIMEOUT.",
+        "SYNC_MASTER: a send that waits longer for slaves gets the response FLUSH_SLAVE_TIMEOUT.",
         1,
         "ms",
         mutable=True,
@@ -80,31 +80,34 @@ class HaConfig(SessionConfig):
     in_sync_replicas: int = _int(
         "inSyncReplicas",
         1,
-        "SYNC_MASTER: so many replicas have a message before its send is answered SEND_OK, the master among them; "
-        "1 counts as 2.",
+        "SYNC_MASTER: number of replicas, including the master, that must have a message before SEND_OK; 1 counts "
+        "as 2.",
         1,
         mutable=True,
     )
     min_in_sync_replicas: int = _int(
         "minInSyncReplicas",
         1,
-        "SYNC_MASTER: with fewer replicas in sync, the master among them, nothing is taken.",
+        "SYNC_MASTER: with fewer replicas in sync, including the master, sends are refused.",
         1,
         mutable=True,
     )
     enable_auto_in_sync_replicas: bool = bool_setting(
         "enableAutoInSyncReplicas",
         False,
-        "SYNC_MASTER: with fewer replicas in sync than inSyncReplicas those are enough, down to minInSyncReplicas.",
+        "SYNC_MASTER: with fewer replicas in sync than inSyncReplicas, these suffice, down to minInSyncReplicas.",
         mutable=True,
     )
     all_ack_in_sync_state_set: bool = bool_setting(
-        "allAckInSyncStateSet", False, "SYNC_MASTER: all slaves in sync have a message before SEND_OK.", mutable=True
+        "allAckInSyncStateSet",
+        False,
+        "SYNC_MASTER: all slaves in sync must have a message before SEND_OK.",
+        mutable=True,
     )
     ha_max_time_slave_not_catchup: int = _int(
         "haMaxTimeSlaveNotCatchup",
         15_000,
-        "A slave that has not had all for this long is not in sync.",
+        "A slave that has not caught up for this long is not in sync.",
         1,
         "ms",
         mutable=True,
@@ -112,6 +115,6 @@ class HaConfig(SessionConfig):
     ha_ack_flushed_offset: bool = bool_setting(
         "haAckFlushedOffset",
         False,
-        "SYNC_MASTER: what a slave has on its disk counts, not what it has received; of a slave that does not say it, "
-        "as RocketMQ's, what it has received.",
+        "SYNC_MASTER: a slave has a message when it is on the slave's disk, not when the slave received it. A slave "
+        "of RocketMQ does not report this; for it, receipt counts.",
     )

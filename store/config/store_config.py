@@ -1,6 +1,6 @@
-"""What the store can be told: the keys of RocketMQ's `MessageStoreConfig` that it honours.
+"""Settings of the store: the supported keys of RocketMQ's `MessageStoreConfig`.
 
-Each field's metadata names RocketMQ's key, says what it does and what is allowed.
+Each field's metadata holds RocketMQ's key, its meaning and the allowed values.
 Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
 """
 
@@ -26,7 +26,7 @@ from store.layout import (
     index_file_bytes,
 )
 
-# `MessageExtEncoder`: a record may exceed maxMessageSize by this much for all that is not its body.
+# `MessageExtEncoder`: a record may exceed maxMessageSize by this much, for everything except its body.
 RECORD_OVERHEAD_BYTES: Final = 64 * 1024
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _MAX_FILE_BYTES: Final = (1 << 31) - 1
@@ -34,7 +34,7 @@ _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class FlushDiskType(StrEnum):
-    """When a send is answered: after the write, or after the write is on the disk."""
+    """When the broker responds to a send: after the write, or after the write is on the disk."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -47,11 +47,11 @@ def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximu
 
 @dataclass(frozen=True)
 class StoreConfig(TimerConfig, HaConfig, ColdConfig):
-    """The store's part of a broker's configuration; checked when the store starts."""
+    """Settings of the store, a part of the broker's configuration.  `check` runs when the store starts."""
 
     store_path_root_dir: Path = field(
         default_factory=lambda: Path.home() / "store",
-        metadata={"key": "storePathRootDir", "doc": "Root directory of everything the broker keeps."},
+        metadata={"key": "storePathRootDir", "doc": "Root directory of all files of the broker."},
     )
     store_path_commit_log: Path | None = field(
         default=None,
@@ -83,31 +83,31 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         default=FlushDiskType.ASYNC_FLUSH,
         metadata={
             "key": "flushDiskType",
-            "doc": "ASYNC_FLUSH answers a send after the write; SYNC_FLUSH after the write is on the disk.",
+            "doc": "ASYNC_FLUSH responds to a send after the write; SYNC_FLUSH after the write is on the disk.",
             "allowed": tuple(FlushDiskType),
         },
     )
     warm_mapped_file_enable: bool = bool_setting(
         "warmMapedFileEnable",
         False,
-        "Write the next CommitLog file full of zeros first: shorter syncs, twice the bytes.",
+        "Fill the next CommitLog file with zeros before it is used: shorter syncs, but twice the bytes written.",
         mutable=True,
     )
     flush_least_pages_when_warm_mapped_file: int = int_setting(
         "flushLeastPagesWhenWarmMapedFile",
         4096,
-        "Warming syncs the file each time after so many pages.",
+        "With warmMapedFileEnable: sync the file after each this many pages of zeros.",
         1,
         "pages",
         mutable=True,
     )
     flush_interval_commit_log: int = int_setting(
-        "flushIntervalCommitLog", 500, "ASYNC_FLUSH: how often the CommitLog may be flushed.", 1, "ms", mutable=True
+        "flushIntervalCommitLog", 500, "ASYNC_FLUSH: interval between flushes of the CommitLog.", 1, "ms", mutable=True
     )
     flush_commit_log_least_pages: int = int_setting(
         "flushCommitLogLeastPages",
         4,
-        "ASYNC_FLUSH: flush only if so many pages of 4 KiB are unflushed.",
+        "ASYNC_FLUSH: flush only if at least this many pages of 4 KiB are unflushed.",
         0,
         "pages",
         mutable=True,
@@ -115,18 +115,18 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     flush_commit_log_thorough_interval: int = int_setting(
         "flushCommitLogThoroughInterval",
         10_000,
-        "ASYNC_FLUSH: flush whatever there is this often.",
+        "ASYNC_FLUSH: flush at this interval, however few pages are unflushed.",
         1,
         "ms",
         mutable=True,
     )
     flush_interval_consume_queue: int = int_setting(
-        "flushIntervalConsumeQueue", 1_000, "How often ConsumeQueues may be flushed.", 1, "ms", mutable=True
+        "flushIntervalConsumeQueue", 1_000, "Interval between flushes of ConsumeQueues.", 1, "ms", mutable=True
     )
     flush_consume_queue_least_pages: int = int_setting(
         "flushConsumeQueueLeastPages",
         2,
-        "Flush a ConsumeQueue only if so many pages of it are unflushed.",
+        "Flush a ConsumeQueue only if at least this many of its pages are unflushed.",
         0,
         "pages",
         mutable=True,
@@ -134,7 +134,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     flush_consume_queue_thorough_interval: int = int_setting(
         "flushConsumeQueueThoroughInterval",
         60_000,
-        "Flush every ConsumeQueue and write the checkpoint this often.",
+        "Interval at which every ConsumeQueue is flushed and the checkpoint is written.",
         1,
         "ms",
         mutable=True,
@@ -145,18 +145,18 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     sync_flush_timeout: int = int_setting(
         "syncFlushTimeout",
         5_000,
-        "SYNC_FLUSH: a send that waits longer is answered FLUSH_DISK_TIMEOUT.",
+        "SYNC_FLUSH: a send that waits longer gets the response FLUSH_DISK_TIMEOUT.",
         1,
         "ms",
         mutable=True,
     )
     check_crc_on_recover: bool = bool_setting(
-        "checkCRCOnRecover", True, "Recovery checks each body against its CRC before it trusts a record."
+        "checkCRCOnRecover", True, "Recovery checks the CRC of each body before it accepts a record."
     )
     enabled_append_prop_crc: bool = bool_setting(
         "enabledAppendPropCRC",
         True,
-        "Each record ends with the property __CRC32#, a CRC of all that comes before it.",
+        "Each record ends with the property __CRC32#, a CRC of all bytes before that property.",
         mutable=True,
     )
     force_verify_prop_crc: bool = bool_setting(
@@ -166,57 +166,57 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         mutable=True,
     )
     max_filter_message_size: int = _live(
-        "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
+        "maxFilterMessageSize", 16_000, "Maximum bytes of a ConsumeQueue that one pull may search.", 20, "bytes"
     )
     max_transfer_bytes_on_message_in_memory: int = _live(
-        "maxTransferBytesOnMessageInMemory", 256 * 1024, "Bytes of one pull near the log's end.", 1, "bytes"
+        "maxTransferBytesOnMessageInMemory", 256 * 1024, "Maximum bytes of one pull near the log's end.", 1, "bytes"
     )
     max_transfer_count_on_message_in_memory: int = _live(
-        "maxTransferCountOnMessageInMemory", 32, "Messages of one pull near the log's end.", 1
+        "maxTransferCountOnMessageInMemory", 32, "Maximum messages of one pull near the log's end.", 1
     )
     max_transfer_bytes_on_message_in_disk: int = _live(
-        "maxTransferBytesOnMessageInDisk", 64 * 1024, "Bytes of one pull far behind the log's end.", 1, "bytes"
+        "maxTransferBytesOnMessageInDisk", 64 * 1024, "Maximum bytes of one pull far behind the log's end.", 1, "bytes"
     )
     max_transfer_count_on_message_in_disk: int = _live(
-        "maxTransferCountOnMessageInDisk", 8, "Messages of one pull far behind the log's end.", 1
+        "maxTransferCountOnMessageInDisk", 8, "Maximum messages of one pull far behind the log's end.", 1
     )
     access_message_in_memory_max_ratio: int = int_setting(
         "accessMessageInMemoryMaxRatio",
         40,
-        "Share of physical memory within which the log's end counts as in memory.",
+        "Messages no further behind the log's end than this share of physical memory count as in memory.",
         0,
         "percent",
         100,
         mutable=True,
     )
     message_index_enable: bool = bool_setting(
-        "messageIndexEnable", True, "Index messages by key and unique key; else queries find only what was before."
+        "messageIndexEnable", True, "Index messages by key and unique key; if false, new messages are not indexed."
     )
     message_index_safe: bool = bool_setting(
-        "messageIndexSafe", False, "The start waits until the index holds the whole log; else it follows while serving."
+        "messageIndexSafe", False, "Wait at the start until the index covers the log; if false, catch up while serving."
     )
     max_hash_slot_num: int = int_setting(
-        "maxHashSlotNum", INDEX_SLOTS_PER_FILE, "Hash slots of one index file; changing it makes the index anew.", 1
+        "maxHashSlotNum", INDEX_SLOTS_PER_FILE, "Hash slots of one index file; a change rebuilds the index.", 1
     )
     max_index_num: int = int_setting(
-        "maxIndexNum", INDEX_UNITS_PER_FILE, "Entries of one index file and 1; changing it makes the index anew.", 2
+        "maxIndexNum", INDEX_UNITS_PER_FILE, "Entries of one index file, plus 1; a change rebuilds the index.", 2
     )
     max_msgs_num_batch: int = int_setting(
-        "maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1, mutable=True
+        "maxMsgsNumBatch", 64, "Maximum messages that one query by key finds.", 1, mutable=True
     )
     default_query_max_num: int = int_setting(
         "defaultQueryMaxNum",
         32,
-        "Most messages that a query by unique key finds, whatever the client asks for.",
+        "Maximum messages that a query by unique key finds, whatever the client asks for.",
         1,
         mutable=True,
     )
     message_delay_level: str = field(
         default=DEFAULT_DELAY_LEVELS,
-        metadata={"key": "messageDelayLevel", "doc": "The delay of each level from 1 on; units s, m, h, d."},
+        metadata={"key": "messageDelayLevel", "doc": "Delay of each level, from level 1 on; units s, m, h, d."},
     )
     file_reserved_time: int = _live(
-        "fileReservedTime", 72, "CommitLog files whose last message is older are removed.", 0, "hours"
+        "fileReservedTime", 72, "CommitLog files whose last message is older expire.", 0, "hours"
     )
     delete_when: str = field(
         default="04",
@@ -229,7 +229,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     disk_max_used_space_ratio: int = _live(
         "diskMaxUsedSpaceRatio",
         75,
-        "Above this share of the disk expired files are removed at any hour; at least 10.",
+        "If more of the disk is used, expired files are removed at any hour; at least 10.",
         0,
         "percent",
         100,
@@ -237,7 +237,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     disk_space_clean_forcibly_ratio: int = _live(
         "diskSpaceCleanForciblyRatio",
         85,
-        "Above this share of the disk the oldest files are removed whatever their age; at least 30.",
+        "If more of the disk is used, the oldest files are removed whatever their age; at least 30.",
         0,
         "percent",
         100,
@@ -245,7 +245,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     disk_space_warning_level_ratio: int = _live(
         "diskSpaceWarningLevelRatio",
         90,
-        "Above this share of the disk sends are refused; at least 35.  100 never refuses.",
+        "If more of the disk is used, sends are refused; at least 35.  100 never refuses.",
         0,
         "percent",
         100,
@@ -254,26 +254,26 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         "cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio removes files.", mutable=True
     )
     clean_resource_interval: int = _live(
-        "cleanResourceInterval", 10_000, "How often it is decided whether files are removed.", 1, "ms"
+        "cleanResourceInterval", 10_000, "Interval between checks whether files must be removed.", 1, "ms"
     )
-    delete_file_batch_max: int = _live("deleteFileBatchMax", 10, "CommitLog files removed per decision, at most.", 1)
+    delete_file_batch_max: int = _live("deleteFileBatchMax", 10, "Maximum CommitLog files removed per check.", 1)
     delete_commit_log_files_interval: int = _live(
-        "deleteCommitLogFilesInterval", 100, "Least time between the removals of two CommitLog files.", 0, "ms"
+        "deleteCommitLogFilesInterval", 100, "Minimum time between removals of two CommitLog files.", 0, "ms"
     )
     delete_consume_queue_files_interval: int = _live(
-        "deleteConsumeQueueFilesInterval", 100, "Least time between the removals of two ConsumeQueue files.", 0, "ms"
+        "deleteConsumeQueueFilesInterval", 100, "Minimum time between removals of two ConsumeQueue files.", 0, "ms"
     )
     destroy_maped_file_interval_forcibly: int = _live(
         "destroyMapedFileIntervalForcibly",
         120_000,
-        "So long files are not removed for want of space while a reader still holds the space of a removed one.",
+        "While a reader still holds the space of a removed file, wait this long before removing more to free space.",
         0,
         "ms",
     )
     redelete_hanged_file_interval: int = _live(
         "redeleteHangedFileInterval",
         120_000,
-        "A file that could not be removed is tried again after this time.",
+        "Retry the removal of a file after this time.",
         0,
         "ms",
     )
@@ -283,28 +283,28 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     max_unflushed_bytes: int = _live(
         "maxUnflushedBytes",
         2 << 30,
-        "With more of the CommitLog unflushed, sends are refused as SYSTEM_BUSY.",
+        "While more of the CommitLog is unflushed, sends are refused with SYSTEM_BUSY.",
         1 << 20,
         "bytes",
     )
     max_flush_time: int = _live(
         "maxFlushTime",
         30_000,
-        "While one flush of the CommitLog takes longer, sends are refused as SYSTEM_BUSY.",
+        "While one flush of the CommitLog takes longer, sends are refused with SYSTEM_BUSY.",
         1,
         "ms",
     )
     max_waiting_bytes: int = _live(
         "maxWaitingBytes",
         256 << 20,
-        "With more memory in messages that wait for their flush or for slaves, sends are refused as SYSTEM_BUSY.",
+        "While messages that wait for a flush or for slaves hold more memory, sends are refused with SYSTEM_BUSY.",
         1 << 20,
         "bytes",
     )
     os_page_cache_busy_time_out_mills: int = _live(
         "osPageCacheBusyTimeOutMills",
         1_000,
-        "After a write to the CommitLog that took longer, sends are refused for a moment as SYSTEM_BUSY.",
+        "After a write to the CommitLog that took longer, sends are refused for a moment with SYSTEM_BUSY.",
         1,
         "ms",
     )
@@ -320,7 +320,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     max_lmq_consume_queue_num: int = int_setting(
         "maxLmqConsumeQueueNum",
         20_000,
-        "With so many light queues, messages for new ones are refused.",
+        "Maximum light queues; beyond it, messages for new ones are refused.",
         1,
         mutable=True,
     )
@@ -342,7 +342,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
 
     @property
     def warm_bytes(self) -> int:
-        """How many zeros go to the next CommitLog file between two syncs; 0: it is not warmed."""
+        """Bytes of zeros written to the next CommitLog file between two syncs; 0: no warming."""
         return self.flush_least_pages_when_warm_mapped_file * 4096 if self.warm_mapped_file_enable else 0
 
     @property
@@ -364,11 +364,11 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
 
     @property
     def max_record_bytes(self) -> int:
-        """Largest record: what maxMessageSize gives, and what fits a CommitLog file before its blank."""
+        """Maximum size of a record: by maxMessageSize, and by a CommitLog file with room for a blank."""
         return min(self.max_message_size + RECORD_OVERHEAD_BYTES, self.mapped_file_size_commit_log - 8)
 
     def check(self) -> None:
-        """Raise `ConfigError` naming the key whose value is out of bounds."""
+        """Raise `ConfigError` that names the first key whose value is out of bounds."""
         for name, declared in self.__dataclass_fields__.items():
             value = getattr(self, name)
             minimum, maximum = declared.metadata.get("minimum"), declared.metadata.get("maximum")
@@ -385,7 +385,7 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
 
 
 def parse_delay_levels(text: str) -> list[int]:
-    """Delay in ms of each level, level 1 first.
+    """Return the delay, ms, of each level, level 1 first.
 
     Raises `ConfigError`.  Source: RocketMQ 5.3.3, `DefaultMessageStore.parseDelayLevel`.
     """
@@ -399,7 +399,7 @@ def parse_delay_levels(text: str) -> list[int]:
 
 
 def delete_hours(text: str, key: str = "deleteWhen") -> frozenset[int]:
-    """The hours of the day of `key`: ``04`` or ``04;16``.
+    """Return the hours of the day in `text`, the value of `key`: ``04`` or ``04;16``.
 
     Raises `ConfigError`.  Source: RocketMQ 5.3.3, `UtilAll.isItTimeToDo`.
     """

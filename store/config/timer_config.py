@@ -1,6 +1,6 @@
-"""What the timer wheel can be told: the timer keys of RocketMQ's `MessageStoreConfig` that it honours.
+"""Settings of the timer wheel: the supported timer keys of RocketMQ's `MessageStoreConfig`.
 
-`store.config.store_config.StoreConfig` inherits them, as in RocketMQ they are keys of the store.
+`store.config.store_config.StoreConfig` inherits them, because in RocketMQ they are keys of the store.
 Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`, `TimerMessageStore`.
 """
 
@@ -21,13 +21,13 @@ _int = partial(int_setting, maximum=_MAX_INT)
 
 @dataclass(frozen=True, kw_only=True)
 class TimerConfig:
-    """The timer wheel's part of a store's configuration."""
+    """Settings of a store for the timer wheel."""
 
     timer_wheel_enable: bool = bool_setting(
-        "timerWheelEnable", True, "Take messages with a delay or a delivery time of their own; else they are refused."
+        "timerWheelEnable", True, "Accept messages with a delay or a delivery time; if false, they are refused."
     )
     timer_precision_ms: int = _int(
-        "timerPrecisionMs", 1000, "Width of a slot of the wheel; taken as 100, 200, 500 or 1000.", 1, "ms"
+        "timerPrecisionMs", 1000, "Width of a slot of the wheel; rounded to 100, 200, 500 or 1000.", 1, "ms"
     )
     timer_max_delay_sec: int = _int(
         "timerMaxDelaySec", 3 * 24 * 3600, "Messages with a longer delay are refused.", 1, "s", mutable=True
@@ -35,46 +35,46 @@ class TimerConfig:
     timer_roll_window_slot: int = _int(
         "timerRollWindowSlot",
         2 * 24 * 3600,
-        "A message that is due later than so many slots is written to the CommitLog again on its way, so that its "
-        "file may expire; below 2 the whole wheel.",
+        "A message that is due after more slots than this is written to the CommitLog again before it is due, so that "
+        "its file can expire; below 2: the whole wheel.",
         0,
     )
     timer_congest_num_each_slot: int = _int(
         "timerCongestNumEachSlot",
         _MAX_INT,
-        "With more messages in a slot some are refused; with twice as many all.",
+        "With more messages in a slot, some are refused; with twice as many, all.",
         1,
         mutable=True,
     )
     timer_stop_enqueue: bool = bool_setting(
-        "timerStopEnqueue", False, "Move no messages into the wheel; they wait in their topic.", mutable=True
+        "timerStopEnqueue", False, "Put no messages into the wheel; they wait in their topic.", mutable=True
     )
-    timer_stop_dequeue: bool = bool_setting("timerStopDequeue", False, "Deliver nothing that is due.", mutable=True)
+    timer_stop_dequeue: bool = bool_setting("timerStopDequeue", False, "Do not deliver due messages.", mutable=True)
     timer_skip_unknown_error: bool = bool_setting(
         "timerSkipUnknownError",
         False,
-        "Drop a due message that the store does not take for a reason that is not load; else try again for ever.",
+        "Drop a due message that the store refuses for a reason other than load; if false, retry forever.",
         mutable=True,
     )
     timer_flush_interval_ms: int = _int(
         "timerFlushIntervalMs",
         1000,
-        "How often wheel, timer log, checkpoint and metrics are flushed.",
+        "Interval between flushes of wheel, timer log, checkpoint and metrics.",
         1,
         "ms",
         mutable=True,
     )
     timer_progress_log_interval_ms: int = _int(
-        "timerProgressLogIntervalMs", 10_000, "How often the progress of the wheel is logged.", 1, "ms", mutable=True
+        "timerProgressLogIntervalMs", 10_000, "Interval between log lines on the progress.", 1, "ms", mutable=True
     )
     timer_enable_check_metrics: bool = bool_setting(
-        "timerEnableCheckMetrics", True, "Count the waiting messages of small topics anew now and then.", mutable=True
+        "timerEnableCheckMetrics", True, "Recount the waiting messages of small topics daily.", mutable=True
     )
     timer_check_metrics_when: str = field(
         default="05",
         metadata={
             "key": "timerCheckMetricsWhen",
-            "doc": "Hours of the day, separated by ;, in which they are counted anew.",
+            "doc": "Hours of the day, separated by ;, in which timerEnableCheckMetrics recounts.",
             "mutable": True,
         },
     )
@@ -92,7 +92,7 @@ class TimerConfig:
 
     @property
     def roll_window_ms(self) -> int:
-        """How far ahead a message is put into the wheel at the most."""
-        most = SLOTS_TOTAL - BLANK_SLOTS
+        """Maximum time ahead, ms, for which a message is put into the wheel."""
+        max_slots = SLOTS_TOTAL - BLANK_SLOTS
         slots = self.timer_roll_window_slot
-        return (slots if 2 <= slots <= most else most) * self.slot_ms
+        return (slots if 2 <= slots <= max_slots else max_slots) * self.slot_ms

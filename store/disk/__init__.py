@@ -1,1 +1,1 @@
-"""Access to files: the disk seam, mapped files, preallocation, and bounds on open files."""
+"""Access to files: the interface `Disk`, mapped files, preallocation, and a limit of open files."""

@@ -1,9 +1,11 @@
-"""The disk seam: every access of the store to files goes through a `Disk`.
+"""Interface of the disk: every access of the store to files goes through a `Disk`.
 
-Facts that shape it (Linux, CPython): `mmap.flush` holds the GIL, so files are synced with
-`os.fdatasync` on a descriptor that stays open.  A store through a mapping of a sparse file kills the
-process with SIGBUS when the disk is full, so mappings here are read-only and all writes are `pwrite`,
-which reports ENOSPC as an error.  The page cache makes a write visible in the mapping at once.
+Its design follows from these facts (Linux, CPython):
+
+- `mmap.flush` holds the GIL.  So files are synced with `os.fdatasync`, on a descriptor that stays open.
+- On a full disk, a store through a mapping of a sparse file kills the process with SIGBUS.  So mappings are read-only,
+  and all writes use `pwrite`, which reports ENOSPC as an error.
+- The page cache makes a write visible in the mapping at once.
 """
 
 import contextlib
@@ -24,7 +26,7 @@ from store.disk.store_lock import take_lock
 
 __all__ = ["Content", "Disk", "DiskFile", "DiskLock", "RealDisk", "RealFile"]
 
-# From so many files on one sync of the whole file system is cheaper than one of each.
+# For this many files or more, one sync of the whole file system is cheaper than one sync per file.
 _MANY_FILES: Final = 64
 _CREATE: Final = failpoint("disk.create", takes_error=True)
 _BEFORE_ALLOCATE: Final = failpoint("disk.before_allocate", takes_error=True)
@@ -37,7 +39,7 @@ _FILES_REMOVED: Final = failpoint("disk.files_removed", takes_error=True)
 
 
 class DiskFile(Protocol):
-    """One file of fixed size.  `view` shows every write at once; slices of it stay valid after `close`."""
+    """One open file of fixed size.  `view` shows every write at once; slices of it stay valid after `close`."""
 
     path: Path
 
@@ -47,39 +49,42 @@ class DiskFile(Protocol):
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """A copy of so many bytes, for a look that is not worth a mapping.  Raises `DiskFailed`."""
+        """Return a copy of `size_bytes` bytes, where a mapping would cost more.  Raises `DiskFailed`."""
         ...
 
     def write(self, position: int, content: Content) -> None:
-        """Write all of `content`, whose items are bytes.  Raises `DiskFull` or `DiskFailed`; part may be there."""
+        """Write all of `content`, whose items are bytes.
+
+        Raises `DiskFull` or `DiskFailed`; then a part of it may be written.
+        """
         ...
 
     def sync(self) -> None:
-        """Return when everything written is on the disk.  Raises `DiskFailed`.  May run in any thread."""
+        """Sync the file: return when all written bytes are on the disk.  Raises `DiskFailed`.  For any thread."""
         ...
 
     def content_end(self, position: int) -> int:
-        """One past the last byte from `position` on that is not zero; `position` if all are.
+        """Return one past the last byte from `position` on that is not zero; `position` if all are zero.
 
-        Cheap where nothing was ever written.  Raises `DiskFailed`.
+        Cheap in parts of the file that were never written.  Raises `DiskFailed`.
         """
         ...
 
     def read_ahead(self, enabled: bool) -> None:
-        """Let the system read ahead where `view` is read, or not: advice for reads far apart."""
+        """Advise the system whether to read ahead of reads of `view`."""
         ...
 
     def cached_pages(self) -> bytes:
-        """One byte for each page: odd if the page is in the page cache.  May run in any thread."""
+        """Return one byte per page: odd if the page is in the page cache.  For any thread."""
         ...
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the descriptor."""
         ...
 
 
 class DiskLock(Protocol):
-    """A held lock; `release` gives it up."""
+    """A held lock of a store."""
 
     def release(self) -> None: ...
 
@@ -88,10 +93,10 @@ class Disk(Protocol):
     """Directories and files.  Paths are absolute."""
 
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> DiskFile:
-        """Make a zero-filled file, its directories included.
+        """Create a zero-filled file and its directories.
 
-        With `preallocate` its blocks are reserved.  The first `sync` of the file makes its directory entry
-        and those of its directories durable too.  Raises `DiskFull` or `DiskFailed`; the file is then not there.
+        With `preallocate`, reserve its blocks.  The first `sync` of the file also makes its name and those of its
+        directories durable.  Raises `DiskFull` or `DiskFailed`; then the file does not exist.
         """
         ...
 
@@ -100,80 +105,80 @@ class Disk(Protocol):
         ...
 
     def names(self, directory: Path) -> list[str]:
-        """Names in `directory`, sorted; empty if it does not exist."""
+        """Return the names in `directory`, sorted; empty if it does not exist."""
         ...
 
     def entries(self, directory: Path) -> list[tuple[str, int | None]]:
-        """(name, size in bytes) of all in `directory`, sorted; the size of what is no regular file is None.
+        """Return (name, size in bytes) of all entries of `directory`, sorted; size None if not a regular file.
 
-        Empty if it does not exist.  Raises `DiskFailed`, also if it is a file.
+        Empty if `directory` does not exist.  Raises `DiskFailed`, also if it is a file.
         """
         ...
 
     def size(self, path: Path) -> int | None:
-        """Bytes of a file; None if there is none."""
+        """Return the size of a file in bytes; None if it does not exist."""
         ...
 
     def read(self, path: Path) -> bytes | None:
-        """Content of a small file; None if there is none."""
+        """Return the content of a small file; None if it does not exist."""
         ...
 
     def write_small(self, path: Path, content: bytes) -> None:
         """Write a small file in place and sync it and its directory.  Raises `DiskFull` or `DiskFailed`.
 
-        A crash in the middle may leave any mixture of old and new; see `store.disk.sealed_file`.
+        A crash during the write may leave any mixture of old and new content; see `store.disk.sealed_file`.
         """
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name in the same directory, durably, in place of what had that name.
+        """Rename a file within its directory, durably; replace an existing `target`.
 
-        A crash in the middle leaves the old `target` or the new one.  Raises `DiskFull` or `DiskFailed`.
+        A crash leaves the old `target` or the new one.  Raises `DiskFull` or `DiskFailed`.
         """
         ...
 
     def remove_files(self, directory: Path, names: Sequence[str]) -> None:
-        """Remove files of `directory`, and `directory` itself if it is then empty.  Not durable: no sync.
+        """Remove files of `directory`, and `directory` itself if it is empty after that.  Not durable: no sync.
 
-        What does not exist is fine.  Raises `DiskFailed`.
+        Files that do not exist are ignored.  Raises `DiskFailed`.
         """
         ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file, durably; one that does not exist is fine."""
+        """Remove a file, durably.  A file that does not exist is ignored."""
         ...
 
     def sync_many(self, files: Sequence[DiskFile]) -> None:
-        """As `sync` of each of `files`, which this disk opened, and possibly much faster.  Raises `DiskFailed`."""
+        """Sync `files`, which this disk opened; much faster than one by one if they are many.  Raises `DiskFailed`."""
         ...
 
     def sync_entries(self, directory: Path) -> None:
-        """Make the names in `directory` durable; one that does not exist is fine.  Raises `DiskFailed`."""
+        """Make the names in `directory` durable.  A missing directory is ignored.  Raises `DiskFailed`."""
         ...
 
     def remove_tree(self, directory: Path) -> None:
-        """Remove a directory and all in it, durably; one that does not exist is fine."""
+        """Remove a directory and everything in it, durably.  A missing directory is ignored."""
         ...
 
     def lock(self, path: Path) -> DiskLock:
-        """Take the lock file; its directories are made, durably.
+        """Lock the lock file; create its directories, durably.
 
-        Raises `StoreError` if another process or store holds it.
+        Raises `StoreError` if another process or store holds the lock.
         """
         ...
 
     def used_ratio(self, path: Path) -> float:
-        """Used share, 0 to 1, of the file system that holds `path`; -1 if unknown."""
+        """Return the used share, 0 to 1, of the file system of `path`; -1 if unknown."""
         ...
 
 
 class RealDisk:
-    """The operating system's files."""
+    """The `Disk` of the operating system."""
 
     def __init__(self) -> None:
         self._new_directories = NewDirectories()
         self._can_sync_all = can_sync_file_systems()
-        # A descriptor of each file system that was synced as a whole, by device.
+        # Device number -> descriptor, of each file system that was synced as a whole.
         self._file_systems: dict[int, int] = {}
 
     def __del__(self) -> None:
@@ -291,7 +296,7 @@ class RealDisk:
             for file in files:
                 file.sync()
             return
-        # Those of one file system have one of them, kept from the first time on, to learn of errors by.
+        # One descriptor per file system stays open from the first sync on: syncfs reports errors since its opening.
         for device, file in {file.device: file for file in real}.items():
             descriptor = self._file_systems.get(device, -1)
             if descriptor < 0:
@@ -329,7 +334,7 @@ class RealDisk:
 
     def lock(self, path: Path) -> DiskLock:
         try:
-            # Durably: the store's first segment does not know that the root it lies in is new as well.
+            # Durably: the first sync of the store's first segment does not cover these new directories.
             _make_directories(path.parent)
             lock = take_lock(path)
         except OSError as error:
@@ -351,7 +356,7 @@ def _sizes(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, int | None]
         try:
             yield entry.name, entry.stat().st_size if entry.is_file() else None
         except FileNotFoundError:
-            continue  # it went meanwhile, and the others did not
+            continue  # removed since the listing began
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
@@ -359,7 +364,7 @@ def _sizes(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, int | None]
 
 
 def _open_above(path: Path, device: int) -> int:
-    """A descriptor of the nearest directory above `path` that is there and on `device`; -1 if none can be opened."""
+    """Open the nearest existing directory above `path` on `device`; return -1 if none can be opened."""
     for directory in path.parents:
         with contextlib.suppress(OSError):
             descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
@@ -370,7 +375,7 @@ def _open_above(path: Path, device: int) -> int:
 
 
 def _make_directories(directory: Path) -> None:
-    """Make `directory` and its parents, durably."""
+    """Create `directory` and its parents, durably."""
     changed = holders_of_missing(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for holder in changed:
@@ -378,7 +383,7 @@ def _make_directories(directory: Path) -> None:
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
-    """Write from the file's begin on; a disk that is nearly full takes a part of it without an error."""
+    """Write `content` at the file's begin.  In a loop: a nearly full disk accepts a part without an error."""
     written = 0
     while written < len(content):
         written += os.pwrite(descriptor, memoryview(content)[written:], written)

@@ -1,6 +1,6 @@
-"""Makes the next CommitLog segment ahead of its need, in a thread of its own.
+"""Creation of the next CommitLog segment before it is needed, in a thread of its own.
 
-Source of the idea: RocketMQ 5.3.3, `AllocateMappedFileService`, `DefaultMappedFile.warmMappedFile`.
+Source: RocketMQ 5.3.3, `AllocateMappedFileService`, `DefaultMappedFile.warmMappedFile`.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ _DISCARDED: Final = failpoint("file_allocator.discarded")
 
 
 class _Request:
-    """One file to make, by whoever comes first: the thread, or the one who needs it.
+    """One file to create, by the allocator's thread or by the owner, whichever comes first.
 
-    `warm_bytes`: the thread also writes the file full of zeros, with a sync for each so many bytes; 0 for not at all.
+    `warm_bytes`: the thread also fills the file with zeros, and syncs after each `warm_bytes` bytes.  0: no warming.
     """
 
     def __init__(self, disk: Disk, path: Path, size_bytes: int, warm_bytes: int) -> None:
@@ -39,7 +39,7 @@ class _Request:
         self.file: DiskFile | None = None
 
     def make(self) -> None:
-        """Make the file unless that was tried or given up; waits while another thread is at it."""
+        """Create the file, unless that was tried or canceled.  Wait while another thread creates it."""
         with self._lock:
             if self._is_open:
                 self._is_open = False
@@ -48,14 +48,14 @@ class _Request:
                     self.file = self._disk.create(self.path, self._size_bytes, preallocate=True)
                     _PREPARED()
                 except StoreError:
-                    # Not an error yet: `take` tries again when the file is needed and raises what it meets.
+                    # Not an error yet: `take` tries again when the file is needed, and raises the error of that try.
                     self.file = None
 
     def warm(self) -> None:
-        """Write zeros to the file until it is full or wanted.  A file that does not take them is dropped.
+        """Write zeros to the file until it is full or needed.  Remove it if a write fails.
 
-        Reserved blocks are none that were written, and the first sync of each waits for the file system's journal to
-        say that they are: a good part of the tail of SYNC_FLUSH.
+        The first write to a reserved block changes the file system's journal, and its sync waits for that.  With
+        SYNC_FLUSH this is a large part of the slowest sends.
         """
         with self._lock:
             file = self.file
@@ -75,7 +75,7 @@ class _Request:
                 if unsynced:
                     file.sync()
             except StoreError as error:
-                # No message is in it: `take` makes the file anew, and raises what it meets.
+                # No message is in it: `take` creates the file again, and raises the error of that try.
                 _log.warning("file=%s action=dropped reason=%r", self.path, str(error))
                 self.file = None
                 file.close()
@@ -83,13 +83,13 @@ class _Request:
                     self._disk.remove(self.path)
 
     def taken(self) -> DiskFile | None:
-        """The file, made now if it was not; None if it cannot be had."""
+        """Return the file, after creating it if necessary; None if that failed."""
         self._is_wanted = True
         self.make()
         return self.file
 
     def give_up(self) -> None:
-        """Remove the file if it was made, and do not make it any more."""
+        """Cancel the request: remove the file if it was created."""
         self._is_wanted = True
         with self._lock:
             self._is_open = False
@@ -99,22 +99,22 @@ class _Request:
                 try:
                     self._disk.remove(self.path)
                 except StoreError as error:
-                    # It is full of zeros and behind the log's end: the next start takes it along.
+                    # It holds only zeros and follows the log's end: the next start uses it.
                     _log.warning("file=%s action=left reason=%r", self.path, str(error))
 
 
 class FileAllocator:
-    """Keeps at most one file ready.  The thread starts with the first request."""
+    """Keeper of at most one prepared file.  Its thread starts with the first request."""
 
     def __init__(self, disk: Disk, workers: Workers = ThreadWorker, warm_bytes: int = 0) -> None:
         self._disk = disk
-        # May be changed: the next file is made with it.
+        # May change: it holds for the next file.
         self.warm_bytes = warm_bytes
         self._ahead: _Request | None = None
         self._worker = workers("store-allocate", self._turn)
 
     def prepare(self, path: Path, size_bytes: int) -> None:
-        """Have the file at `path` made, unless it was asked for already.  Returns at once."""
+        """Request the file at `path`, unless it is requested already.  Return at once."""
         if self._ahead is not None and self._ahead.path == path:
             return
         self.discard()
@@ -123,7 +123,7 @@ class FileAllocator:
         self._worker.wake()
 
     def take(self, path: Path, size_bytes: int) -> DiskFile:
-        """The file at `path`: the prepared one, or made now.  Raises `DiskFull` or `DiskFailed`."""
+        """Return the file at `path`: the prepared one, or a file created now.  Raises `DiskFull` or `DiskFailed`."""
         ahead = self._ahead
         if ahead is not None and ahead.path == path:
             file = ahead.taken()
@@ -134,12 +134,12 @@ class FileAllocator:
         return self._disk.create(path, size_bytes, preallocate=True)
 
     def close(self) -> None:
-        """Stop the thread and remove a file that was prepared but not taken."""
+        """Stop the thread, and remove a prepared file that was not taken."""
         self.discard()
         self._worker.stop()
 
     def discard(self) -> None:
-        """Remove a file that was prepared but not taken."""
+        """Remove a prepared file that was not taken."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.give_up()

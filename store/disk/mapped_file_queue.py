@@ -1,6 +1,6 @@
-"""A byte sequence kept in files of equal size, each named by the offset of its first byte.
+"""A byte sequence in files of equal size, each named by the offset of its first byte.
 
-Both the CommitLog and every ConsumeQueue are one.  Source: RocketMQ 5.3.3, `MappedFileQueue`.
+The CommitLog and every ConsumeQueue are such sequences.  Source: RocketMQ 5.3.3, `MappedFileQueue`.
 """
 
 import logging
@@ -14,7 +14,7 @@ from store.layout import FILE_NAME_DIGITS, file_name
 
 _log = logging.getLogger(__name__)
 _ZEROS_AT_ONCE: Final = 1 << 20
-# There before it is needed: what erases with it may have failed for want of memory.
+# Allocated in advance: the failure that makes an erasure necessary may be a lack of memory.
 _ZEROS: Final = bytes(64 * 1024)
 _STRANGERS_SHOWN: Final = 5
 _CUT_BETWEEN_FILES: Final = failpoint("mapped_file_queue.cut_between_files")
@@ -22,7 +22,7 @@ _HALF_CREATED: Final = failpoint("mapped_file_queue.half_created")
 
 
 class Detached(NamedTuple):
-    """A file that is not part of the sequence: `reason` names it and says why.  `size_bytes` is None for no file."""
+    """A file that is not part of the sequence; `reason` names it and says why.  `size_bytes`: None if not a file."""
 
     path: Path
     offset: int
@@ -31,7 +31,7 @@ class Detached(NamedTuple):
 
 
 def warn_of_strangers(directory: Path, names: list[str]) -> None:
-    """Say once what is in `directory` and not ours; it is left alone."""
+    """Log which entries of `directory` are not the store's.  The store does not touch them."""
     shown = ", ".join(repr(name) for name in names[:_STRANGERS_SHOWN])
     more = f" and {len(names) - _STRANGERS_SHOWN} more" if len(names) > _STRANGERS_SHOWN else ""
     _log.warning("directory=%s ignored=%d names=%s%s reason=not-of-the-store", directory, len(names), shown, more)
@@ -59,17 +59,17 @@ class MappedFileQueue:
         return self.first_offset + len(self.files) * self.file_bytes
 
     def load(self) -> None:
-        """Open the files that are there.  Raises `StoreError` naming the first that does not fit, see `load_front`."""
+        """Open the existing files.  Raises `StoreError` that names the first misfit, see `load_front`."""
         detached = self.load_front()
         if detached:
             raise StoreError(detached[0].reason)
 
     def load_front(self) -> list["Detached"]:
-        """Open the files up to the first that does not fit behind the one before it; return that and all behind it.
+        """Open the files before the first misfit; return the misfit and all files after it.
 
-        What does not fit: a file of another size than configured, one behind a gap, something that is no file, a first
-        one whose offset is no multiple of the size.  Last files that a crash left half created (empty, or too short
-        and without content) are removed; what is not named by an offset is left alone.  Raises `DiskFailed`.
+        A misfit is: a file of another size than configured, a file after a gap, an entry that is not a file, or a first
+        file whose offset is not a multiple of the size.  Last files that a crash left half created (empty, or too short
+        and without content) are removed.  Entries whose name is not an offset are ignored.  Raises `DiskFailed`.
         """
         found = self._without_half_created(self._named_by_offset())
         for number, (name, size) in enumerate(found):
@@ -112,14 +112,14 @@ class MappedFileQueue:
             file.close()
 
     def is_hollow(self, detached: Detached) -> bool:
-        """Whether a file is too short and holds nothing: so a loss of power leaves one that no sync covered."""
+        """Return whether a file is too short and without content: a power cut leaves a file like this before a sync."""
         size = detached.size_bytes
         return size is not None and size < self.file_bytes and not (size and self._has_content(detached.path))
 
     def _misfit(self, name: str, size: int | None) -> str | None:
-        """Why the file cannot be the next one."""
+        """Return why the file cannot be the next one; None if it can."""
         if size is None:
-            reason = "is no file; move it away"
+            reason = "is not a file; move it away"
         elif self.files and int(name) != self.end_offset:
             reason = f"expected the file {file_name(self.end_offset)} before it; it is missing"
         elif size != self.file_bytes:
@@ -128,13 +128,13 @@ class MappedFileQueue:
                 " files, or restore the file"
             )
         elif int(name) % self.file_bytes:
-            reason = f"its offset is no multiple of the configured file size {self.file_bytes}"
+            reason = f"its offset is not a multiple of the configured file size {self.file_bytes}"
         else:
             return None
         return f"{self.directory / name}: {reason}"
 
     def path_at(self, offset: int) -> Path:
-        """Path of the file that begins at `offset`."""
+        """Return the path of the file that begins at `offset`."""
         return self.directory / file_name(offset)
 
     def create_next(self) -> DiskFile:
@@ -144,7 +144,7 @@ class MappedFileQueue:
         return file
 
     def locate(self, offset: int) -> tuple[DiskFile, int] | None:
-        """File and position in it of `offset`; None outside the files."""
+        """Return the file that holds `offset`, and the position in it; None outside the files."""
         distance = offset - self.first_offset
         if distance < 0:
             return None
@@ -152,13 +152,13 @@ class MappedFileQueue:
         return (self.files[index], position) if index < len(self.files) else None
 
     def between(self, start: int, end: int) -> list[DiskFile]:
-        """The files that hold any of the bytes `start` to `end`.
+        """Return the files that hold any of the bytes from `start` to before `end`.
 
-        May be called in another thread while the owner adds files or drops the oldest.
+        Another thread may call this while the owner adds files or drops the oldest.
         """
         while True:
             files, first_offset = self.files, self.first_offset
-            # Both are replaced when files are dropped; seen half way they do not belong together.
+            # A drop replaces both, one after the other: between the two they do not match.
             if not files or files[0].path.name == file_name(first_offset):
                 break
         if end <= start:
@@ -168,22 +168,22 @@ class MappedFileQueue:
         return files[first : max(0, last + 1)]
 
     def drop_oldest(self, count: int) -> list[DiskFile]:
-        """Let go of the `count` oldest files; return them, still open, for whoever removes them."""
+        """Take the `count` oldest files out of the sequence.  Return them, open: the caller removes them."""
         if not count:
             return []
         dropped = self.files[:count]
-        # A new list: who goes through the old one in another thread is not disturbed.
+        # A new list: another thread may be iterating over the old one.
         self.files = self.files[count:]
         self.first_offset += len(dropped) * self.file_bytes
         return dropped
 
     def drop_before(self, offset: int) -> list[DiskFile]:
-        """Let go of the files that end at `offset` or before it, but never of the last one; return them, still open."""
+        """Do the same with the files that end at `offset` or before it, except the last file of the sequence."""
         whole = (offset - self.first_offset) // self.file_bytes
         return self.drop_oldest(max(0, min(whole, len(self.files) - 1)))
 
     def write(self, offset: int, content: Content) -> None:
-        """Write `content` at `offset`, over file ends where needed; files are added as needed."""
+        """Write `content` at `offset`, across ends of files if necessary; add files as needed."""
         view = memoryview(content)
         while len(view):
             if offset == self.end_offset:
@@ -198,13 +198,13 @@ class MappedFileQueue:
             view = view[len(part) :]
 
     def cut(self, offset: int, *, keeps_begin: bool = False) -> None:
-        """Make `offset` the end: later files are removed, the rest of its file is zero.  The zeros are not synced.
+        """Make `offset` the end: remove later files, and zero the rest of its file.  The zeros are not synced.
 
-        The file is overwritten, never shortened: whatever a crash leaves, it has its size.  With `keeps_begin` one that
-        begins at `offset` stays if it is the first: nothing else says where the sequence begins.
+        The file is overwritten, never shortened: after a crash it has its full size.  With `keeps_begin`, a first file
+        that begins at `offset` stays: only its name says where the sequence begins.
         """
-        least = int(keeps_begin and offset == self.first_offset)
-        while len(self.files) > least and self.end_offset - self.file_bytes >= offset:
+        min_files = int(keeps_begin and offset == self.first_offset)
+        while len(self.files) > min_files and self.end_offset - self.file_bytes >= offset:
             file = self.files.pop()
             file.close()
             self._disk.remove(file.path)
@@ -219,7 +219,7 @@ class MappedFileQueue:
                 position += count
 
     def destroy(self) -> None:
-        """Close and remove all files, and the directory unless something else is in it.  Not durable: no sync."""
+        """Close and remove all files, and the directory if it is empty after that.  Not durable: no sync."""
         self.close()
         self.first_offset = 0
         names = (name for name, size in self._disk.entries(self.directory) if size is not None)
@@ -235,10 +235,10 @@ class MappedFileQueue:
 
 
 def zero_quietly(queue: MappedFileQueue, start: int, end: int) -> bool:
-    """Overwrite what a failed write may have left; True if that worked.  Used only on the way to an error."""
+    """Overwrite the rest of a failed write with zeros; return whether that succeeded.  For error paths only."""
     try:
         for at in range(start, end, len(_ZEROS)):
             queue.write(at, _ZEROS[: end - at])
-    except BaseException:  # whatever it is, the bytes are not known to be zero
+    except BaseException:  # whatever the error is, the bytes may not be zero
         return False
     return True

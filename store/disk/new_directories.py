@@ -1,20 +1,20 @@
-"""Remembers directories whose names are in the page cache alone, until a sync of what holds them."""
+"""Register of directories whose names are only in the page cache, until their parents are synced."""
 
 import threading
 from pathlib import Path
 
 
 class NewDirectories:
-    """Which directories hold another one that is new and not durable yet.  In any thread."""
+    """Table of directories with a new entry that is not durable yet.  For any thread."""
 
     def __init__(self) -> None:
-        # How many directories were made before the newest one of each.
+        # Directory -> number of the `make` call that last added an entry to it.
         self._holders: dict[Path, int] = {}
         self._made = 0
         self._lock = threading.Lock()
 
     def make(self, directory: Path) -> None:
-        """Make `directory` and its parents.  Raises OSError; what was made until then is remembered as well."""
+        """Create `directory` and its parents.  Raises OSError; directories created before the error are registered."""
         with self._lock:
             self._made += 1
             for holder in holders_of_missing(directory):
@@ -22,12 +22,12 @@ class NewDirectories:
             directory.mkdir(parents=True, exist_ok=True)
 
     def above(self, path: Path) -> dict[Path, int]:
-        """The directories to sync for the name of `path` to be durable; give it to `synced` after that."""
+        """Return the directories whose sync makes the name of `path` durable.  Pass the result to `synced` then."""
         with self._lock:
             return {holder: self._holders[holder] for holder in path.parents if holder in self._holders}
 
     def synced(self, seen: dict[Path, int]) -> None:
-        """These were synced: but for those that hold yet another one since `above` said so."""
+        """Remove synced directories from the table, except those that got another entry since `above`."""
         with self._lock:
             for holder, made in seen.items():
                 if self._holders.get(holder) == made:
@@ -35,7 +35,7 @@ class NewDirectories:
 
 
 def holders_of_missing(directory: Path) -> list[Path]:
-    """The directories that get a new entry when `directory` and its parents are made."""
+    """Return the directories that get a new entry when `directory` and its parents are created."""
     holders = []
     while not directory.exists():
         directory = directory.parent

@@ -1,8 +1,8 @@
-"""Bounds how many files of ConsumeQueues are open: those not used lately are closed and opened again on demand.
+"""Limit of the open files of ConsumeQueues: files not used lately are closed, and opened again on demand.
 
-A broker may have more queues than a process may have descriptors, and a file that is read holds two: Python's mapping
-keeps one of its own.  `PooledDisk` stands before the disk and hands out files that are open only while they are needed.
-A file with writes that no sync covers is never closed: the error of its sync would be lost with the descriptor.
+A broker may have more queues than a process may have descriptors.  A file that is read holds two descriptors, because
+Python's mapping keeps one of its own.  `PooledDisk` wraps the disk; its files are open only while they are needed.  A
+file with unsynced writes is never closed: an error of its sync would be lost with the descriptor.
 """
 
 import resource
@@ -15,21 +15,21 @@ from typing import Final
 from sprocket.common.errors import DiskFailed, StoreError
 from store.disk.disk import Content, Disk, DiskFile, DiskLock
 
-_LEAST: Final = 64
-_MOST: Final = 65_536
+_MIN_BUDGET: Final = 64
+_MAX_BUDGET: Final = 65_536
 # Descriptors of an open file, and those that its mapping adds.
 _OPEN: Final = 1
 _MAPPED: Final = 1
 
 
 def descriptor_budget() -> int:
-    """A quarter of the descriptors that this process may have: the rest is for connections and the log."""
+    """Return a quarter of this process's limit of descriptors: the rest is for connections and the log."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(soft // 4, _MOST))
+    return _MAX_BUDGET if soft == resource.RLIM_INFINITY else max(_MIN_BUDGET, min(soft // 4, _MAX_BUDGET))
 
 
 class PooledFile:
-    """A `DiskFile` that is open while it is in use.  Slices of its views stay valid."""
+    """A `DiskFile` that is open only while it is in use.  Slices of its views stay valid."""
 
     __slots__ = (
         "_disk", "_file", "_preallocate", "_view", "descriptors", "is_closing", "is_dirty", "path", "pins", "was_used",
@@ -44,7 +44,7 @@ class PooledFile:
         self.descriptors = 0 if file is None else _OPEN
         self.is_dirty = file is not None
         self.was_used = True
-        # Threads that sync it now: it is closed when the last of them is done.
+        # Number of threads that sync it now.  It is closed after the last of them.
         self.pins = 0
         self.is_closing = False
 
@@ -73,7 +73,7 @@ class PooledFile:
         try:
             file.write(position, content)
         finally:
-            # After the write: a sync that began before it has ended need not cover it.
+            # After the write: a sync that began before the write ended may not cover it.
             if not self.is_dirty:
                 self.is_dirty = True
                 self._disk.count_dirty(1)
@@ -85,13 +85,13 @@ class PooledFile:
         return self._opened().content_end(position)
 
     def read_ahead(self, enabled: bool) -> None:
-        """Files of queues are read ahead: the key is about the CommitLog."""
+        """Do nothing: dataReadAheadEnable is for the CommitLog only."""
 
     def cached_pages(self) -> bytes:
         return self._opened().cached_pages()
 
     def close(self) -> None:
-        """Close for good, or until the next use."""
+        """Close the file until its next use, if any."""
         self._disk.forget(self)
 
     def release(self) -> None:
@@ -101,7 +101,7 @@ class PooledFile:
             file.close()
 
     def take(self) -> DiskFile | None:
-        """The open file, for a sync; None if it is closed, and so has nothing to sync."""
+        """Return the open file, for a sync; None if it is closed and so has nothing to sync."""
         return self._file
 
     def _opened(self) -> DiskFile:
@@ -114,10 +114,10 @@ class PooledFile:
 
 
 class PooledDisk:
-    """A `Disk` whose files are open only while needed, `budget` descriptors at most but for what cannot be closed.
+    """A `Disk` whose files are open only while needed: at most `budget` descriptors, plus files that cannot be closed.
 
-    Files are read and written in one thread; `sync` may run in another.  `on_pressure` is called, in the thread that
-    writes, when so many files are unsynced that closing will soon have to wait for syncs.
+    One thread reads and writes files; `sync` may run in another.  The writing thread calls `on_pressure` when so many
+    files are unsynced that closing files will soon have to wait for syncs.
     """
 
     def __init__(self, disk: Disk, budget: int) -> None:
@@ -132,12 +132,12 @@ class PooledDisk:
 
     @property
     def descriptors(self) -> int:
-        """How many are held now."""
+        """Number of descriptors in use."""
         return self._used
 
     @property
     def is_under_pressure(self) -> bool:
-        """Whether a quarter of the budget goes to files with unsynced writes."""
+        """Whether more files than a quarter of the budget have unsynced writes."""
         return self._dirty > self._budget // 4
 
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> PooledFile:
@@ -150,7 +150,7 @@ class PooledDisk:
         return file
 
     def open(self, path: Path, *, preallocate: bool) -> PooledFile:
-        """The file, which is opened by its first use."""
+        """Return the file; its first use opens it."""
         return PooledFile(self, path, None, preallocate)
 
     def names(self, directory: Path) -> list[str]:
@@ -178,7 +178,7 @@ class PooledDisk:
         self._real.remove(path)
 
     def sync_many(self, files: Sequence[DiskFile]) -> None:
-        """As `Disk.sync_many`.  A failure is final, whoever met it: the next sync would succeed, and pages are lost."""
+        """Do `Disk.sync_many`.  A failure is final: the next sync would succeed although pages are lost."""
         if self._failure is not None:
             raise DiskFailed(str(self._failure))
         pinned = [
@@ -205,7 +205,7 @@ class PooledDisk:
     def used_ratio(self, path: Path) -> float:
         return self._real.used_ratio(path)
 
-    # What the files need
+    # Called by the files
 
     def reopen(self, path: Path, preallocate: bool) -> DiskFile:
         """Open a file now.  Raises `DiskFailed`."""
@@ -213,7 +213,7 @@ class PooledDisk:
         return self._real.open(path, preallocate=preallocate)
 
     def took(self, file: PooledFile, descriptors: int) -> None:
-        """`file` holds so many more."""
+        """Count `descriptors` more for `file`; 0 for a new file, which is registered."""
         with self._lock:
             if file.descriptors == 0 or descriptors == 0:
                 self._open.append(file)
@@ -221,7 +221,7 @@ class PooledDisk:
             self._used += descriptors
 
     def count_dirty(self, change: int) -> None:
-        """So many more files have unsynced writes."""
+        """Add `change` to the number of files with unsynced writes."""
         with self._lock:
             self._dirty += change
             pressed = change > 0 and self._dirty == self._budget // 4 + 1
@@ -229,19 +229,19 @@ class PooledDisk:
             self.on_pressure()
 
     def pin(self, file: PooledFile, *, for_sync: bool = False) -> DiskFile | None:
-        """Keep `file` open until `unpin`; None if it is closed.  `for_sync` says that a sync begins now."""
+        """Keep `file` open until `unpin`, and return it; None if it is closed.  `for_sync`: a sync begins now."""
         with self._lock:
             opened = file.take()
             if opened is not None:
                 file.pins += 1
                 if for_sync and file.is_dirty:
-                    # Before the sync: what is written from now on may not be covered by it.
+                    # Before the sync: the sync may not cover writes from now on.
                     file.is_dirty = False
                     self._dirty -= 1
             return opened
 
     def unpin(self, file: PooledFile) -> None:
-        """What `pin` began is over."""
+        """End one `pin`; close the file if that was requested meanwhile."""
         with self._lock:
             file.pins -= 1
             if file.is_closing and not file.pins:
@@ -249,7 +249,7 @@ class PooledDisk:
                 self.forget(file)
 
     def forget(self, file: PooledFile) -> None:
-        """Close `file`, or let the thread that syncs it do so."""
+        """Close `file`, now or after the syncs that run."""
         with self._lock:
             if file.is_dirty:
                 file.is_dirty = False
@@ -261,7 +261,7 @@ class PooledDisk:
                 file.release()
 
     def make_room_to_map(self, file: PooledFile) -> None:
-        """Close others until `file` may be mapped."""
+        """Close other files until `file` may be mapped."""
         if self._used + _MAPPED > self._budget:
             self.pin(file)
             try:
@@ -270,22 +270,25 @@ class PooledDisk:
                 self.unpin(file)
 
     def _make_room(self) -> None:
-        """Close files until a mapped one more is within the budget."""
+        """Close files until one more mapped file is within the budget."""
         if self._used + _OPEN + _MAPPED <= self._budget:
             return
         if not self._close_some() and self._failure is None:
-            # All are unsynced: nobody kept up with the writes.
+            # All files are unsynced: the syncs did not keep up with the writes.
             with self._lock:
                 unsynced = [file for file in self._open if file.is_dirty]
             self.sync_many(unsynced)
             self._close_some()
 
     def _close_some(self) -> bool:
-        """Close what was not used since it was last looked at, oldest first, to three quarters of the budget."""
-        least = self._budget * 3 // 4
+        """Close files not used since the last check, oldest first, down to three quarters of the budget.
+
+        Return whether one more mapped file is now within the budget.
+        """
+        target = self._budget * 3 // 4
         with self._lock:
             for _ in range(2 * len(self._open)):
-                if self._used <= least:
+                if self._used <= target:
                     break
                 file = self._open.popleft()
                 if file.take() is None:

@@ -1,6 +1,6 @@
-"""Which pages of a file are in the system's page cache, by mincore(2).
+"""Look-up of the pages of a file in the system's page cache, by mincore(2).
 
-Source of the use: RocketMQ 5.3.3, `CommitLog.ColdDataCheckService.checkFileInPageCache`.
+Source: RocketMQ 5.3.3, `CommitLog.ColdDataCheckService.checkFileInPageCache`.
 """
 
 import ctypes
@@ -18,10 +18,10 @@ def _libc() -> ctypes.CDLL:
 
 
 def cached_pages(view: memoryview) -> bytes:
-    """One byte for each page of a mapped file: odd if the page is cached.  All ones where the system does not say."""
+    """Return one byte per page of a mapped file: odd if the page is cached.  All odd if mincore fails."""
     count = -(-len(view) // PAGE_BYTES)
     found = ctypes.create_string_buffer(count)
-    # ctypes takes the address of a writable buffer alone; numpy takes that of any.
+    # ctypes gives the address of writable buffers only; numpy gives that of any buffer.
     address = np.frombuffer(view, np.uint8).ctypes.data
     if _libc().mincore(ctypes.c_void_p(address), ctypes.c_size_t(len(view)), found):
         return b"\x01" * count

@@ -1,4 +1,4 @@
-"""One open file of the operating system; see `store.disk.disk` for what shapes it."""
+"""One open file of the operating system; `store.disk.disk` gives the facts behind its design."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ _BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_er
 
 
 class RealFile:
-    """A `DiskFile` on the operating system."""
+    """The `DiskFile` of the operating system."""
 
     __slots__ = ("_descriptor", "_is_new", "_new_directories", "_reads_ahead", "_view", "path", "size_bytes")
 
@@ -36,15 +36,15 @@ class RealFile:
         self._view: memoryview | None = None
 
     def is_created(self) -> None:
-        """Remember that the file's name needs a sync of its own."""
+        """Note that the file's name needs a sync of its own."""
         self._is_new = True
 
     @property
     def view(self) -> memoryview:
-        # Looked at once: the index reads a segment while retention may close it in another thread.
+        # Read once: the index reads a segment while retention may close it in another thread.
         view = self._view
         if view is None:
-            # A mapping keeps a descriptor of its own, so files that nobody reads are not mapped.
+            # A mapping keeps a descriptor of its own.  So a file is mapped only when it is read.
             view = self._mapped()
             if not self._reads_ahead:
                 _advise(view, mmap.MADV_RANDOM)
@@ -61,7 +61,7 @@ class RealFile:
             _advise(view, mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
 
     def cached_pages(self) -> bytes:
-        # A file that nobody reads is not left mapped: the page cache is the same for every mapping.
+        # A temporary mapping suffices for a file that is not read: all mappings show the same page cache.
         view = self._view
         return cached_pages(self._mapped() if view is None else view)
 
@@ -89,7 +89,7 @@ class RealFile:
             os.fdatasync(self._descriptor)
             if self._is_new:
                 _BEFORE_DIRECTORY_SYNC()
-                # Another file may have come first into a new directory without being synced yet.
+                # Another file may have created these directories, and may not be synced yet.
                 unsynced = self._new_directories.above(self.path)
                 for directory in {self.path.parent, *unsynced}:
                     with contextlib.suppress(FileNotFoundError):  # removed, and this file with it
@@ -102,11 +102,11 @@ class RealFile:
 
     @property
     def device(self) -> int:
-        """Number of the file system that it is on."""
+        """Device number of its file system."""
         return os.fstat(self._descriptor).st_dev
 
     def is_synced(self) -> None:
-        """Its file system was synced as a whole, its name included."""
+        """Note that its file system was synced as a whole, names included."""
         self._is_new = False
 
     def content_end(self, position: int) -> int:
@@ -125,12 +125,12 @@ class RealFile:
 def _advise(view: memoryview, advice: int) -> None:
     mapping = view.obj
     assert isinstance(mapping, mmap.mmap)
-    # Advice that the system does not take changes no content.
+    # If the system refuses the advice, the content is the same.
     with contextlib.suppress(OSError):
         mapping.madvise(advice)
 
 
 def as_store_error(error: OSError, action: str, path: Path) -> StoreError:
-    """The error that `error`, met in `action` on `path`, is to the store."""
+    """Return the store's error for an `error` that occurred in `action` on `path`."""
     kind = DiskFull if error.errno in _FULL else DiskFailed
     return kind(f"{action} {path}: {error.strerror or error}")

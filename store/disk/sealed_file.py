@@ -1,7 +1,7 @@
-"""Sprocket's own small files in the store's root: sealed by a checksum, replaced whole.
+"""Sprocket's own small files in the store's root, with a checksum; a write replaces the whole file.
 
-RocketMQ ignores them.  Layout, big-endian: 4 bytes ``SPKT``, 4 bytes that say which file it is, version i32, length of
-the content i32, CRC32 of the content u32, content.
+RocketMQ ignores them.  Layout, big-endian: 4 bytes ``SPKT``, 4 bytes kind of file, version i32, length of the content
+i32, CRC32 of the content u32, content.
 """
 
 import struct
@@ -17,20 +17,20 @@ _VERSION: Final = 1
 
 
 def seal(kind: bytes, content: bytes) -> bytes:
-    """The file's bytes for `content`; `kind` has 4 bytes."""
+    """Return the file's bytes for `content`; `kind` has 4 bytes."""
     return _HEAD.pack(_MAGIC, kind, _VERSION, len(content), zlib.crc32(content)) + content
 
 
 def unseal(kind: bytes, sealed: bytes) -> bytes | str:
-    """The content, or in a few words why it cannot be trusted.  Never raises on any bytes."""
+    """Return the content, or a few words on why it cannot be trusted.  Never raises on any bytes."""
     if len(sealed) < _HEAD.size:
         return "shorter than its head"
     magic, found, version, length, crc = _HEAD.unpack_from(sealed)
     content = sealed[_HEAD.size :]
     if magic != _MAGIC or found != kind:
-        return "magic number is none of this file"
+        return "magic number is not that of this file"
     if version != _VERSION:
-        return f"version {version} is not known"
+        return f"version {version} is unknown"
     if length != len(content):
         return f"content has {len(content)} bytes, its head says {length}"
     if zlib.crc32(content) != crc:
@@ -39,13 +39,16 @@ def unseal(kind: bytes, sealed: bytes) -> bytes | str:
 
 
 def read_sealed(disk: Disk, path: Path, kind: bytes) -> bytes | str | None:
-    """Content of the file, or why it cannot be trusted; None if there is none."""
+    """Return the content of the file, or why it cannot be trusted; None if there is no file."""
     sealed = disk.read(path)
     return None if sealed is None else unseal(kind, sealed)
 
 
 def write_sealed(disk: Disk, path: Path, kind: bytes, content: bytes) -> None:
-    """Replace the file durably: a crash leaves the old content or the new.  Raises `DiskFull` or `DiskFailed`."""
+    """Replace the file durably: a crash leaves the old content or the new.
+
+    Raises `DiskFull` or `DiskFailed`.
+    """
     temporary = path.with_name(path.name + ".tmp")
     disk.write_small(temporary, seal(kind, content))
     disk.rename(temporary, path)

@@ -1,7 +1,7 @@
 """The lock file of a store: one broker at a time.
 
-An open-file-description lock: it conflicts with the POSIX lock that a Java broker takes on the same byte, and, unlike a
-POSIX lock, with a second store in this very process.
+It is an open-file-description lock: it conflicts with the POSIX lock that a Java broker takes on the same byte.  Unlike
+a POSIX lock, it also conflicts with a second store in the same process.
 """
 
 import errno
@@ -16,7 +16,7 @@ _FIRST_BYTE: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 
 
 class StoreLock:
-    """A held lock; `release` gives it up."""
+    """A held lock of a store."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -28,7 +28,7 @@ class StoreLock:
 
 
 def take_lock(path: Path) -> StoreLock | None:
-    """Lock the file, made if need be; None if somebody holds it.  Raises OSError."""
+    """Lock the file, and create it if necessary; None if another holds the lock.  Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FIRST_BYTE)
@@ -41,7 +41,7 @@ def take_lock(path: Path) -> StoreLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a broker, of either kind, holds the lock file.  Takes nothing.  Raises OSError if it cannot be told."""
+    """Return whether a broker, RocketMQ's or ours, holds the lock.  Does not lock.  Raises OSError if unknown."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         held = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FIRST_BYTE)

@@ -1,1 +1,1 @@
-"""ConsumeQueue entries for records that are in the log already: after recovery, and on a slave."""
+"""ConsumeQueue entries for records that are already in the log: in recovery, and on a slave."""

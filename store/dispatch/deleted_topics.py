@@ -1,7 +1,7 @@
-"""Which topics were deleted, and where in the log: what they held before is not brought back by recovery.
+"""The file of deleted topics: recovery does not restore their messages.
 
-The log keeps the records of a deleted topic until they expire, and the ConsumeQueues can be made anew from the log.
-So a deletion is written down, durably, before the queues' files go.  Sprocket's own file, ``<root>/deletedtopics``.
+The log keeps the records of a deleted topic until they expire, and recovery can rebuild ConsumeQueues from the log.  So
+a deletion is recorded, durably, before the queues' files are removed.  Sprocket's own file, ``<root>/deletedtopics``.
 
 Content of the sealed file, big-endian: for each topic a physical offset i64, the length of its name u16, the name.
 """
@@ -20,7 +20,7 @@ _HEAD: Final = struct.Struct(">qH")
 
 
 def encode(offsets: dict[str, int]) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     parts = []
     for topic, offset in offsets.items():
         name = topic.encode()
@@ -29,7 +29,7 @@ def encode(offsets: dict[str, int]) -> bytes:
 
 
 def decode(content: bytes) -> dict[str, int] | str:
-    """What `content` says, or in a few words why it says nothing.  Never raises on any bytes."""
+    """Return topic -> offset, or a few words on why `content` is invalid.  Never raises on any bytes."""
     offsets = {}
     at = 0
     try:
@@ -43,7 +43,7 @@ def decode(content: bytes) -> dict[str, int] | str:
 
 
 class DeletedTopics:
-    """The file of one store, and what it says."""
+    """The file of one store, and its content in memory."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
@@ -51,7 +51,7 @@ class DeletedTopics:
         self._offsets: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read the file; a damaged one is named and says nothing."""
+        """Read the file.  A damaged file is logged, and counts as empty."""
         content = read_sealed(self._disk, self.path, _KIND)
         found = decode(content) if isinstance(content, bytes) else content
         if isinstance(found, str):
@@ -62,19 +62,19 @@ class DeletedTopics:
         return bool(self._offsets)
 
     def offset_of(self, topic: str) -> int:
-        """Records of `topic` before this physical offset are deleted; 0 if none are."""
+        """Return the physical offset before which the records of `topic` are deleted; 0 if none are."""
         return self._offsets.get(topic, 0)
 
     def add(self, topic: str, offset: int, log_min_offset: int) -> None:
-        """Write down that `topic` is deleted up to `offset`, durably.  Raises `DiskFull` or `DiskFailed`.
+        """Record, durably, that `topic` is deleted up to `offset`.  Raises `DiskFull` or `DiskFailed`.
 
-        What stands before `log_min_offset`, the log's begin, needs no note any more.
+        Deletions before `log_min_offset`, the log's begin, are forgotten.
         """
         offsets = {name: end for name, end in self._offsets.items() if end > log_min_offset}
         self._write(offsets | {topic: offset})
 
     def cut(self, log_end: int) -> None:
-        """The log was cut to `log_end`: what comes behind is new, and of no deleted topic.  Raises as `add`."""
+        """Adapt to a log truncated at `log_end`: records after it are new and not deleted.  Raises as `add`."""
         if any(offset > log_end for offset in self._offsets.values()):
             self._write({topic: min(offset, log_end) for topic, offset in self._offsets.items()})
 

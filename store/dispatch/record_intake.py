@@ -1,31 +1,38 @@
-"""Takes a few records of the log into their ConsumeQueues, one by one.
+"""Dispatch of a few records to their ConsumeQueues, one by one.
 
-Arrays cost half a millisecond before the first record; a replica of a quiet master gets one record at a time, and its
-master's senders wait for it.  What is unusual is left to `store.log.chunk_scan` and `store.dispatch.redispatch`, whose
-checks these are.
+Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
+master's senders wait for it.  The checks are those of `store.log.chunk_scan` and `store.dispatch.redispatch`, which
+also handle every unusual record.
 """
 
 import struct
 from typing import Final
 
 from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.record import (
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    FIXED_IPV4_RAW,
+    MAGIC_V1,
+    MIN_RECORD_BYTES,
+    SysFlag,
+)
 from store.appender import Batch
 from store.dispatch.redispatch import Redispatch
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crc
-from store.record.record import FIXED_IPV4_BYTES, FIXED_IPV4_RAW, TagsCodes, topic_name
+from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, topic_name
 
 _UNUSUAL_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.TRANSACTION_PREPARED)
-_TAGS: Final = b"TAGS\x01"
+
 _SHORT: Final = struct.Struct(">H")
 # More records than this are cheaper in arrays.
 _FEW: Final = 128
 
 
 class RecordIntake:
-    """Lives in the owner thread of its store."""
+    """Dispatcher of a few records.  For the owner thread of its store."""
 
     def __init__(self, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes) -> None:
         self._log = log
@@ -33,22 +40,23 @@ class RecordIntake:
         self._tags_codes = tags_codes
 
     def are_few(self, start: int, end: int) -> bool:
-        """Whether what begins at `start`, and ends in the same segment, is few records by the size of the first."""
+        """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
         head = self._log.slice_at(start, 4)
         size = 0 if head is None else int.from_bytes(head, "big")
         return end - start <= _FEW * max(size, MIN_RECORD_BYTES) and end <= self._log.segment_end(start)
 
     def take(self, dispatch: Redispatch, batch: Batch, start: int, end: int) -> int:
-        """Take usual records from `start` on, all in one segment, before `end`; where the first is that is not taken.
+        """Dispatch usual records from `start` to before `end`, all in one segment.
 
-        `batch` gets the store timestamp of the last one.
+        Return the offset of the first record that was not dispatched.  `batch` gets the store timestamp of the last
+        dispatched record.
         """
         log, queue_of, tag_code_of = self._log, self._table.by_key.get, self._tags_codes.of_tag
         fields_at, enter = FIXED_IPV4_RAW.unpack_from, dispatch.enter
         segment = log.slice_at(start, end - start)
         if segment is None or self._table.dispatches:
             return start
-        # Behind each record a segment has room for a blank.
+        # After each record a segment has room for a blank.
         last = min(len(segment), log.segment_end(start) - start - BLANK_MIN_BYTES)
         at = 0
         while at + MIN_RECORD_BYTES <= last:
@@ -73,13 +81,13 @@ class RecordIntake:
             queue = queue_of((topic, queue_id))
             if queue is None or queue.is_batch or queue.is_schedule:
                 break
-            enter(queue, queue_offset, start + at, size, tag_code_of(find(properties, _TAGS) or b""))
+            enter(queue, queue_offset, start + at, size, tag_code_of(find(properties, TAGS_NAME) or b""))
             batch.store_timestamp = store_timestamp
             at = end
         return start + at
 
     def _is_sound(self, record: memoryview, properties: bytes, body: memoryview, body_crc: int) -> bool:
-        """Whether a record whose fields add up matches its CRC; as `store.record.record.decode` has it."""
+        """Return whether a record matches its CRC, as in `store.record.record.decode`; its lengths are consistent."""
         claimed = NO_SEAL
         if properties:
             if not properties[-1]:

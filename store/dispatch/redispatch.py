@@ -1,7 +1,7 @@
-"""Makes the ConsumeQueue entries of records that recovery found in the log.
+"""Writing of ConsumeQueue entries for records that recovery or a replica found in the log.
 
-The rules are in `Redispatch._put`, for one record.  `add_batch` gives the same entries: it writes runs of records
-that follow their queue's last entry with one call, and asks `_put` about everything else.
+`Redispatch._put` has the rules, for one record.  `add_batch` writes the same entries: runs of records that follow their
+queue's last entry with one call, and all others by `_put`.
 """
 
 import logging
@@ -30,24 +30,24 @@ _log = logging.getLogger(__name__)
 _WRITE_AT: Final = 3 * 128
 _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
-# With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
+# With a thousand queues, a batch holds few records of each queue; only many entries at a time are cheap to write.
 _HOLD_RECORDS: Final = 64 * 1024
-_MOST_NUMBERS: Final = 1 << 16
+_MAX_NUMBERS: Final = 1 << 16
 _NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
-# The offset in a light queue is what a property of the record says: a lie must not fill the disk.
-_MOST_BLANKS: Final = 1 << 20
+# A property of the record gives its offset in a light queue: a wrong one must not fill the disk with blanks.
+_MAX_BLANKS: Final = 1 << 20
 _BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
 
 
 class QueueIncomplete(Exception):
-    """A queue lacks entries that the walk does not bring back."""
+    """A queue lacks entries that the scan does not restore."""
 
 
 class Redispatch:
-    """One walk's dispatch.  `is_whole` says that the walk begins at the log's first byte.
+    """Dispatch of the records of one scan.  `is_whole`: the scan begins at the log's first byte.
 
-    A queue may then have gaps, because nothing else can fill them; otherwise a gap raises `QueueIncomplete`.
-    All raise `DiskFull` or `DiskFailed` if an entry cannot be written.
+    A queue may then have gaps, because nothing else can fill them; without `is_whole`, a gap raises `QueueIncomplete`.
+    All methods raise `DiskFull` or `DiskFailed` if an entry cannot be written.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class Redispatch:
         self._deleted = deleted
         self._tags_codes = tags_codes
         self._is_whole = is_whole
-        # Number of each topic met, in the order of the numbers.
+        # Topic -> its number, in the order of the numbers.
         self._topics: dict[str, int] = {}
-        # Of batches in hand, for each record: topic number and queue id, queue offset, physical offset, size, tag.
+        # Columns of held batches: topic number and queue id, queue offset, physical offset, size, tags code.
         self._held: list[tuple[Integers, ...]] = []
         self._held_records = 0
-        # Every queue that got an entry, with its next offset before that.
+        # Queue that got an entry -> its next offset before that.
         self._firsts: dict[LogicQueue, int] = {}
 
     def add(self, record: Record) -> None:
-        """Make the entry of one record."""
+        """Write the entries of one record."""
         self._release()
         if not record.in_consume_queue:
             return
@@ -82,10 +82,10 @@ class Redispatch:
             self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code, time, count)
 
     def enter(self, queue: LogicQueue, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
-        """Make the entry of one record in `queue`, which holds no batches; none may be in hand from `add_batch`."""
+        """Write the entry of one record in `queue`, which is not a batch queue.  No batch may be held (`add_batch`)."""
         if queue not in self._firsts:
             self._firsts[queue] = queue.next_offset
-        # The usual place, without a call for it.
+        # The usual case, without a call.
         if offset == queue.next_offset and offset and len(queue.pending) < _WRITE_AT:
             queue.add(physical_offset, size_bytes, tags_code, 0, 1)
         else:
@@ -95,7 +95,7 @@ class Redispatch:
         return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
 
     def _add_light(self, record: Record) -> None:
-        """Make the entries of one record in light queues."""
+        """Write the entries of one record in light queues."""
         if self._table.queue_type(record.topic) is QueueType.BATCH:
             return
         properties = bytes(record.properties)
@@ -106,13 +106,13 @@ class Redispatch:
                 self._put(queue, offset, record.physical_offset, record.size_bytes, tags_code)
 
     def _is_placed(self, name: str, physical_offset: int) -> bool:
-        """Whether a record enters the light queue: it was not deleted since then, and a directory can have its name."""
+        """Return whether a record enters a light queue: the queue was not deleted later, and its name is valid."""
         if self._is_deleted(name, physical_offset):
             return False
         return self._queue(name, LIGHT_QUEUE_ID, physical_offset) is not None
 
     def add_batch(self, batch: RecordBatch) -> None:
-        """Make the entries of many records, now or with a later call."""
+        """Write the entries of many records, now or with a later call."""
         light = self._light_rows(batch) if self._table.dispatches else []
         if self._deleted:
             leave_out_deleted(batch, self._deleted)
@@ -142,7 +142,7 @@ class Redispatch:
             self._release()
 
     def _add_units(self, batch: RecordBatch, records: Integers) -> None:
-        """Make the units of records that may hold many messages; there is one for hundreds of messages, or few."""
+        """Write the units of records in batch queues, one by one: a record may hold hundreds of messages."""
         for record in records.tolist():
             topic, queue_id = batch.topics[batch.topic_index[record]], int(batch.queue_ids[record])
             physical_offset = batch.base + int(batch.positions[record])
@@ -154,7 +154,7 @@ class Redispatch:
                 self._put(queue, offset, physical_offset, size, tags_code, time, message_count(properties))
 
     def _light_rows(self, batch: RecordBatch) -> list[tuple[int, ...]]:
-        """The columns' values of the batch's records in light queues, one row for each record and queue."""
+        """Return the columns' values for the batch's entries in light queues, one row per record and queue."""
         rows: list[tuple[int, ...]] = []
         for record in dispatched_records(batch):
             topic, properties = batch.topics[batch.topic_index[record]], batch.properties(record)
@@ -172,7 +172,7 @@ class Redispatch:
         return self._topics.setdefault(topic, len(self._topics))
 
     def _release(self) -> None:
-        """Make the entries of all records in hand."""
+        """Write the entries of all held records."""
         if not self._held_records:
             return
         keys, offsets, physical_offsets, sizes, codes = (np.concatenate(c) for c in zip(*self._held, strict=True))
@@ -199,7 +199,7 @@ class Redispatch:
             _BETWEEN_RUNS()
 
     def finish(self) -> None:
-        """Write what is left and let consumers see all."""
+        """Write all held and pending entries, and let consumers see them."""
         self._release()
         self._firsts.clear()
         for queue in self._table:
@@ -208,21 +208,21 @@ class Redispatch:
             queue.max_offset = queue.next_offset
 
     def touched(self) -> list[tuple[LogicQueue, int]]:
-        """Write what is left, and show it to nobody: the queues that got entries, each with its first new offset."""
+        """Write all held and pending entries, still invisible.  Return changed queues and their first new offset."""
         self._release()
         for queue in self._firsts:
             if queue.pending:
                 queue.write_pending()
         return list(self._firsts.items())
 
-    def take_back(self) -> None:
-        """Let all queues end where they ended before."""
+    def roll_back(self) -> None:
+        """Truncate all queues to where they ended before."""
         self._held.clear()
         for queue, first in self._firsts.items():
-            queue.take_back(first)
+            queue.roll_back(first)
 
     def _codes(self, batch: RecordBatch) -> Integers:
-        """The tags code of each record."""
+        """Return the tags code of each record."""
         codes = tags_codes_of(batch, self._tags_codes)
         if SCHEDULE_TOPIC in batch.topics:
             for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
@@ -271,7 +271,7 @@ class Redispatch:
                 return
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
-        if offset > queue.next_offset + _MOST_BLANKS and queue.next_offset and queue.topic in self._table.light:
+        if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and queue.topic in self._table.light:
             _log.warning("topic=%s offset=%d end=%d action=not-dispatched", queue.topic, offset, queue.next_offset)
             return
         if _follows(queue, offset):
@@ -279,24 +279,24 @@ class Redispatch:
             if len(queue.pending) >= _WRITE_AT:
                 queue.write_pending()
             return
-        # Rare: the queue was made anew at a lower offset (its topic deleted and created), or has a gap.
+        # Rare: the queue was rebuilt at a lower offset (its topic was deleted and created), or has a gap.
         if queue.pending:
             queue.write_pending()
         queue.put(offset, physical_offset, size_bytes, tags_code, store_timestamp, count)
 
 
 def leave_out_deleted(batch: RecordBatch, deleted: DeletedTopics) -> None:
-    """Let no record of a topic that was deleted after it enter the ConsumeQueue of its topic."""
+    """Keep records that are older than the deletion of their topic out of its ConsumeQueue."""
     for index, topic in enumerate(batch.topics):
         before = deleted.offset_of(topic) - batch.base
         if before > 0:
             is_deleted = (batch.topic_index == index) & (batch.positions < before)
-            # As a prepared message: it is in the log and in no queue.
+            # Like a prepared message: in the log, but in no queue.
             batch.sys_flags[is_deleted] |= _NOT_DISPATCHED
 
 
 def _merged(columns: tuple[Integers, ...], light: list[tuple[int, ...]]) -> tuple[Integers, ...]:
-    """Both, in the order of the log: a light queue may hold what was sent to it by its own name, too."""
+    """Merge both in the order of the log: a message may also be sent to a light queue by the queue's own name."""
     added = np.array(light, np.int64)
     merged = [np.concatenate((column, added[:, number])) for number, column in enumerate(columns)]
     order = np.argsort(merged[2], kind="stable")
@@ -304,19 +304,19 @@ def _merged(columns: tuple[Integers, ...], light: list[tuple[int, ...]]) -> tupl
 
 
 def _follows(queue: LogicQueue, offset: int) -> bool:
-    """Whether entry `offset` goes right behind the last."""
+    """Return whether entry `offset` follows the queue's last entry."""
     return offset == queue.next_offset and (offset > 0 or queue.written_offset == 0)
 
 
 def _grouped(keys: Integers) -> tuple[npt.NDArray[np.uint16] | Integers, Integers]:
-    """A number for each of `keys`, equal ones alike, and the key of each number.
+    """Return a number for each of `keys`, equal for equal keys, and the key of each number.
 
-    Numbers of 16 bits are sorted by radix; those of few topics and queue ids are made without comparing anything.
+    numpy sorts 16-bit numbers by radix.  For few topics and queue ids the numbers need no comparisons.
     """
     queue_ids, topics = keys & _QUEUE_ID_MASK, keys >> _QUEUE_ID_BITS
     span, topic_count = int(queue_ids.max()) + 1, int(topics.max()) + 1
-    if span * topic_count <= _MOST_NUMBERS:
+    if span * topic_count <= _MAX_NUMBERS:
         key_of = np.arange(topic_count).repeat(span) << _QUEUE_ID_BITS | np.tile(np.arange(span), topic_count)
         return (topics * span + queue_ids).astype(np.uint16), key_of
     places, groups = groups_of(keys)
-    return groups.astype(np.uint16) if places.size <= _MOST_NUMBERS else groups, keys[places]
+    return groups.astype(np.uint16) if places.size <= _MAX_NUMBERS else groups, keys[places]

@@ -1,1 +1,1 @@
-"""Flushing: group commit, the checkpoint, and the confirm offset."""
+"""Flushes: group commit, the checkpoint, and the confirm offset."""

@@ -1,4 +1,4 @@
-"""The checkpoint file: up to where log and queues were on the disk.  Source: RocketMQ 5.3.3, `StoreCheckpoint`."""
+"""The checkpoint file: how far log and queues are on the disk.  Source: RocketMQ 5.3.3, `StoreCheckpoint`."""
 
 import logging
 import struct
@@ -17,10 +17,10 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Fields as on disk.  Times are store timestamps in ms; 0 means none.
+    """Fields as on the disk.  Times are store timestamps in ms; 0 means none.
 
-    `confirm_phy_offset`: log and ConsumeQueues are on the disk for all records before it.  RocketMQ sets
-    it to the last record when it starts and then flushes both, so its value keeps that promise too.
+    `confirm_phy_offset`: log and ConsumeQueues are on the disk for all records before it.  RocketMQ sets it to the last
+    record at a start and then flushes both, so this also holds for its value.
     """
 
     physic_msg_timestamp: int = 0
@@ -30,7 +30,7 @@ class Checkpoint:
     confirm_phy_offset: int = 0
 
     def encode(self) -> bytes:
-        """The file's content, one page."""
+        """Return the file's content, one page."""
         fields = _FIELDS.pack(
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
@@ -41,15 +41,15 @@ class Checkpoint:
         return fields.ljust(CHECKPOINT_BYTES, b"\0")
 
     def min_timestamp(self) -> int:
-        """Time before which all records are in log and queues on the disk, with 3 s for clocks' unrest."""
+        """Return the time before which all records are on the disk, in log and queues; 3 s less for unsteady clocks."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - 3000)
 
 
 def load_checkpoint(disk: Disk, path: Path, now_ms: int | None = None) -> Checkpoint:
-    """Read the checkpoint; one that is missing promises nothing.
+    """Read the checkpoint; all fields are 0 if the file is missing or implausible.
 
-    Nor does one that cannot be right: too short, a negative number, a time more than a day after `now_ms`.  That is
-    said once in the log.  Raises `DiskFailed`.
+    Implausible is a file that is too short, or holds a negative number or a time more than a day after `now_ms`.  This
+    is logged.  Raises `DiskFailed`.
     """
     content = disk.read(path)
     if content is None:
@@ -63,7 +63,7 @@ def load_checkpoint(disk: Disk, path: Path, now_ms: int | None = None) -> Checkp
 
 
 def _implausible(size_bytes: int, fields: tuple[int, ...], now_ms: int | None) -> str | None:
-    """Why the fields cannot be right."""
+    """Return why the fields are implausible; None if they are plausible."""
     if not fields:
         return f"has {size_bytes} bytes, needs {_FIELDS.size}"
     if min(fields) < 0:

@@ -1,14 +1,14 @@
-"""Up to where consumers may see, for those who read the files: ``<root>/confirm``.
+"""The mark of the confirm offset, for other processes that read the log's files: ``<root>/confirm``.
 
-The log on the disk reaches further than the confirm offset while a sync or the replicas are behind: with SYNC_FLUSH,
-and with SYNC_MASTER.  Who reads the segments beside the broker, Spark or a backup, must not take what lies behind it.
-While nothing holds the confirm offset back, the log's last whole record is the limit, and there is no mark.
+With SYNC_FLUSH or SYNC_MASTER the log on the disk may be longer than the confirmed part, while a sync or the replicas
+lag.  A reader of the segments (Spark, a backup) must not read records after the mark.  If nothing limits the confirm
+offset, there is no mark, and the log's last whole record is the limit.
 
-It is overwritten in place about once a second while the store runs, so it is behind the true offset and never ahead,
-and it is not synced: a restart confirms the whole recovered log, so what a mark says ends with the run that wrote it.
-A clean stop removes it.  After a kill it is left behind; a reader tells that by the lock of the store, or by its age.
+The mark is overwritten in place about once a second while the store runs, so it lags the true offset and never leads
+it.  It is not synced: a restart confirms the whole recovered log, so a mark is valid only for the run that wrote it.  A
+clean stop removes it.  After a kill it stays; a reader notices that by the lock of the store, or by the mark's age.
 
-Content of the sealed file, big-endian: the offset, i64; when it was written, wall clock, ms, i64.  RocketMQ ignores it.
+Content of the sealed file, big-endian: the offset i64, and the wall clock, ms, at the write i64.  RocketMQ ignores it.
 """
 
 import logging
@@ -21,19 +21,19 @@ from sprocket.common.errors import StoreError
 from store.disk.disk import Disk, DiskFile
 from store.disk.sealed_file import seal, unseal
 
-if TYPE_CHECKING:  # who only reads the mark does without the store
+if TYPE_CHECKING:  # a reader of the mark does not need the store
     from store.flush.confirmation import Confirmation
 
 _log = logging.getLogger(__name__)
 CONFIRM_MARK: Final = "confirm"
 _KIND: Final = b"CNFM"
 _FIELDS: Final = struct.Struct(">qq")
-# An offset that stands still is written again so often: a reader sees that somebody is there.
+# An unchanged offset is written again at this interval, so that a reader sees that the store runs.
 _REFRESH_MS: Final = 10_000
 
 
 class ConfirmMark:
-    """The mark of one store.  All in one thread, after `open`."""
+    """The mark of one store.  For one thread."""
 
     def __init__(self, disk: Disk, clock: Clock, root: Path, confirmation: "Confirmation") -> None:
         self._disk = disk
@@ -41,15 +41,16 @@ class ConfirmMark:
         self._confirmation = confirmation
         self.path = root / CONFIRM_MARK
         self._file: DiskFile | None = None
-        # Offset and time of the last note; before the first turn a killed run's mark may be there.
+        # Offset and time of the last write.  Before the first write, the mark of a killed run may exist.
         self._written = (-1, 0)
         self._may_exist = True
         self._is_broken = False
 
     def write(self) -> None:
-        """Note the confirm offset if anything holds it back, else remove the mark.
+        """Write the confirm offset if anything limits it, else remove the mark.
 
-        An error ends the notes and nothing else: readers stay behind the last one, and a broken disk shows elsewhere.
+        After an error it is not written any more.  Readers then stay behind the last mark; the store notices a failed
+        disk elsewhere.
         """
         if self._is_broken:
             return
@@ -63,7 +64,7 @@ class ConfirmMark:
             _log.warning("file=%s action=not-kept-any-longer reason=%r", self.path, str(error))
 
     def remove(self) -> None:
-        """Nothing is held back: the store stops, or a sync and replicas hold nothing back.  Raises `DiskFailed`."""
+        """Remove the mark: the store stops, or nothing limits the confirm offset.  Raises `DiskFailed`."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -85,7 +86,7 @@ class ConfirmMark:
 
 
 def decode_confirm_mark(sealed: bytes) -> tuple[int, int] | str:
-    """(confirm offset, wall clock in ms when it was written) in the bytes of a mark, or why there is none in them."""
+    """Return (confirm offset, wall clock in ms of the write) from the bytes of a mark, or why they are invalid."""
     content = unseal(_KIND, sealed)
     if isinstance(content, str):
         return content

@@ -1,12 +1,16 @@
-"""What counts as stored: the flushed and the confirm offset, who waits for them, and the latch of a failed disk.
+"""Flushed and confirm offset, the callbacks that wait for them, and the latch of a failed disk.
 
-One meaning each, all of them offsets of the log.  Appended: all batches before it are whole, in the log and in the
-queues; the log itself may reach further while one is being written, and goes back if that fails.  Flushed: a successful
-sync covers everything before it.  Local: with ASYNC_FLUSH what is appended, with SYNC_FLUSH what is flushed.  Awaited:
-what senders are answered for as far as replicas go.  Confirm: consumers may see what lies before it: what is local, and
-not beyond the limit that replicas set.  Without replicas that count there is no such limit.
+All of these are offsets of the log:
 
-All of it lives in the owner thread, but `unflushed` and `snapshot`, which the flush threads call.
+- Appended: all batches before it are complete, in the log and in the queues.  The log itself may be longer while a
+  batch is written; it is rolled back if the write fails.
+- Flushed: a successful sync covers everything before it.
+- Local: with ASYNC_FLUSH the appended offset, with SYNC_FLUSH the flushed offset.
+- Awaited: sends that end before it need not wait for replicas any more.
+- Confirm: consumers may see everything before it.  It is the local offset, but not more than the limit from replicas,
+  if replicas set one.
+
+Everything is for the owner thread, except `unflushed` and `snapshot`, which the flush threads call.
 """
 
 import logging
@@ -27,11 +31,11 @@ _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
 ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
 ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
-# (error, whether enough replicas have it)
+# (error, whether enough replicas have the message)
 StoredListener: TypeAlias = Callable[[StoreError | None, bool], None]
-# Bytes that a waiting message holds beside its own: request, message, response.
+# Bytes of memory that a waiting message holds in addition to its record: request, message, response.
 _WAITING_MESSAGE_BYTES: Final = 1024
-# Behind every offset.
+# Larger than every offset.
 NO_LIMIT: Final = (1 << 63) - 1
 _FLUSHED: Final = failpoint("confirmation.flushed")
 _PUBLISHED: Final = failpoint("confirmation.published")
@@ -39,7 +43,7 @@ _ANSWERED: Final = failpoint("confirmation.answered")
 
 
 class Confirmation:
-    """Offsets and waiters of one log.  `wake` asks for a flush of what is written."""
+    """Offsets of one log, and callbacks that wait for them.  `wake` requests a flush."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, wake: Callable[[], None]) -> None:
         self._log = log
@@ -47,55 +51,56 @@ class Confirmation:
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.on_arrival: list[ArrivalListener] = []
         self.on_failure: list[Callable[[DiskFailed], None]] = []
-        # Called for each batch, shown or not.
+        # Called after each appended batch, visible or not.
         self.on_append: Callable[[], None] | None = None
         self.appended_offset = 0
         self.flushed_offset = 0
         self.failure: DiskFailed | None = None
-        # What replicas allow; see `replicated`.
+        # Limits by replicas; see `replicated`.
         self._limit = self._acknowledged = self.awaited_offset = NO_LIMIT
-        # Store timestamps, ms: of the last record written, and of one that the flushed offset covers.
+        # Store timestamps, ms: of the last written record, and of a record before the flushed offset.
         self.last_store_timestamp = 0
         self._flushed_timestamp = 0
-        # (appended offset, timestamp of a record before it) for the syncs that have not ended.
+        # (appended offset, timestamp of a record before it) of the syncs that have not ended.
         self._syncing: deque[tuple[int, int]] = deque()
-        # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)], cost).
+        # Written but unconfirmed batches: (end in the log, [(queue, first offset, end offset)], bytes of memory).
         self._unconfirmed: deque[tuple[int, list[tuple[LogicQueue, int, int]], int]] = deque()
-        # Memory that messages hold whose senders wait, about.
+        # Bytes of memory, roughly, that messages with waiting senders hold.
         self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
         self._senders: deque[tuple[int, StoredListener]] = deque()
-        # Those who wait for the disk, whatever confirms; few, in no order.
+        # Waiters for the disk, whatever confirms a message; few, and in no order.
         self._flush_waiters: list[tuple[int, ConfirmListener]] = []
 
     def begin(self, store_timestamp: int) -> None:
-        """Recovery is done: the whole log is on the disk, its newest record has `store_timestamp`, ms."""
+        """Begin after recovery: the whole log is on the disk; `store_timestamp`, ms, is that of its newest record."""
         self.flushed_offset = self.appended_offset = self._log.wrote_offset
         self.last_store_timestamp = self._flushed_timestamp = store_timestamp
 
     @property
     def local_offset(self) -> int:
-        """What this replica holds as safely as FlushDiskType asks for."""
+        """End of the part of the log that this replica holds as safely as FlushDiskType requires."""
         return self.flushed_offset if self._is_sync_flush else self.appended_offset
 
     @property
     def confirm_offset(self) -> int:
-        """Consumers may see what lies before this.  The one place that decides it."""
-        # In this order: the index asks in its own thread, and the limit may come between an append and the next.
+        """End of the part of the log that consumers may see.  Only this property decides it."""
+        # In this order: the index reads it in its own thread, and the limit may change between two appends.
         return min(self.local_offset, self._limit)
 
     @property
     def is_limited(self) -> bool:
-        """Whether a sync or replicas can hold the confirm offset behind what is appended."""
+        """Whether a sync or replicas can keep the confirm offset below the appended offset."""
         return self._is_sync_flush or self._limit != NO_LIMIT
 
     # Replicas
 
     def replicated(self, limit: int | None, acknowledged: int, *, is_enough: bool) -> None:
-        """Other replicas have more, or fewer of them count.
+        """Set what replicas have, after an acknowledgement or a change of the replicas that count.
 
-        Consumers may see what lies before `limit`, None for no more than now; it never goes back.  Enough replicas have
-        what lies before `acknowledged`; unless `is_enough` nobody waits for more.  `NO_LIMIT` is behind everything.
+        Consumers may see everything before `limit` (None: no more than now); the confirm offset never goes back.
+        Enough replicas have everything before `acknowledged`.  Senders wait for replicas only if `is_enough`.
+        `NO_LIMIT` is larger than every offset.
         """
         confirm = self.confirm_offset
         self._limit = confirm if limit is None or limit < confirm else limit
@@ -107,15 +112,15 @@ class Confirmation:
     # Appended batches
 
     def appended(self, batch: Batch) -> None:
-        """`batch` is written: show it now, or once it is confirmed."""
+        """Take a written `batch`: make it visible now, or once it is confirmed."""
         self.appended_offset = batch.end_offset
         self.last_store_timestamp = batch.store_timestamp
         if self.on_append is not None:
-            # First: while this replica shows it, the others get it.
+            # First: the other replicas receive it while this one makes it visible.
             try:
                 self.on_append()
             except Exception:
-                # The messages are stored: what comes of sending them on must not turn into a failed send.
+                # The messages are stored: an error of replication must not become a failed send.
                 _log.exception("state=not-sent-to-replicas")
         touched = []
         for queue, first in batch.touched:
@@ -127,7 +132,7 @@ class Confirmation:
             self.waiting_bytes += cost
             self._unconfirmed.append((batch.end_offset, touched, cost))
             if self._is_sync_flush:
-                # Consumers wait for the flush, whether or not whoever appended does.
+                # Consumers wait for the flush, even if the sender does not.
                 self._wake()
 
     def _publish(self, touched: list[tuple[LogicQueue, int, int]]) -> None:
@@ -138,7 +143,7 @@ class Confirmation:
                 try:
                     listener(queue.topic, queue.queue_id, end, first)
                 except Exception:
-                    # The messages are stored: a listener's error must not turn into a failed send.
+                    # The messages are stored: an error of a listener must not become a failed send.
                     _log.exception("topic=%s queue=%d listener failed", queue.topic, queue.queue_id)
 
     # Waiting
@@ -155,10 +160,10 @@ class Confirmation:
                 self._wake()
 
     def when_stored(self, physical_offset: int, callback: StoredListener) -> None:
-        """Call `callback(None, is_replicated)` once a send that ends at `physical_offset` can be answered.
+        """Call `callback(None, is_replicated)` once the response to a send that ends at `physical_offset` may go.
 
-        That is when ``local_offset >= physical_offset`` and enough replicas have it, or are too few to wait for;
-        `callback(error, False)` after a failure.
+        That is when ``local_offset >= physical_offset``, and enough replicas have it or are too few to wait for.  After
+        a failure, call `callback(error, False)`.
         """
         if self.failure is not None:
             callback(self.failure, False)
@@ -187,7 +192,7 @@ class Confirmation:
                 self._flush_waiters.append(waiter)
 
     def answer_waiters(self, error: StoreError) -> None:
-        """Give `error` to all who wait."""
+        """Call all waiting callbacks with `error`."""
         self._answer_flush_waiters(error)
         while self._waiters:
             self._waiters.popleft()[1](error)
@@ -197,12 +202,12 @@ class Confirmation:
     # Syncs
 
     def unflushed(self) -> tuple[int, int, list[DiskFile]]:
-        """In the flush threads: the flushed offset, the appended one, and the files of what is written behind them.
+        """Return flushed offset, appended offset, and the files with unflushed bytes.  For the flush threads.
 
-        The files may hold more than what is appended: a batch that is being written.  It may be taken back, and a sync
-        of it says nothing about what will stand there then.
+        The files may also hold a batch that is being written.  It may be rolled back, so its sync does not cover the
+        bytes that are written there later.
         """
-        # The time is read first: it is then that of a record before `appended`, or older.
+        # The timestamp is read first, so it is that of a record before `appended`, or older.
         timestamp = self.last_store_timestamp
         flushed, appended = self.flushed_offset, self.appended_offset
         if appended > flushed:
@@ -210,7 +215,7 @@ class Confirmation:
         return flushed, appended, self._log.files_between(flushed, self._log.wrote_offset)
 
     def on_flushed(self, reached: int, error: DiskFailed | None) -> None:
-        """A sync ended: the log is on the disk up to `reached`, or `error` is latched."""
+        """End a sync: the log is on the disk up to `reached`, or `error` is latched."""
         if error is not None:
             self.fail(error)
             return
@@ -225,14 +230,14 @@ class Confirmation:
             self._answer_flush_waiters(None)
 
     def _advance(self) -> None:
-        """Publish and answer what the confirm offset now covers."""
+        """Publish batches and call waiters up to the confirm offset."""
         unconfirmed, waiters = self._unconfirmed, self._waiters
         confirm = self.confirm_offset
         while unconfirmed and unconfirmed[0][0] <= confirm:
             _, touched, cost = unconfirmed.popleft()
             self.waiting_bytes -= cost
             self._publish(touched)
-            # Who hears of messages may append some; without a limit they are confirmed already.
+            # A listener may append messages; without a limit they are confirmed already.
             confirm = self.confirm_offset
         _PUBLISHED()
         while waiters and waiters[0][0] <= confirm:
@@ -244,7 +249,7 @@ class Confirmation:
         _ANSWERED()
 
     def fail(self, error: DiskFailed) -> None:
-        """Latch a failure of the disk: reads go on, nothing more is acknowledged."""
+        """Latch a failure of the disk: reads continue, but nothing more is acknowledged."""
         if self.failure is not None:
             return
         self.failure = error
@@ -254,7 +259,7 @@ class Confirmation:
             listener(error)
 
     def snapshot(self) -> Checkpoint:
-        """In any thread: the checkpoint that holds once all queues are flushed."""
-        # The time is read first: it is then that of a record before `flushed`, or older.
+        """Return the checkpoint that is true once all queues are flushed.  For any thread."""
+        # The timestamp is read first, so it is that of a record before `flushed`, or older.
         timestamp, flushed = self._flushed_timestamp, self.flushed_offset
         return Checkpoint(timestamp, timestamp, 0, 0, flushed)

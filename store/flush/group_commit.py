@@ -1,4 +1,4 @@
-"""Flushes the CommitLog in a thread of its own, one sync for all who wait.
+"""Flushes of the CommitLog in a thread of its own: one sync for all waiting senders.
 
 Source: RocketMQ 5.3.3, `CommitLog.GroupCommitService` (SYNC_FLUSH), `FlushRealTimeService` (ASYNC_FLUSH).
 """
@@ -26,32 +26,31 @@ _NOTIFIED: Final = failpoint("group_commit.notified")
 
 
 class FlushSchedule:
-    """Decides when ASYNC_FLUSH flushes: enough pages, or long enough since the last thorough flush."""
+    """Rule for ASYNC_FLUSH: flush after enough pages, or a certain time after the last thorough flush."""
 
-    def __init__(self, least_pages: int, thorough_interval_ms: int, now: float) -> None:
-        self.configure(least_pages, thorough_interval_ms)
+    def __init__(self, min_pages: int, thorough_interval_ms: int, now: float) -> None:
+        self.configure(min_pages, thorough_interval_ms)
         self._last_thorough = now
 
-    def configure(self, least_pages: int, thorough_interval_ms: int) -> None:
-        """Take changed bounds."""
-        self._least_bytes = least_pages * _PAGE_BYTES
+    def configure(self, min_pages: int, thorough_interval_ms: int) -> None:
+        """Change the limits."""
+        self._min_bytes = min_pages * _PAGE_BYTES
         self._thorough_interval_s = thorough_interval_ms / 1000
 
     def is_due(self, now: float, unflushed_bytes: int) -> bool:
-        """Whether to flush now; `now` in monotonic seconds."""
+        """Return whether to flush now; `now` in monotonic seconds."""
         if now - self._last_thorough >= self._thorough_interval_s:
             self._last_thorough = now
             return unflushed_bytes > 0
-        return unflushed_bytes > 0 and unflushed_bytes >= self._least_bytes
+        return unflushed_bytes > 0 and unflushed_bytes >= self._min_bytes
 
 
 class GroupCommit:
     """The flush thread.
 
-    `pending` is called in the thread and says what is to be synced: the flushed offset, the written
-    offset, and the files between them.  `done` is called in the owner thread with the offset up to which
-    the log is now on the disk, or with the error.  After an error the thread has ended: a failed sync is
-    never tried again, because the kernel may have marked the lost pages clean.
+    The thread calls `pending` for the flushed offset, the appended offset, and the files to sync.  The owner thread
+    calls `done` with the offset up to which the log is now on the disk, or with the error.  An error ends the thread: a
+    failed sync is never retried, because the kernel may have marked the lost pages clean.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class GroupCommit:
             config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval, clock.monotonic()
         )
         self._worker = workers("store-flush", self._turn, self._interval_s(config))
-        # Held while files are synced: who closes one that was removed from the log takes it.
+        # Held during a sync.  Take it to close a file that was removed from the log.
         self.busy = threading.Lock()
         self._failure: DiskFailed | None = None
         self._is_asked = False
@@ -83,7 +82,7 @@ class GroupCommit:
         return None if self._is_sync else config.flush_interval_commit_log / 1000
 
     def configure(self, config: StoreConfig) -> None:
-        """Take changed intervals and sizes."""
+        """Apply changed intervals and sizes."""
         self._schedule.configure(config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval)
         self._worker.pace(self._interval_s(config))
 
@@ -92,20 +91,20 @@ class GroupCommit:
         self._worker.start()
 
     def wake(self) -> None:
-        """SYNC_FLUSH: somebody waits for what was written.  Cheap when the thread is awake already."""
+        """SYNC_FLUSH: request a flush.  Cheap if the thread is awake already."""
         self._worker.wake()
 
     def ask(self) -> None:
-        """Somebody waits for the disk: flush what is written, however little, and however recent the last flush."""
+        """Request a flush, whatever the flush type, the number of bytes and the time of the last flush."""
         self._is_asked = True
         self._worker.wake()
 
     def stop(self) -> None:
-        """End the thread; what is unflushed stays so."""
+        """End the thread, without a last flush."""
         self._worker.stop()
 
     def flush(self) -> tuple[int, DiskFailed | None]:
-        """Sync everything written so far; return the offset reached, or the error."""
+        """Sync everything appended so far; return the flushed offset, and the error if there was one."""
         with self.busy:
             started = self._flushing_since_s = self._clock.monotonic()
             try:
@@ -115,7 +114,7 @@ class GroupCommit:
                 self.last_flush_s = self._clock.monotonic() - started
 
     def flushing_s(self) -> float:
-        """In any thread: how long the flush that runs now takes so far; 0 without one."""
+        """Return the seconds since the current flush began; 0 without one.  For any thread."""
         since_s = self._flushing_since_s
         return 0.0 if since_s is None else self._clock.monotonic() - since_s
 
@@ -129,14 +128,14 @@ class GroupCommit:
                 file.sync()
                 _AFTER_FILE()
         except Exception as error:
-            # Whichever thread met it: the next sync of the same pages would succeed, and they are lost.  Also one that
-            # nobody foresaw: without this thread nobody would be answered, or what is answered would never be synced.
+            # Latched, whichever thread it occurred in: the next sync of the same pages would succeed, but they are
+            # lost.  Also an unexpected error: without this thread senders would get no response, or an untrue one.
             self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))
             return flushed, self._failure
         return wrote, None
 
     def _turn(self) -> bool:
-        """Flush what is due; False after an error, for the thread to end."""
+        """Flush if that is due; return False after an error, to end the thread."""
         is_asked, self._is_asked = self._is_asked, False
         flushed, wrote, _ = self._pending()
         due = wrote > flushed

@@ -1,7 +1,7 @@
-"""Flushes ConsumeQueues and writes the checkpoint, in a thread of its own.
+"""Flushes of ConsumeQueues and writes of the checkpoint, in a thread of its own.
 
-Source: RocketMQ 5.3.3, `DefaultMessageStore.FlushConsumeQueueService`.  Beyond RocketMQ's intervals a
-thorough flush also follows each 64 MiB of log, so that recovery after a crash has little to walk.
+Source: RocketMQ 5.3.3, `DefaultMessageStore.FlushConsumeQueueService`.  In addition to RocketMQ's intervals, a thorough
+flush follows each 64 MiB of log, so that recovery after a crash has little to scan.
 """
 
 import logging
@@ -36,10 +36,10 @@ def _nothing() -> None:
 
 
 class QueueFlush:
-    """The thread.
+    """The flush thread of ConsumeQueues.
 
-    `snapshot` gives the checkpoint that holds once all queues are flushed; `write` stores it, with the units of each
-    queue that are on the disk by then.
+    `snapshot` returns the checkpoint that is true once all queues are flushed; `write` stores it, with the number of
+    units of each queue on the disk.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class QueueFlush:
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
         self.configure(config)
         table.files.on_pressure = self._worker.wake
-        # Something else to do each turn, in this thread: the figures are sampled here.
+        # Called in this thread after each turn: the store's figures are sampled here.
         self._on_tick = on_tick
 
     def configure(self, config: StoreConfig) -> None:
-        """Take intervals and sizes, also changed ones."""
-        self._least_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
+        """Set intervals and sizes."""
+        self._min_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
         self._thorough_interval_s = config.flush_consume_queue_thorough_interval / 1000
         self._worker.pace(config.flush_interval_consume_queue / 1000)
 
@@ -95,12 +95,13 @@ class QueueFlush:
     def flush_all(self) -> None:
         """Flush every queue and write the checkpoint.  Raises `DiskFull`, or `DiskFailed`: from then on always."""
         if self._failure is not None:
-            # The owner may not have heard of it yet, and must not make a clean stop of it.
+            # The owner thread may not know of the failure yet, and must not record a clean stop.
             raise DiskFailed(str(self._failure))
         with self._busy:
             checkpoint = self._snapshot()
             queue_list = self._flush_and_list(checkpoint.confirm_phy_offset)
-            # What the queues say beyond the checkpoint must be in the log too, or a crash makes them say too much.
+            # The log must be on the disk as far as the queues: after a crash, queues must not have entries without
+            # records.
             if self._log.wrote_offset > checkpoint.confirm_phy_offset:
                 _, error = self._sync_log()
                 if error is not None:
@@ -111,7 +112,7 @@ class QueueFlush:
             self._checkpoint_offset = checkpoint.confirm_phy_offset
 
     def tick(self) -> None:
-        """One turn: what is due now.  Raises as `flush_all`."""
+        """Flush what is due now.  Raises as `flush_all`."""
         now = self._clock.monotonic()
         is_thorough = now - self._last_thorough >= self._thorough_interval_s
         if is_thorough or self._snapshot().confirm_phy_offset - self._checkpoint_offset >= _CHECKPOINT_LOG_BYTES:
@@ -120,14 +121,14 @@ class QueueFlush:
         else:
             with self._busy:
                 # Files with unsynced entries cannot be closed for others.
-                self._flush_queues(1 if self._table.files.is_under_pressure else max(1, self._least_bytes))
+                self._flush_queues(1 if self._table.files.is_under_pressure else max(1, self._min_bytes))
 
-    def _flush_queues(self, least_bytes: int) -> None:
+    def _flush_queues(self, min_bytes: int) -> None:
         for queues in self._slices():
-            self._flush([queue for queue in queues if queue.unflushed_bytes() >= least_bytes])
+            self._flush([queue for queue in queues if queue.unflushed_bytes() >= min_bytes])
 
     def _flush(self, queues: list[LogicQueue]) -> list[int]:
-        """Flush these queues together; return one past the last unit of each that is now on the disk."""
+        """Flush these queues together; return for each one past its last unit on the disk."""
         flushes = [queue.files_to_flush() for queue in queues]
         files = [file for files, _ in flushes for file in files]
         if files:
@@ -139,7 +140,7 @@ class QueueFlush:
         return ends
 
     def _flush_and_list(self, log_offset: int) -> QueueList:
-        """Flush all queues, whose records lie before `log_offset` at least; return how far each is flushed."""
+        """Flush all queues, which have at least the records before `log_offset`; return how far each is flushed."""
         found = QueueList(log_offset, log_min_offset=self._log.min_offset)
         for queues in self._slices():
             for queue, end in zip(queues, self._flush(queues), strict=True):
@@ -150,7 +151,7 @@ class QueueFlush:
         return found
 
     def _slices(self) -> Iterator[list[LogicQueue]]:
-        """All queues, some at a time; in between whoever sends gets the interpreter."""
+        """Yield all queues, some at a time, with pauses in which senders get the interpreter."""
         queues = list(self._table)
         for at in range(0, len(queues), _QUEUES_AT_ONCE):
             if at:
@@ -163,12 +164,12 @@ class QueueFlush:
             self._is_full = False
             self._on_tick()
         except DiskFull as error:
-            # The checkpoint promises what it promised before; a later turn writes the next one.
+            # The old checkpoint is still true; a later turn writes the next one.
             if not self._is_full:
                 _log.warning("state=disk-full action=checkpoint-postponed reason=%r", str(error))
             self._is_full = True
         except Exception as error:
-            # Also one that nobody foresaw: without this thread nothing would be flushed, and nobody would know.
+            # Also an unexpected error: without this thread nothing would be flushed, and nobody would know.
             failure = self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))
             self._notify(lambda: self._failed(failure))
             return False

@@ -1,15 +1,14 @@
-"""The list of all queues and how far each is on the disk: so that recovery notices what is missing of them.
+"""List of all queues and how far each is on the disk, so that recovery notices missing entries.
 
-RocketMQ trusts the directories that it finds.  This file of Sprocket's own, ``<root>/queuelist``, is written right
-before each checkpoint.  It says: log and queues are on the disk for all records before `log_offset`, each queue has
-at least `end_unit` units on the disk, and the records of those are on the disk as well.
+RocketMQ trusts the directories that it finds.  Sprocket's own file ``<root>/queuelist`` is written immediately before
+each checkpoint.  It says: log and queues are on the disk for all records before `log_offset`.  Each queue has at least
+`end_unit` units on the disk, and the records of those units are on the disk too.
 
-Recovery that makes all queues anew says so here before it begins, by `must_rebuild`: a crash in the middle does not
-make it forget.
+Before recovery rebuilds all queues it sets `must_rebuild` here, so that a crash during the rebuild is noticed.
 
-Content of the sealed file, big-endian: `log_offset` i64, `log_min_offset` i64, `must_rebuild` u8, number of topics i32;
-for each topic the length of its name u16, the name, its number of queues i32, and for each queue its id i32, the first
-unit that it has a file for i64, and `end_unit` i64.
+Content of the sealed file, big-endian: `log_offset` i64, `log_min_offset` i64, `must_rebuild` u8, number of topics i32.
+For each topic: length of its name u16, the name, number of its queues i32.  For each queue: its id i32, the first unit
+with a file i64, and `end_unit` i64.
 """
 
 import logging
@@ -32,10 +31,10 @@ QueueKey = tuple[str, int]
 
 @dataclass(slots=True)
 class QueueList:
-    """What the file says.
+    """Content of the file.
 
-    `end_units`: one past the last unit of each queue that has any, by topic and queue id.  `first_units`: the first for
-    which there was a file, where that is not 0.  `log_min_offset` is where the log began.
+    `end_units`: queue -> one past its last unit, for queues with units.  `first_units`: queue -> first unit with a
+    file, if that is not 0.  `log_min_offset`: where the log began.
     """
 
     log_offset: int
@@ -46,7 +45,7 @@ class QueueList:
 
 
 def encode(queue_list: QueueList) -> bytes:
-    """The content of the file."""
+    """Return the bytes of the file's content."""
     by_topic: dict[str, list[bytes]] = {}
     pack = _QUEUE.pack
     first_units = queue_list.first_units
@@ -64,7 +63,7 @@ def encode(queue_list: QueueList) -> bytes:
 
 
 def decode(content: bytes) -> QueueList | str:
-    """What `content` says, or in a few words why it says nothing.  Never raises on any bytes."""
+    """Return the list in `content`, or a few words on why it is invalid.  Never raises on any bytes."""
     try:
         log_offset, log_min_offset, must_rebuild, topics = _HEAD.unpack_from(content)
         found = QueueList(log_offset, must_rebuild=must_rebuild, log_min_offset=log_min_offset)
@@ -95,7 +94,7 @@ class QueueListFile:
         self.path = root / "queuelist"
 
     def read(self) -> QueueList | None:
-        """What it says; None if there is none.  A damaged one is named, and says that nothing is on the disk."""
+        """Return its content; None if there is no file.  A damaged file is logged; then nothing is taken as flushed."""
         content = read_sealed(self._disk, self.path, _KIND)
         if content is None:
             return None

@@ -1,1 +1,1 @@
-"""The CommitLog: all records of the broker in the order of their arrival."""
+"""The CommitLog: all records of the broker in order of arrival."""

@@ -1,4 +1,4 @@
-"""Walks the log chunk by chunk in arrays, and record by record where anything looks unusual."""
+"""Scan of the log in arrays, chunk by chunk; unusual parts record by record."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,20 +8,20 @@ from store.record.log_walk import Positions, walk
 from store.record.record import Record
 from store.record.record_batch import RecordBatch, read_batch
 
-# Bytes of the log walked at once, and records decoded at once: arrays that fit the processor's cache are several
-# times as fast as larger ones.
+# Bytes of the log walked at once, and records decoded at once.  Arrays that fit the processor's cache are several times
+# as fast as larger ones.
 MAX_WALK_BYTES: Final = 16 * 1024 * 1024
 MAX_BATCH_RECORDS: Final = 4 * 1024
-# A walk that broke off may be one of many: the next is short, so that little is walked in vain.
+# After a walk that broke off, the next is short: if many break off, little is walked in vain.
 MIN_WALK_BYTES: Final = 256 * 1024
 _GROWTH: Final = 4
 
 
 class ChunkScan:
-    """As `LogScan`, whose every word it keeps: the same records, the same `end_offset`, the same `reason`.
+    """A fast `LogScan`: the same records, the same `end_offset`, the same `reason`.
 
-    What passes all checks comes as a `RecordBatch`.  Where a batch breaks off (a blank, the log's end, damage, a
-    record that is merely rare) a `LogScan` decides.  The first walk is over `first_walk_bytes`.
+    Records that pass all checks come as a `RecordBatch`.  Where a batch breaks off (a blank, the log's end, damage, a
+    valid but rare record), a `LogScan` decides.  The first walk is over `first_walk_bytes`.
     """
 
     def __init__(self, log: CommitLog, offset: int, *, check_crc: bool, first_walk_bytes: int = MIN_WALK_BYTES) -> None:
@@ -37,7 +37,7 @@ class ChunkScan:
 
     @property
     def reason(self) -> str:
-        """Why the walk stopped."""
+        """Why the scan stopped."""
         return self._single.reason
 
     def __iter__(self) -> Iterator[RecordBatch | Record]:
@@ -60,7 +60,7 @@ class ChunkScan:
             yield record
 
     def _batches(self, segment: memoryview, base: int, positions: Positions) -> Iterator[RecordBatch]:
-        """The records at `positions`, up to the first that is unusual."""
+        """Yield the records at `positions`, up to the first unusual one."""
         for first in range(0, positions.size, MAX_BATCH_RECORDS):
             part = positions[first : first + MAX_BATCH_RECORDS]
             start = int(part[0])

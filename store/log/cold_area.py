@@ -1,4 +1,4 @@
-"""What memory is not expected to hold: messages so far behind the log's end that a read goes to the disk.
+"""The cold area: messages so far behind the log's end that a read probably goes to the disk.
 
 Source: RocketMQ 5.3.3, `DefaultMessageStore.checkInColdAreaByCommitOffset`, `CommitLog.ColdDataCheckService`.
 """
@@ -16,7 +16,7 @@ _IS_CACHED: Final = 1
 
 
 class ColdArea:
-    """Tells cold messages from others.  Lives in the owner's thread, but for `scan`."""
+    """Test for cold messages.  For the owner thread only, except `scan`."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, memory_bytes: int) -> None:
         self._log = log
@@ -27,7 +27,7 @@ class ColdArea:
         self.configure(config)
 
     def configure(self, config: StoreConfig) -> None:
-        """Take the configuration, also a changed one."""
+        """Set the limits."""
         self._hot_bytes = self._memory_bytes * config.access_message_in_memory_hot_ratio // 100
         self._is_scanned = config.cold_data_flow_control_enable and config.cold_data_scan_enable
         sample_bytes = config.sample_steps * PAGE_BYTES
@@ -36,11 +36,11 @@ class ColdArea:
         self._sample_bytes = sample_bytes
 
     def is_cold(self, physical_offset: int) -> bool:
-        """Whether a message lies in the cold area, whatever the page cache has of it."""
+        """Return whether a message is in the cold area, even if the page cache holds it."""
         return self._log.wrote_offset - physical_offset > self._hot_bytes
 
     def cold_bytes(self, entries: npt.NDArray[np.void]) -> int:
-        """Bytes of those records of queue entries that are cold and not in the page cache."""
+        """Return the bytes of those records of queue entries that are cold and not in the page cache."""
         offsets = entries["physical_offset"].astype(np.int64)
         cold = self._log.wrote_offset - offsets > self._hot_bytes
         if not cold.any():
@@ -50,7 +50,7 @@ class ColdArea:
         return int(entries["size"][cold].sum())
 
     def _may_be_cached(self, offset: int) -> bool:
-        """Whether the last scan found the message's page in the page cache, or did not look at it."""
+        """Return whether the last scan found the message's page in the page cache, or did not check it."""
         position = offset % self._log.segment_bytes
         cached = self._cached.get(offset - position)
         if cached is None:
@@ -58,7 +58,7 @@ class ColdArea:
         return bool(cached[position // self._sample_bytes] & _IS_CACHED)
 
     def scan(self) -> None:
-        """Look which pages of the log are cached, if the configuration says so.  May run in another thread."""
+        """Find the pages of the log in the page cache, if coldDataScanEnable is on.  For any thread."""
         if not self._is_scanned:
             return
         found = {}

@@ -1,4 +1,4 @@
-"""The CommitLog: all messages of the broker in the order of their arrival.
+"""The CommitLog: all messages of the broker in order of arrival.
 
 Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
 """
@@ -36,32 +36,32 @@ _CUT_SYNCED: Final = failpoint("commit_log.cut_synced")
 class CommitLog:
     """The segments and the position of the next record.
 
-    Invariant: bytes from `wrote_offset` on are no part of the log, whatever they hold; a record and the
-    blank behind the last record of a segment never cross a segment's end.
+    Invariants: bytes from `wrote_offset` on are not part of the log, whatever they hold.  A record, and the blank after
+    the last record of a segment, never cross a segment's end.
     """
 
     def __init__(self, config: StoreConfig, disk: Disk, workers: Workers = ThreadWorker) -> None:
         self.segment_bytes = config.mapped_file_size_commit_log
-        # Whether a record that is checked and has no seal (`store.record.checksum`) is damaged.
+        # Whether a record without a seal (`store.record.checksum`) counts as damaged.
         self.requires_seals = config.force_verify_prop_crc
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
         self._allocator = FileAllocator(disk, workers, config.warm_bytes)
         self._reads_ahead = config.data_read_ahead_enable
         self._prepared_offset = -1
-        # The segment that is written, and the offsets in it that take a write and nothing else.
+        # The segment that is written, and the range of its offsets where a write needs no other action.
         self._file: DiskFile | None = None
         self._file_start = self._file_end = 0
         self.wrote_offset = 0
-        # Grows when bytes that could be read are let go or may be replaced.
+        # Increases when readable bytes are dropped or may be replaced.
         self.revision = 0
         self.detached: list[Detached] = []
-        # The segment that was read last, and the offsets of its bytes.
+        # The segment that was read last, and the range of its offsets.
         self._view = _EMPTY
         self._view_start = self._view_end = 0
 
     @property
     def directory(self) -> Path:
-        """Where the segments are."""
+        """Directory of the segments."""
         return self._files.directory
 
     @property
@@ -70,10 +70,10 @@ class CommitLog:
         return self._files.first_offset
 
     def load(self) -> None:
-        """Open the segments; `wrote_offset` is then their end until recovery cuts it.
+        """Open the segments; then `wrote_offset` is their end, until recovery truncates the log.
 
-        Raises `StoreError` if the first does not fit and is not hollow.  Those from the first on that does not fit
-        behind the others are left alone in `detached`: recovery judges whether they are missed.
+        Raises `StoreError` if the first segment is a misfit with content.  `detached` gets the first misfit and all
+        segments after it, unopened: recovery decides whether they are missed.
         """
         self.detached = self._files.load_front()
         if not self._reads_ahead:
@@ -83,7 +83,7 @@ class CommitLog:
         self.wrote_offset = self._files.end_offset
 
     def configure(self, config: StoreConfig) -> None:
-        """Take a changed configuration, as far as its keys may change while the log is open."""
+        """Apply a changed configuration: the keys that may change while the log is open."""
         self.requires_seals = config.force_verify_prop_crc
         self._allocator.warm_bytes = config.warm_bytes
         if config.data_read_ahead_enable != self._reads_ahead:
@@ -91,18 +91,18 @@ class CommitLog:
             self._advise()
 
     def _advise(self) -> None:
-        """Tell the system whether to read ahead in the segments; new ones are told when they are taken."""
+        """Advise the system whether to read ahead in the segments; `_writable` advises it for new ones."""
         for file in self._files.files:
             file.read_ahead(self._reads_ahead)
 
     def segment_end(self, offset: int) -> int:
-        """End of the segment that holds `offset`."""
+        """Return the end of the segment that holds `offset`."""
         return offset - offset % self.segment_bytes + self.segment_bytes
 
     def write(self, chunks: list[tuple[int, bytes]], end_offset: int) -> None:
-        """Write byte runs, none of which crosses a segment's end; then the log ends at `end_offset`.
+        """Write `chunks`, (offset, bytes) that do not cross a segment's end; then the log ends at `end_offset`.
 
-        Raises `DiskFailed` if its bytes are now unknown; after any other exception the log is as it was before.
+        Raises `DiskFailed` if the bytes in the log are now unknown.  After any other exception the log is as before.
         """
         try:
             for offset, content in chunks:
@@ -115,9 +115,9 @@ class CommitLog:
         self.wrote_offset = end_offset
 
     def write_at(self, offset: int, content: bytes | memoryview) -> None:
-        """Write bytes that do not cross a segment's end; the log ends where it ended.
+        """Write bytes that do not cross a segment's end.  The log's end does not change.
 
-        Raises `DiskFull` or `DiskFailed`; what stands at `offset` is then unknown.
+        Raises `DiskFull` or `DiskFailed`; then the bytes at `offset` are unknown.
         """
         if self._file_start <= offset < self._file_end and self._file is not None:
             self._file.write(offset - self._file_start, content)
@@ -127,19 +127,19 @@ class CommitLog:
             file.write(position, content)
 
     def begin_at(self, offset: int) -> None:
-        """Let an empty log begin at `offset`, which begins a segment, durably.
+        """Make an empty log begin at `offset`, the begin of a segment, durably.
 
         Raises `StoreError` for any other offset, `DiskFull` or `DiskFailed`.
         """
         if self.wrote_offset or offset % self.segment_bytes:
             raise StoreError(f"a log of segments of {self.segment_bytes} bytes cannot begin at {offset}")
-        # A segment may be there all the same, with bytes that never became a record.
+        # Even so a segment may exist, with bytes that never became a record.
         self.cut(self._files.first_offset)
         self._allocator.discard()
         self._prepared_offset = -1
         self._files.first_offset = offset
         try:
-            # The name of the file is all that says where the log begins.
+            # Only the name of the file says where the log begins.
             self._writable(offset)[0].sync()
         except StoreError:
             if not self._files.files:
@@ -147,13 +147,13 @@ class CommitLog:
             raise
         self.wrote_offset = offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        """At most `most_bytes` bytes of one segment from `offset` on; None if the log has none there."""
-        end = min(offset + most_bytes, self.wrote_offset, self.segment_end(offset))
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
+        """Return at most `max_bytes` bytes of one segment from `offset` on; None if the log has none there."""
+        end = min(offset + max_bytes, self.wrote_offset, self.segment_end(offset))
         return self.slice_at(offset, end - offset)
 
     def erase(self, chunks: list[tuple[int, bytes]], cause: BaseException | None) -> None:
-        """End the log before `chunks`, and zero what was written of them: recovery must not take it for records.
+        """End the log before `chunks`, and zero their written bytes, so that recovery does not find records in them.
 
         Raises `DiskFailed` if that fails.
         """
@@ -162,13 +162,13 @@ class CommitLog:
         _BEFORE_ERASE()
         for offset, content in reversed(chunks):
             if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
-                raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
+                raise DiskFailed(f"cannot roll back a failed write at physical offset {offset}") from cause
 
     def erase_between(self, start: int, end: int) -> None:
-        """Zero what lies from `start`, the log's end or behind it, to before `end`.  Raises `DiskFailed`."""
+        """Zero the bytes from `start`, at or after the log's end, to before `end`.  Raises `DiskFailed`."""
         end = min(end, self._files.end_offset)
         if start < end and not zero_quietly(self._files, start, end):
-            raise DiskFailed(f"cannot erase what lies behind physical offset {start}")
+            raise DiskFailed(f"cannot erase the bytes after physical offset {start}")
 
     def _writable(self, offset: int) -> tuple[DiskFile, int]:
         files = self._files
@@ -182,7 +182,7 @@ class CommitLog:
             located = files.files[-1], 0
         next_offset = files.end_offset
         if self._prepared_offset != next_offset and next_offset - offset < self.segment_bytes // 2:
-            # Reserving blocks takes long: have the next segment ready before it is needed.
+            # Reserving blocks takes long, so the next segment is created before it is needed.
             self._prepared_offset = next_offset
             self._allocator.prepare(files.path_at(next_offset), self.segment_bytes)
         self._file, position = located
@@ -193,7 +193,7 @@ class CommitLog:
         return located
 
     def slice_at(self, offset: int, size_bytes: int) -> memoryview | None:
-        """`size_bytes` bytes at `offset`, without copying; None if not all of them are in one segment of the log."""
+        """Return `size_bytes` bytes at `offset`, without a copy; None if not all are in one segment of the log."""
         end = offset + size_bytes
         if size_bytes <= 0 or end > self.wrote_offset:
             return None
@@ -205,16 +205,16 @@ class CommitLog:
         return self._view[offset - start : end - start]
 
     def segment_at(self, offset: int) -> tuple[memoryview, int, int]:
-        """The segment that holds `offset`: its bytes, the first one's offset and its end; nothing if there is none."""
+        """Return the segment that holds `offset`: its bytes, its first offset and its end; empty if there is none."""
         if not self._view_start <= offset < self._view_end:
             self._turn_to(offset)
         return self._view, self._view_start, self._view_end
 
     def run_at(self, entries: npt.NDArray[np.void]) -> tuple[memoryview, Integers, Integers]:
-        """The segment of the record of the first of `entries` (`physical_offset`, `size`), and where in it records lie.
+        """Return the segment of the record of the first entry, and positions and sizes of its records.
 
-        Positions and sizes are those of the first one's record and of all that follow and are in the segment; none
-        if the first one's is gone, or was never there.
+        `entries` have `physical_offset` and `size`.  The records are those of the first entry and of the following
+        entries in the same segment.  There are none if the first record is gone, or was never there.
         """
         segment, start, end = self.segment_at(int(entries["physical_offset"][0]))
         end = min(end, self.wrote_offset)
@@ -225,11 +225,11 @@ class CommitLog:
         return segment, positions[:count], sizes[:count]
 
     def path_of(self, offset: int) -> Path:
-        """The file that holds `offset`."""
+        """Return the path of the segment that holds `offset`."""
         return self._files.path_at(offset - offset % self.segment_bytes)
 
     def _turn_to(self, offset: int) -> None:
-        """Make the segment that holds `offset` the one that is read; none if there is none."""
+        """Read from the segment that holds `offset` from now on; from none if there is none."""
         located = self._files.locate(offset)
         if located is None:
             self._view, self._view_start, self._view_end = _EMPTY, 0, 0
@@ -239,14 +239,14 @@ class CommitLog:
             self._view_end = self._view_start + self.segment_bytes
 
     def slices_of(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
-        """Slices of records in ascending order, neighbours joined; None if any is not in the log."""
+        """Return slices of records in ascending order, neighbours joined; None if one is not in the log."""
         if offsets[-1] + sizes[-1] > self.wrote_offset:
             return None
         slices: list[memoryview] = []
         view, base, segment_end = self._view, self._view_start, self._view_end
         start = end = offsets[0]
         if base <= start and offsets[-1] + sizes[-1] <= segment_end:
-            # The common case, all in the segment that was read last: no look at its bounds for each.
+            # The common case: all are in the segment that was read last, so its bounds are not checked for each.
             for offset, size in zip(offsets, sizes, strict=True):
                 if offset != end:
                     if not start < end < offset:
@@ -261,7 +261,7 @@ class CommitLog:
         return self._slices_across(offsets, sizes)
 
     def _slices_across(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
-        """`slices_of` where the records lie in several segments, or not where they should."""
+        """Do `slices_of` for records in several segments, or with wrong offsets."""
         slices: list[memoryview] = []
         view, base, segment_end = self._view, self._view_start, self._view_end
         start = end = -1
@@ -281,7 +281,7 @@ class CommitLog:
         return slices
 
     def record_at(self, offset: int, size_bytes: int | None = None) -> memoryview | None:
-        """The record at `offset`; its size is read from the log if not given.  None if there is none."""
+        """Return the record at `offset`; its size is read from the log if not given.  None if there is none."""
         if size_bytes is None:
             head = self.slice_at(offset, 4)
             if head is None:
@@ -292,43 +292,43 @@ class CommitLog:
         return self.slice_at(offset, size_bytes)
 
     def store_time_at(self, offset: int, size_bytes: int) -> int:
-        """Store timestamp, ms, of the record; -1 if it is not in the log."""
+        """Return the store timestamp, ms, of the record; -1 if it is not in the log."""
         record = self.record_at(offset, size_bytes)
         return -1 if record is None else store_timestamp_of(record)
 
     def first_store_time(self) -> int:
-        """Store timestamp, ms, of the oldest record; -1 if the log is empty."""
+        """Return the store timestamp, ms, of the oldest record; -1 if the log is empty."""
         record = self.record_at(self.min_offset)
         return -1 if record is None else store_timestamp_of(record)
 
     def files_between(self, start: int, end: int) -> list[DiskFile]:
-        """The segments that hold any of the bytes `start` to `end`, for a sync in another thread."""
+        """Return the segments with any of the bytes from `start` to before `end`, for a sync in another thread."""
         return self._files.between(start, end)
 
     def segment_time(self, offset: int) -> int:
-        """Store timestamp, ms, of the record with which the segment at `offset` begins; -1 if there is none."""
+        """Return the store timestamp, ms, of the first record of the segment at `offset`; -1 if there is none."""
         located = self._files.locate(offset)
         if located is None or offset + MIN_RECORD_BYTES > self.wrote_offset:
             return -1
         file, position = located
-        # Not through the mapping: nobody else reads so old a segment, and a mapping holds a descriptor.
+        # Not through the mapping: the segment is old and rarely read, and a mapping holds a descriptor.
         return store_timestamp_of(memoryview(file.read(position, MIN_RECORD_BYTES)))
 
     def drop_oldest(self) -> DiskFile:
-        """Let go of the oldest segment, never the only one: the log then begins behind it.  Slices stay valid.
+        """Drop the oldest segment, never the only one: then the log begins after it.  Slices stay valid.
 
-        Returns its file, still open, for whoever removes it.
+        Return its file, open: the caller removes it.
         """
         self.revision += 1
         self._turn_to(-1)
         return self._files.drop_oldest(1)[0]
 
     def cut(self, offset: int) -> None:
-        """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""
+        """Truncate the log at `offset`, with zeros after it, synced.  Raises `DiskFull` or `DiskFailed`."""
         self.revision += 1
         self._turn_to(-1)
         self._forget_file()
-        # A replica's log that begins behind 0 may have no record yet, and does not begin at 0 the next time.
+        # A replica's log that begins after 0 may have no record yet.  At the next start it must not begin at 0.
         self._files.cut(offset, keeps_begin=offset > 0)
         located = self._files.locate(offset)
         if located is not None:
@@ -349,10 +349,10 @@ class CommitLog:
 
 
 class LogScan:
-    """Walks the records from `offset` on and stops at the first byte that is none.
+    """Scan of the records from `offset` on, to the first bytes that are not a record.
 
-    After the walk `end_offset` is one past the last valid record (or past the blank of a last segment)
-    and `reason` says in a few words why it stopped.  `check_crc` is that of `record.decode`.
+    After the scan, `end_offset` is one past the last valid record (or past the blank of a last segment), and `reason`
+    says in a few words why it stopped.  `check_crc` is that of `record.decode`.
     """
 
     def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
@@ -366,7 +366,7 @@ class LogScan:
             yield record
 
     def step(self) -> Record | None:
-        """The record at `end_offset`, blanks before it skipped; None at the end of the walk."""
+        """Return the record at `end_offset`, after blanks; None at the end of the scan."""
         found = self._next()
         if isinstance(found, str):
             self.reason = found

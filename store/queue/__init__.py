@@ -1,1 +1,1 @@
-"""ConsumeQueues: reads and writes by queue offset."""
+"""ConsumeQueues, and reads of messages by queue offset."""

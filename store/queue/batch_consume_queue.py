@@ -1,8 +1,8 @@
-"""One Batch ConsumeQueue: the records of a topic's queue, each of which may hold many messages.
+"""One Batch ConsumeQueue: a queue whose records may hold many messages each.
 
 Source: RocketMQ 5.3.3, `BatchConsumeQueue`.  Unit k is the 46 bytes at byte 46 * k of the queue's files, in the order
-of the log.  It says which queue offsets its record takes, so the message at an offset is found by bisection.  Unlike
-the original, which leaves a message that was sent alone out of the queue, every record gets a unit.
+of the log.  It holds the queue offsets of its record, so a bisection finds the message at an offset.  Every record gets
+a unit; RocketMQ leaves a message that was sent alone out of the queue.
 
 Its files are sparse and written with `pwrite`, as those of `store.queue.consume_queue`.
 """
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, BATCH_CONSUME_QUEUE_UNIT_BYTES
@@ -30,12 +30,10 @@ _BASE_AT: Final = 28
 _STORE_TIME: Final = struct.Struct(">q")
 _STORE_TIME_AT: Final = 20
 _NOT_COMPACTED: Final = -1
-# All but topic field, body and properties.
-_RECORD_FIXED_BYTES: Final = MIN_RECORD_BYTES - 1
 
 
 class BatchConsumeQueue:
-    """Units of one queue.  A `store.queue.logic_queue.LogicQueue`.
+    """Units of one queue, a `store.queue.logic_queue.LogicQueue`.
 
     Offsets count messages; units count records.  `written_offset` is the end of the last unit in the files.
     """
@@ -64,16 +62,16 @@ class BatchConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_bytes = topic_field(topic)
-        self.record_base_bytes = _RECORD_FIXED_BYTES + len(self.topic_bytes)
+        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
         self._files = MappedFileQueue(disk, directory / topic / str(queue_id), file_bytes, preallocate=False)
-        # Fields of units that are assigned and not yet written: eight per unit.
+        # Fields of assigned but unwritten units: eight per unit.
         self.pending: list[int] = []
         self._reset(0, 0)
 
     def _reset(self, offset: int, unit: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self.cold_end = 0
-        # One past the last unit in the files, and up to where they are on the disk.
+        # One past the last unit in the files, and one past the last unit on the disk.
         self._next_unit = self._flushed_unit = unit
         self.pending.clear()
 
@@ -83,7 +81,7 @@ class BatchConsumeQueue:
 
     @property
     def reported_min_offset(self) -> int:
-        """As `BatchConsumeQueue.getMinOffsetInQueue` has it: -1 before the first message."""
+        """`min_offset`, or -1 before the first message, as `BatchConsumeQueue.getMinOffsetInQueue`."""
         return self.min_offset if self.next_offset else -1
 
     @property
@@ -117,7 +115,7 @@ class BatchConsumeQueue:
         self.written_offset = self.next_offset
         fields.clear()
 
-    def take_back(self, offset: int) -> None:
+    def roll_back(self, offset: int) -> None:
         self.pending.clear()
         if offset < self.written_offset:
             self._next_unit = self._unit_ending_behind(offset)
@@ -133,9 +131,9 @@ class BatchConsumeQueue:
         if self._next_unit == self.first_unit:
             self._reset(offset, self.first_unit)
         if self.min_offset == self.next_offset:
-            # All that was before has expired.
+            # All earlier messages have expired.
             self.min_offset = offset
-        # Offsets that no record takes stay without a unit.
+        # Offsets without a record get no unit.
         self.next_offset = offset
         self.add(physical_offset, size_bytes, tags_code, store_timestamp, count)
         self.write_pending()
@@ -150,7 +148,7 @@ class BatchConsumeQueue:
             self._files.cut(end * UNIT)
 
     def truncate(self, offset: int) -> None:
-        """Drop the units with any message from `offset` on."""
+        """Remove the units with any message from `offset` on."""
         unit = self._unit_ending_behind(offset)
         self._files.cut(unit * UNIT)
         self._next_unit = unit
@@ -176,14 +174,14 @@ class BatchConsumeQueue:
         return (self._next_unit - self._flushed_unit) * UNIT
 
     def files_to_flush(self) -> tuple[list[DiskFile], int]:
-        """The files with unflushed units, and the unit to give to `flushed` after their sync."""
+        """Return the files with unflushed units, and the unit to pass to `flushed` after their sync."""
         if self._next_unit == self._flushed_unit:
             return [], self._flushed_unit
         end = self._next_unit
         return self._files.between(self._flushed_unit * UNIT, end * UNIT), end
 
     def flushed(self, offset: int) -> None:
-        """Units before number `offset` are on the disk."""
+        """Note that the units before number `offset` are on the disk."""
         self._flushed_unit = max(self._flushed_unit, min(offset, self._next_unit))
 
     # Reading
@@ -196,7 +194,7 @@ class BatchConsumeQueue:
         return physical_offset, size, tags_code
 
     def _span(self, unit: int) -> tuple[int, int]:
-        """Queue offset and number of the messages of a unit; (0, 0) where no file has it."""
+        """Return queue offset and number of the messages of a unit; (0, 0) if no file has it."""
         located = self._files.locate(unit * UNIT)
         if located is None:
             return 0, 0
@@ -214,7 +212,7 @@ class BatchConsumeQueue:
         return self._base_of(unit) if unit < self._next_unit else self.written_offset
 
     def _unit_ending_behind(self, offset: int) -> int:
-        """The first unit with messages at or behind `offset`; one past the last if there is none."""
+        """Return the first unit that ends after `offset`; one past the last if there is none."""
         first = self.first_unit
         return first + bisect_left(range(first, self._next_unit), offset + 1, key=self._end_of)
 
@@ -238,17 +236,17 @@ class BatchConsumeQueue:
         return self.unit(unit) if unit < self._next_unit and self._base_of(unit) <= offset else None
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
-        """Units of about `count` messages as an array of `BATCH_CONSUME_QUEUE_DTYPE`.
+        """Return units of about `count` messages as an array of `BATCH_CONSUME_QUEUE_DTYPE`.
 
-        The first is the one that holds `offset`, or the next behind it.
+        The first is the unit that holds `offset`, or the next after it.
         """
         first = self._unit_ending_behind(offset)
         located = self._files.locate(first * UNIT)
         if located is None:
             return np.empty(0, BATCH_CONSUME_QUEUE_DTYPE)
         file, position = located
-        most = min(count, self._next_unit - first, (self._files.file_bytes - position) // UNIT)
-        units = np.frombuffer(file.view, BATCH_CONSUME_QUEUE_DTYPE, most, position)
-        # Behind offsets that no record takes it is the next record that counts.
-        end = min(max(offset, int(units["base_offset"][0]) if most > 0 else 0) + count, self.max_offset)
+        max_units = min(count, self._next_unit - first, (self._files.file_bytes - position) // UNIT)
+        units = np.frombuffer(file.view, BATCH_CONSUME_QUEUE_DTYPE, max_units, position)
+        # If no record has `offset`, `count` begins at the next record.
+        end = min(max(offset, int(units["base_offset"][0]) if max_units > 0 else 0) + count, self.max_offset)
         return units[: int(np.searchsorted(units["base_offset"].astype(np.int64), end))]

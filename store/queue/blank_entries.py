@@ -1,8 +1,8 @@
-"""Searches of a queue that blank entries do not lead astray.
+"""Searches of a queue that skip blank entries.
 
-A blank entry stands for a message that is not in this queue: RocketMQ fills them in before the first message of a queue
-that begins late (`ConsumeQueue.fillPreBlank`), repair and rebuilding put one where a message was lost.  It has no place
-in the log and no time, so a search that meets one asks the next entry that is no blank.
+A blank entry stands for a message that is not in this queue.  RocketMQ writes them before the first message of a queue
+that begins late (`ConsumeQueue.fillPreBlank`); repair writes one for a lost message.  A blank has no physical offset
+and no time, so a search uses the next entry that is not a blank.
 """
 
 from bisect import bisect_left
@@ -14,12 +14,12 @@ from store.queue.logic_queue import LogicQueue
 
 # (physical offset, size, tags code) of a unit.
 Entry: TypeAlias = tuple[int, int, int]
-# Units looked at in one array.
+# Units checked in one array.
 _SPAN: Final = 64 * 1024
 
 
 def next_entry(queue: LogicQueue, unit: int, end: int) -> tuple[int, Entry] | None:
-    """The first unit of ``[unit, end)`` that is no blank, and its entry; None if there is none."""
+    """Return the first unit of ``[unit, end)`` that is not a blank, and its entry; None if there is none."""
     while unit < end:
         entry = queue.unit(unit)
         if entry is None:
@@ -33,14 +33,14 @@ def next_entry(queue: LogicQueue, unit: int, end: int) -> tuple[int, Entry] | No
 
 
 def first_unit(queue: LogicQueue, start: int, end: int, holds: Callable[[Entry], bool]) -> int:
-    """The first unit of ``[start, end)`` whose entry `holds`; blanks hold nothing.  `end` if there is none.
+    """Return the first unit of ``[start, end)`` that is not a blank and whose entry `holds`; `end` if there is none.
 
-    `holds` must be false for the first entries and true for all behind them.
+    `holds` must be false for the first entries and true for all entries after them.
     """
 
     def is_behind(unit: int) -> bool:
         found = next_entry(queue, unit, end)
-        # Nothing behind the last blanks says that the place is still before them.
+        # After the last blanks no entry shows that the searched unit comes later.
         return found is None or holds(found[1])
 
     found = next_entry(queue, start + bisect_left(range(start, end), True, key=is_behind), end)

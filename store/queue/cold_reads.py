@@ -1,7 +1,7 @@
-"""Checks records that this process did not append itself before anybody gets them.
+"""Check of records that this process did not append, before they are served.
 
-What lies on a disk for long may change there.  A record from before the store's start is compared with its CRC whenever
-it is read; what was appended since is in the page cache, as it was written, and is not.
+Bytes may change on a disk over time.  A record from before the store's start is compared with its CRC at each read.  A
+record appended since then is in the page cache as it was written, and is not checked.
 """
 
 import logging
@@ -26,36 +26,36 @@ _log = logging.getLogger(__name__)
 # total_size, magic, queue_id, queue_offset, physical_offset
 _HEAD: Final = struct.Struct(">ii4xi4xqq")
 _EMPTY: Final = memoryview(b"")
-# Damaged records that are written of and counted.
+# Maximum damaged records that are logged and counted.
 _MAX_KNOWN: Final = 4096
 
 
 @lru_cache(maxsize=1024)
 def _head_and_seal(size: int) -> Callable[[memoryview, int], tuple[Any, ...]]:
-    """Gives the fields of `_HEAD` and the seal of a record of `size`."""
+    """Return a function that gives the fields of `_HEAD` and the seal of a record of `size` bytes."""
     return struct.Struct(f"{_HEAD.format}{size - _HEAD.size - SEAL_BYTES}x{SEAL_BYTES}s").unpack_from
 
 
 @lru_cache(maxsize=1024)
 def _parts_of(size: int) -> Callable[[memoryview, int], tuple[Any, ...]]:
-    """Gives the bytes of a record of `size` before its seal, and the seal: quicker than two slices."""
+    """Return a function that splits a record of `size` bytes before its seal, faster than two slices."""
     return struct.Struct(f"{size - SEAL_BYTES}s{SEAL_BYTES}s").unpack_from
 
 
 class ColdReads:
-    """The check, and what it found.  Lives in the owner thread."""
+    """The check, and counts of its findings.  For the owner thread only."""
 
     def __init__(self, log: CommitLog, root: Path) -> None:
         self._log = log
         self._root = root
-        # Records before this were there when the store started, and so were a queue's messages before its `cold_end`.
+        # Records before this existed when the store started, and so did a queue's messages before its `cold_end`.
         self.end_offset = 0
-        # Reads that met a damaged record.
+        # Reads that found a damaged record.
         self.damaged_reads = 0
         self._known: set[int] = set()
 
     def begin(self, queues: Iterable[LogicQueue]) -> None:
-        """All that log and `queues` hold now is checked when it is read."""
+        """Check everything that log and `queues` hold now when it is read."""
         self.end_offset = self._log.wrote_offset
         for queue in queues:
             queue.cold_end = queue.next_offset
@@ -63,10 +63,10 @@ class ColdReads:
     def good_prefix(
         self, queue: LogicQueue, starts: Sequence[int], physical_offsets: Sequence[int], sizes: Sequence[int]
     ) -> int:
-        """How many of the first records of a read may be served.
+        """Return the number of records of a read before the first damaged one.
 
-        The i-th begins at queue offset ``starts[i]``.  Records that the log has given up are none of this check's
-        business.  Raises `CorruptRecord` if not even the first may be served.
+        The i-th begins at queue offset ``starts[i]``.  Records that retention removed do not count as damaged.  Raises
+        `CorruptRecord` if the first record is damaged.
         """
         if self._are_sealed(queue, starts, physical_offsets, sizes):
             return len(sizes)
@@ -98,7 +98,7 @@ class ColdReads:
     def _are_sealed(
         self, queue: LogicQueue, starts: Sequence[int], physical_offsets: Sequence[int], sizes: Sequence[int]
     ) -> bool:
-        """Whether all is as usual: whole records of one segment, each with its seal.  All at once, for speed."""
+        """Return whether all are undamaged records of one segment, each with a seal.  All at once, for speed."""
         view, base, _ = self._log.segment_at(physical_offsets[0])
         if not view or min(sizes) < MIN_RECORD_BYTES:
             return False
@@ -106,7 +106,7 @@ class ColdReads:
         try:
             found = [_head_and_seal(size)(view, at) for at, size in places]
         except (struct.error, OverflowError):
-            return False  # one lies outside of the segment
+            return False  # one is outside the segment
         crcs = [crc32(view[at : at + size - SEAL_BYTES]) & CRC_MASK for at, size in places]
         expected = zip(
             sizes, repeat(queue.magic), repeat(queue.queue_id), starts, physical_offsets, seals(crcs), strict=False
@@ -114,7 +114,7 @@ class ColdReads:
         return found == list(expected)
 
     def _is_given_up(self, queue: LogicQueue, start: int, physical_offset: int) -> bool:
-        """Whether retention took the record at queue offset `start`, and with it all before it."""
+        """Return whether retention removed the record at queue offset `start`, and all before it."""
         min_offset = self._log.min_offset
         if not 0 <= physical_offset < min_offset:
             return False
@@ -123,14 +123,14 @@ class ColdReads:
 
     @property
     def damaged_records(self) -> int:
-        """How many different damaged records were met."""
+        """Number of different damaged records found."""
         return len(self._known)
 
     def is_record(self, record: memoryview, physical_offset: int, *, is_sure: bool) -> bool:
-        """Whether the bytes at `physical_offset` are a record as it was written.
+        """Return whether the bytes at `physical_offset` are an undamaged record.
 
-        With `is_sure` there must be one, else somebody named the place who may be wrong.  Raises `CorruptRecord` if
-        there is one, from before the start, and it is damaged.
+        `is_sure`: there must be a record.  Without it, the offset comes from a client and may be wrong.  Raises
+        `CorruptRecord` for a damaged record from before the start.
         """
         if is_sure and physical_offset >= self.end_offset:
             return True
@@ -144,7 +144,7 @@ class ColdReads:
         return False
 
     def _damage(self, view: memoryview, size: int, physical_offset: int, place: tuple[LogicQueue, int] | None) -> str:
-        """What is wrong with a record; empty for one that merely has no seal.  `place`: queue and queue offset."""
+        """Return the damage of a record; empty if it only has no seal.  `place`: queue and queue offset."""
         if size < MIN_RECORD_BYTES or len(view) != size:
             return f"the queue's entry gives it an impossible size, {size}"
         record = decode(view, require_seal=self._log.requires_seals)
@@ -157,7 +157,7 @@ class ColdReads:
         return ""
 
     def _met(self, physical_offset: int, reason: str, where: str) -> CorruptRecord:
-        """Count a damaged record, and write of it once."""
+        """Count a damaged record, and log it once."""
         self.damaged_reads += 1
         path = self._log.path_of(physical_offset)
         if physical_offset not in self._known and len(self._known) < _MAX_KNOWN:
@@ -173,7 +173,7 @@ class ColdReads:
 
 
 def _is_at(queue: LogicQueue, offset: int, record: Record) -> bool:
-    """Whether `record` says that it is at this place of the queue, or of the light queue that it was dispatched to."""
+    """Return whether `record` belongs at this offset of the queue, or of a light queue that it was dispatched to."""
     if (record.queue_id, record.queue_offset) == (queue.queue_id, offset):
         return True
     return is_light(queue.topic) and (queue.topic, offset) in places(bytes(record.properties))

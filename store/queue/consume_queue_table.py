@@ -19,27 +19,27 @@ from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
 _MAX_FILE_NAME_BYTES: Final = 255
-# `MixAll.LMQ_PREFIX`: light queues, which hold what was sent to other topics.
+# `MixAll.LMQ_PREFIX`: light queues, which hold messages that were sent to other topics.
 LIGHT_PREFIX: Final = "%LMQ%"
 _DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
 _QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
 
 
 def is_file_name(topic: str) -> bool:
-    """Whether a directory can have the topic's name (`HookUtils.checkBeforePutMessage`)."""
+    """Return whether a directory can have the topic's name (`HookUtils.checkBeforePutMessage`)."""
     is_name = topic not in _NO_FILE_NAMES and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode()) <= _MAX_FILE_NAME_BYTES
 
 
 def is_light(topic: str) -> bool:
-    """Whether `topic` is the name of a light queue (`MixAll.isLmq`)."""
+    """Return whether `topic` is the name of a light queue (`MixAll.isLmq`)."""
     return topic.startswith(LIGHT_PREFIX)
 
 
 class ConsumeQueueTable:
-    """Finds and makes ConsumeQueues, of the type that `type_of` gives a topic.
+    """Table of ConsumeQueues.  It creates queues of the type that `type_of` gives for a topic.
 
-    All queues of a topic are of one type, that of the first: what lies on the disk holds for a topic nobody knows.
+    All queues of a topic have the type of the first.  For an unknown topic, the files on the disk give the type.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class ConsumeQueueTable:
         self._batch_file_bytes = config.batch_consume_queue_file_bytes
         self.by_key: dict[tuple[str, int], LogicQueue] = {}
         self._types: dict[str, QueueType] = {}
-        # Names of light queues.  `dispatches` says that the log may hold records that are in some.
+        # Names of light queues.  `dispatches`: the log may hold records that are in light queues.
         self.light: set[str] = set()
         self.dispatches = config.enable_lmq and config.enable_multi_dispatch
-        # Names of files that lie where the directory of a topic would be.
+        # Names of files in place of a topic's directory.
         self._blocked: set[str] = set()
 
     def __iter__(self) -> Iterator[LogicQueue]:
         return iter(list(self.by_key.values()))
 
     def load(self) -> bool:
-        """Find what is on disk.  False if any queue could not be used and was removed, to be rebuilt from the log.
+        """Find the queues on the disk.  Return False if one was unusable and removed: it must be rebuilt from the log.
 
-        Only names and sizes are looked at; a file is opened by its first use.  Raises `DiskFailed`, also for a file
-        where a directory should be, and `StoreError` for a topic that has queues of another type than it was given.
+        Only names and sizes are checked; the first use of a file opens it.  Raises `DiskFailed`, also for a file in
+        place of a directory, and `StoreError` for a topic with queues of a type other than its own.
         """
         usable = self._load(self._directory, QueueType.SIMPLE)
         return self._load(self._batch_directory, QueueType.BATCH) and usable
@@ -100,7 +100,7 @@ class ConsumeQueueTable:
         except DiskFailed:
             raise
         except StoreError as error:
-            # A ConsumeQueue holds nothing that the log does not hold.
+            # The log holds everything that a ConsumeQueue holds.
             _log.warning("topic=%s queue=%d action=rebuild reason=%r", queue.topic, queue.queue_id, str(error))
             queue.destroy()
             return False
@@ -111,18 +111,18 @@ class ConsumeQueueTable:
         if given is not None and given is not queue_type:
             raise StoreError(
                 f"{directory}: the queue type of topic {topic} should be {queue_type}, but is {given}; set the topic's"
-                " attribute queue.type back in config/topics.json, or remove the directory: the log makes it anew"
+                " attribute queue.type back in config/topics.json, or remove the directory: it is rebuilt from the log"
             )
         self._types[topic] = queue_type
 
     def queue_type(self, topic: str) -> QueueType:
-        """The type of a topic's queues."""
+        """Return the type of a topic's queues."""
         return self._types.get(topic) or self._type_of(topic) or QueueType.SIMPLE
 
     def get_or_create(self, topic: str, queue_id: int) -> LogicQueue:
-        """The queue, made in memory if it is new: its directory appears with its first entry.
+        """Return the queue; create a new one in memory.  Its first entry creates its directory.
 
-        Raises `RequestError` for a name that would lead out of the store's directory.
+        Raises `RequestError` for a name that cannot be a directory.
         """
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
@@ -161,7 +161,7 @@ class ConsumeQueueTable:
             self.delete_topic(topic)
 
     def destroy(self) -> None:
-        """Forget every queue and remove its files.  Not durable: whoever calls has noted that they are made anew."""
+        """Remove every queue and its files.  Not durable: the caller has recorded that they must be rebuilt."""
         for queue in self:
             queue.destroy()
         self.by_key.clear()
@@ -175,17 +175,17 @@ class ConsumeQueueTable:
 
     @property
     def directories(self) -> tuple[Path, Path]:
-        """The two directories in which the topics' are."""
+        """The two parents of the topics' directories."""
         return self._directory, self._batch_directory
 
     @property
     def files(self) -> PooledDisk:
-        """The files of the queues, a bounded number of which are open."""
+        """Disk of the queues' files, with a limited number of open files."""
         return self._disk
 
 
 def _queue_ids(entries: list[tuple[str, int | None]]) -> tuple[list[int], list[str]]:
-    """The ids that directories of a topic name, and what else is there."""
+    """Return the queue ids among the names in a topic's directory, and the other names."""
     queue_ids, others = [], []
     for name, size in entries:
         if size is None and name.isascii() and name.isdigit() and name == str(int(name[:10])):

@@ -1,4 +1,4 @@
-"""What a read of a queue answers.  Source: RocketMQ 5.3.3, `GetMessageStatus`, `GetMessageResult`."""
+"""Result of a read of a queue.  Source: RocketMQ 5.3.3, `GetMessageStatus`, `GetMessageResult`."""
 
 from enum import Enum
 
@@ -21,7 +21,7 @@ class GetStatus(Enum):
 
 
 class Boundary(Enum):
-    """Which end of a run of equal or missing times is meant (`BoundaryType`)."""
+    """End of a run of equal or missing times (`BoundaryType`)."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -30,8 +30,8 @@ class Boundary(Enum):
 class GetResult(msgspec.Struct, gc=False):
     """Messages of one read.
 
-    `slices` are parts of the log's mapping, in order; adjacent records are one slice.  They stay valid
-    as long as they are referenced.  `suggest_slave`: the reader is further behind than memory holds.
+    `slices` are parts of the log's mapping, in order; adjacent records are one slice.  They stay valid while they are
+    referenced.  `suggest_slave`: the reader lags so far that memory probably does not hold the records.
     """
 
     status: GetStatus

@@ -1,23 +1,24 @@
-"""Properties that say how many messages one record holds, and at which queue offset they begin.
+"""Properties with the number of messages in a record, and their first queue offset.
 
-Only records of topics with a Batch ConsumeQueue carry them.
+Only records of topics with a Batch ConsumeQueue have them.
 Source: RocketMQ 5.3.3, `MessageConst.PROPERTY_INNER_NUM`, `PROPERTY_INNER_BASE`, `BatchConsumeQueue.assignQueueOffset`,
 `CommitLog.setBatchSizeIfNeeded`.
 """
 
 from typing import Final
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, VALUE_END_BYTES, encoded_name, find
 
-_NUM: Final = b"INNER_NUM\x01"
-_BASE: Final = b"INNER_BASE\x01"
-# A unit of the queue holds the number in 16 bits with a sign.
+_NUM: Final = encoded_name(INNER_NUM)
+_BASE: Final = encoded_name(INNER_BASE)
+_BOTH: Final = _NUM + b"%d" + VALUE_END_BYTES + _BASE + b"%d" + VALUE_END_BYTES
+# A unit of the queue holds the number as a signed integer of 16 bits.
 MAX_MESSAGES: Final = 32767
 _MAX_DIGITS: Final = 5
 
 
 def message_count(properties: bytes) -> int:
-    """How many messages the record of these properties holds; 1 where they do not say it, or say nonsense."""
+    """Return the number of messages in the record with these properties; 1 if it is missing or invalid."""
     text = find(properties, _NUM)
     if text is None or not text.isdigit() or len(text) > _MAX_DIGITS:
         return 1
@@ -25,19 +26,19 @@ def message_count(properties: bytes) -> int:
 
 
 def placed_at(properties: bytes, base_offset: int, count: int) -> bytes:
-    """`properties` with the number of the record's messages and the queue offset of the first.
+    """Return `properties` with the number of the record's messages and the queue offset of the first.
 
-    A record that is one message says so too: without both properties RocketMQ would not enter it into the queue.
+    A record with one message has both properties too: without them RocketMQ would not put it into the queue.
     """
     own = without(without(properties, _BASE), _NUM)
-    if own and not own.endswith(b"\x02"):
-        own += b"\x02"
-    return own + b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, base_offset)
+    if own and not own.endswith(VALUE_END_BYTES):
+        own += VALUE_END_BYTES
+    return own + _BOTH % (count, base_offset)
 
 
 def without(properties: bytes, name: bytes) -> bytes:
-    """`properties` without those called `name`, which ends with 0x01."""
+    """Return `properties` without those of the name `name`, which ends with 0x01."""
     if name not in properties:
         return properties
-    kept = [item for item in properties.split(b"\x02") if item and not item.startswith(name)]
-    return b"".join([item + b"\x02" for item in kept])
+    kept = [item for item in properties.split(VALUE_END_BYTES) if item and not item.startswith(name)]
+    return b"".join([item + VALUE_END_BYTES for item in kept])

@@ -1,7 +1,7 @@
-"""Keeps what a property is in the records of a queue, so that the next filter that names it reads none of them again.
+"""Cache of the values of a property in the records of a queue, for the next filter on the same property.
 
-Many groups filter one topic by the same few properties, each with an expression of its own, and held pulls ask about
-the newest records once for each group.
+Many groups filter one topic by the same few properties, each with its own expression.  Held pulls check the newest
+records once for each group.
 """
 
 from typing import Final
@@ -15,15 +15,15 @@ from store.queue.record_filter import Entries, property_bounds
 from store.record.distinct_names import Words
 from store.record.value_scan import ALONE, ValueScan
 
-# Entries of a block, which are looked at together and let go together.
+# Entries of a block, the unit of reads and of eviction.
 _BLOCK_ENTRIES: Final = 512
-# A block is 8 KiB, so all are 4 MiB: what 262,144 records have in one property.
-_MOST_BLOCKS: Final = 512
+# A block is 8 KiB, so all blocks are 4 MiB: the values of one property in 262,144 records.
+_MAX_BLOCKS: Final = 512
 _NONE: Final = np.empty(0, np.uint64)
 
 
 class _Block:
-    """What is known of some entries: those from `first` to before `end`, counted from the block's first."""
+    """Cached keys of the entries from `first` to before `end`, counted from the block's first entry."""
 
     __slots__ = ("end", "first", "keys", "places", "revision")
 
@@ -31,11 +31,11 @@ class _Block:
         self.revision = revision
         self.first = self.end = first
         self.keys = np.empty(_BLOCK_ENTRIES, np.uint64)
-        # Where the records lie: a queue that was deleted and made anew has others.
+        # Physical offsets of the records: a queue that was deleted and created again has others.
         self.places = np.empty(_BLOCK_ENTRIES, CONSUME_QUEUE_DTYPE["physical_offset"])
 
     def holds(self, revision: int, at: int, places: Entries) -> bool:
-        """Whether the block knows entries up to the one at `at`, and those from there on are still at `places`."""
+        """Return whether the block has the entries before `at`, and those from `at` on are still at `places`."""
         known = min(self.end - at, len(places))
         if self.revision != revision or at < self.first or known < 0:
             return False
@@ -49,16 +49,16 @@ class _Block:
 
 
 class KeptValues:
-    """Keys of values (see `ValueScan.keys`) by queue, property and place in the queue, the last used ones."""
+    """Cache of the keys of values (`ValueScan.keys`) by queue, property and queue offset; evicts the oldest used."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._blocks: dict[tuple[str, int, bytes, int], _Block] = {}
 
     def keys(self, queue: ConsumeQueue, offset: int, entries: Entries, scan: ValueScan) -> Words:
-        """The keys of the first of `entries`, which begin at `offset`, at least one.
+        """Return the keys of the first of `entries`, which begin at `offset`: at least one.
 
-        None only if the record of the very first is not in the log.
+        Empty only if the record of the first entry is not in the log.
         """
         number, at = divmod(offset, _BLOCK_ENTRIES)
         entries = entries[: _BLOCK_ENTRIES - at]
@@ -71,12 +71,12 @@ class KeptValues:
         if known < len(entries):
             block.extend(places[known:], self._read(entries[known:], scan))
         self._blocks[name] = block
-        if len(self._blocks) > _MOST_BLOCKS:
+        if len(self._blocks) > _MAX_BLOCKS:
             del self._blocks[next(iter(self._blocks))]
         return block.keys[at : min(block.end, at + len(entries))]
 
     def _read(self, entries: Entries, scan: ValueScan) -> Words:
-        """Keys of as many of the first of `entries` as have their records in one segment."""
+        """Return the keys of the first of `entries`, as far as their records are in one segment."""
         segment, positions, sizes = self._log.run_at(entries)
         if not len(positions):
             return _NONE

@@ -1,8 +1,8 @@
-"""What log, reader, flush and recovery see of a queue, whichever of the two kinds it is.
+"""Common interface of both kinds of queue, for appends, reads, flushes and recovery.
 
 `ConsumeQueue` has one entry per message, so the index of an entry is its queue offset.  `BatchConsumeQueue` has one
-unit per record, which may hold many messages.  What works on both goes by unit: an index, of which `offset_of` says
-the queue offset.
+unit per record, and a record may hold many messages.  Code for both kinds uses units: a unit is an index, and
+`offset_of` returns its queue offset.
 """
 
 from collections.abc import Callable
@@ -18,18 +18,18 @@ from store.record.record import Record
 
 
 class QueueType(StrEnum):
-    """What a topic's attribute ``queue.type`` may say (`CQType`)."""
+    """Values of a topic's attribute ``queue.type`` (`CQType`)."""
 
     SIMPLE = "SimpleCQ"
     BATCH = "BatchCQ"
 
 
-# The type that a topic was given; None for a topic that nobody knows.
+# Returns the type of a topic; None for an unknown topic.
 QueueTypeOf: TypeAlias = Callable[[str], QueueType | None]
 
 
 def unknown_type(topic: str) -> QueueType | None:
-    """A `QueueTypeOf` that knows no topic: what lies on the disk says the type."""
+    """Return None: a `QueueTypeOf` that knows no topic, so that the files on the disk give the type."""
     return None
 
 
@@ -38,7 +38,7 @@ class LogicQueue(Protocol):
 
     topic: str
     queue_id: int
-    # What every record of the queue has in common, ready made.
+    # Parts that all records of the queue have in common, precomputed.
     magic: int
     topic_bytes: bytes
     record_base_bytes: int
@@ -46,9 +46,9 @@ class LogicQueue(Protocol):
     max_offset: int
     written_offset: int
     next_offset: int
-    # Messages before it were there when the store started: see `store.queue.cold_reads`.
+    # Messages before this existed when the store started: see `store.queue.cold_reads`.
     cold_end: int
-    # Fields of units that are assigned and not yet written.
+    # Fields of assigned but unwritten units.
     pending: list[int]
 
     @property
@@ -58,7 +58,7 @@ class LogicQueue(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """Whether `add` does no more than take one offset and put three numbers into `pending`."""
+        """Whether `add` only takes one offset and appends three numbers to `pending`."""
         ...
 
     @property
@@ -71,32 +71,32 @@ class LogicQueue(Protocol):
 
     @property
     def reported_min_offset(self) -> int:
-        """`min_offset` as RocketMQ answers it."""
+        """`min_offset` as RocketMQ responds."""
         ...
 
     @property
     def first_offset(self) -> int:
-        """Offset before which there is no file."""
+        """First offset with a file."""
         ...
 
     @property
     def first_unit(self) -> int:
-        """The first unit for which there is a file."""
+        """First unit with a file."""
         ...
 
     @property
     def capacity_unit(self) -> int:
-        """One past the last unit for which there is a file."""
+        """One past the last unit with a file."""
         ...
 
     # Life
 
     def load(self) -> None:
-        """Open the files.  Raises `StoreError` if they are no sequence of files of the configured size."""
+        """Open the files.  Raises `StoreError` if they are not a sequence of files of the configured size."""
         ...
 
     def destroy(self) -> None:
-        """Remove all files; the queue is then empty and begins at 0."""
+        """Remove all files; then the queue is empty and begins at 0."""
         ...
 
     def close(self) -> None: ...
@@ -104,31 +104,31 @@ class LogicQueue(Protocol):
     # Writing
 
     def add(self, physical_offset: int, size_bytes: int, tags_code: int, store_timestamp: int, count: int) -> None:
-        """Assign the next `count` offsets to a record, and hold its unit in `pending`."""
+        """Assign the next `count` offsets to a record, and add its unit to `pending`."""
         ...
 
     def write_pending(self) -> None:
-        """Write the pending units.  Raises `DiskFull` or `DiskFailed`; they are then still pending."""
+        """Write the pending units.  Raises `DiskFull` or `DiskFailed`; then they are still pending."""
         ...
 
-    def take_back(self, offset: int) -> None:
-        """Let the offsets from `offset` on be assigned anew: their batch failed."""
+    def roll_back(self, offset: int) -> None:
+        """Remove the units from `offset` on, because their batch failed."""
         ...
 
     def put(
         self, offset: int, physical_offset: int, size_bytes: int, tags_code: int, store_timestamp: int, count: int
     ) -> None:
-        """Recovery: write the unit of a record at `offset`, the newest.  What is at or behind `offset` goes."""
+        """Write the unit of a record at `offset`, in recovery.  It becomes the last: units from `offset` on go."""
         ...
 
     def set_range(self, start: int, end: int, *, cut: bool) -> None:
-        """Recovery: units from `start` to before `end` are good; with `cut`, zero what is behind."""
+        """Set the range of valid units to `start` to before `end`, in recovery; with `cut`, zero all after it."""
         ...
 
     def drop_before(self, unit: int) -> list[DiskFile]:
-        """Let go of the files with units before `unit` only; return them for whoever removes them.
+        """Drop the files with units before `unit` only, and return them, open: the caller removes them.
 
-        The last file stays: it says where the queue goes on.  So do those that a flush may be working on.
+        The last file stays, because it shows where the queue continues.  Files that a flush may be syncing stay too.
         """
         ...
 
@@ -143,25 +143,25 @@ class LogicQueue(Protocol):
     # Reading
 
     def unit(self, unit: int) -> tuple[int, int, int] | None:
-        """(physical_offset, size, tags_code) of a unit, whatever it holds; None if no file has it."""
+        """Return (physical_offset, size, tags_code) of a unit, blank or not; None if no file has it."""
         ...
 
     def offset_of(self, unit: int) -> int:
-        """Queue offset at which the unit begins; that behind the last one for the end of `visible_units`."""
+        """Return the first queue offset of a unit; one past the last message for the end of `visible_units`."""
         ...
 
     def visible_units(self) -> tuple[int, int]:
-        """The first unit that may be read, and one past the last."""
+        """Return the first readable unit, and one past the last."""
         ...
 
     def agrees(self, unit: int, record: Record) -> bool:
-        """Whether what the unit says about a record's place in the queue is what the record says."""
+        """Return whether unit and record agree on the record's offset in the queue."""
         ...
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
-        """(physical_offset, size, tags_code) of the record that holds the message at `offset`."""
+        """Return (physical_offset, size, tags_code) of the record with the message at `offset`; None if none has it."""
         ...
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
-        """The units with messages of ``[offset, offset + count)``, as far as they lie in one file.  No copy."""
+        """Return the units with messages of ``[offset, offset + count)``, as far as in one file, without a copy."""
         ...

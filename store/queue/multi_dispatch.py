@@ -1,7 +1,7 @@
-"""Multi-dispatch: one record in the log that also enters light queues (LMQ), which its properties name.
+"""Multi-dispatch: a record in the log also enters the light queues (LMQ) that its properties name.
 
-``INNER_MULTI_DISPATCH`` names the queues, separated by commas.  The store writes the offset of the message in each of
-them into ``INNER_MULTI_QUEUE_OFFSET``, so that the queues can be made anew from the log.
+``INNER_MULTI_DISPATCH`` names the queues, separated by commas.  The store writes the message's offset in each of them
+into ``INNER_MULTI_QUEUE_OFFSET``, so that the queues can be rebuilt from the log.
 Source: RocketMQ 5.3.3, `LmqDispatch`, `MultiDispatchUtils`, `MixAll.isLmq`, `ConsumeQueue.multiDispatchLmqQueue`.
 """
 
@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.properties import find_last
+from sprocket.remoting.message.properties import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    VALUE_END_BYTES,
+    VALUE_END_OCTET,
+    encoded_name,
+    find_last,
+)
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import (
     DLQ_PREFIX,
@@ -30,34 +37,32 @@ from store.queue.logic_queue import LogicQueue
 from store.record.record import PendingMessage, Record, decode
 from store.record.record_batch import RecordBatch
 
-# In the flags of a message that is being appended, and in no record's.
+# A flag of messages during an append, never of records.
 DISPATCHES: Final = 1 << 33
-NAMES: Final = b"INNER_MULTI_DISPATCH\x01"
-OFFSETS: Final = b"INNER_MULTI_QUEUE_OFFSET\x01"
+NAMES: Final = encoded_name(INNER_MULTI_DISPATCH)
+OFFSETS: Final = encoded_name(INNER_MULTI_QUEUE_OFFSET)
 LIGHT_QUEUE_ID: Final = 0
 _SEPARATOR: Final = ","
-# Beyond RocketMQ: there a dead letter enters the queues again that it was given up in, and a half message does before
-# anybody has committed it.
+# Unlike RocketMQ: there a dead letter enters its light queues again, and a half message enters them before its commit.
 _NOT_DISPATCHED: Final = (RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, DLQ_PREFIX)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MAX_OFFSET: Final = (1 << 63) // 20
 _SEARCH_BYTES: Final = 4 << 20
-_END: Final = 2
 
 
 def dispatches(topic: str) -> bool:
-    """Whether messages of `topic` enter light queues (`MixAll.topicAllowsLMQ`)."""
+    """Return whether messages of `topic` enter light queues (`MixAll.topicAllowsLMQ`)."""
     return not topic.startswith(_NOT_DISPATCHED) and topic not in (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
 
 
 def named_queues(names: bytes) -> list[str]:
-    """What ``INNER_MULTI_DISPATCH`` names, as Java splits it: empty names at the end do not count."""
+    """Return the names in ``INNER_MULTI_DISPATCH``, split as in Java: empty names at the end do not count."""
     text = names.decode("utf-8", "replace").rstrip(_SEPARATOR)
     return text.split(_SEPARATOR) if text.strip() else []
 
 
 def places(properties: bytes) -> list[tuple[str, int]]:
-    """(light queue, offset) of a stored record; empty where the properties do not fit together."""
+    """Return (light queue, offset) pairs of a stored record; empty if its properties are inconsistent."""
     names, offsets = find_last(properties, NAMES), find_last(properties, OFFSETS)
     if names is None or offsets is None:
         return []
@@ -72,7 +77,7 @@ def places(properties: bytes) -> list[tuple[str, int]]:
 
 
 def offset_in(topic: str, record: memoryview) -> int:
-    """Queue offset of a record that was read from a queue of `topic`: of a light one its properties say it."""
+    """Return the queue offset of a record read from a queue of `topic`; for a light queue its properties give it."""
     decoded = decode(record, check_crc=False)
     if not isinstance(decoded, Record):
         return -1
@@ -82,17 +87,17 @@ def offset_in(topic: str, record: memoryview) -> int:
 
 
 class MultiDispatch:
-    """The appender's part: gives messages their places in light queues.  Off, it costs one test per batch."""
+    """Assignment of offsets in light queues, for the appender.  Disabled, it costs one test per batch."""
 
     def __init__(self, config: StoreConfig, table: ConsumeQueueTable) -> None:
         self.is_enabled = config.enable_lmq and config.enable_multi_dispatch
-        self.most_queues = config.max_lmq_consume_queue_num
+        self.max_queues = config.max_lmq_consume_queue_num
         self._table = table
-        # In the order of the names; a dictionary, because a message may name thousands.
+        # In the order of the names.  A dictionary, because a message may name thousands.
         self._queues: dict[LogicQueue, None] = {}
 
     def marked(self, messages: Sequence[PendingMessage]) -> Sequence[PendingMessage]:
-        """`messages`, those that enter light queues with the flag `DISPATCHES`."""
+        """Return `messages`; those that enter light queues get the flag `DISPATCHES`."""
         self._queues.clear()
         for message in messages:
             if NAMES in message.properties:
@@ -100,11 +105,11 @@ class MultiDispatch:
         return messages
 
     def admit(self, topic: str) -> None:
-        """Raise `RequestError` if `topic` is a light queue, and there are as many as there may be.
+        """Raise `RequestError` if `topic` is a light queue and the maximum number of light queues is reached.
 
-        RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and the words, and does not look at the number.
+        RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.
         """
-        if is_light(topic) and len(self._table.light) >= self.most_queues:
+        if is_light(topic) and len(self._table.light) >= self.max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."
@@ -112,25 +117,25 @@ class MultiDispatch:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
     def addressed(self, queue: LogicQueue, properties: bytes) -> bytes:
-        """The properties of a message for `queue` with the next offset of each queue they name; `place` is to follow.
+        """Return the properties of a message for `queue` with the next offset in each named queue; then call `place`.
 
-        Raises `RequestError` for a name that is no light queue's: RocketMQ stores such a record, and dispatches
-        nothing behind it any more.
+        Raises `RequestError` for a name that is not a light queue's.  RocketMQ stores such a record, and then
+        dispatches no later record.
         """
         names = named_queues(find_last(properties, NAMES) or b"")
         if not names or queue.is_batch:
             return properties
         offsets = [self._offset(name, queue) for name in names]
         properties = without(properties, OFFSETS)
-        end = b"" if properties[-1] == _END else b"\x02"
-        return b"".join((properties, end, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), b"\x02"))
+        end = b"" if properties[-1] == VALUE_END_OCTET else VALUE_END_BYTES
+        return b"".join((properties, end, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
 
     def _offset(self, name: str, own: LogicQueue) -> int:
         if not is_light(name):
             remark = f"INNER_MULTI_DISPATCH names {name[:60]!r}, allowed are names that begin with %LMQ%"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
         if "/" in name:
-            return 0  # as in RocketMQ: it is in no queue
+            return 0  # as in RocketMQ: the message enters no queue for this name
         queue = self._table.by_key.get((name, LIGHT_QUEUE_ID))
         if queue is None:
             self.admit(name)
@@ -142,7 +147,7 @@ class MultiDispatch:
     def place(
         self, touched: list[tuple[LogicQueue, int]], position: int, size: int, tags_code: int, store_timestamp: int
     ) -> None:
-        """Enter a record into the light queues that it was `addressed` to, if it was."""
+        """Put a record into the light queues of the last `addressed` call, if any."""
         for queue in self._queues:
             if not queue.pending:
                 touched.append((queue, queue.next_offset))
@@ -157,9 +162,9 @@ def _marked(message: PendingMessage) -> PendingMessage:
 
 
 def dispatched_records(batch: RecordBatch) -> list[int]:
-    """Numbers of the records of `batch` that may be in light queues; most logs have none.
+    """Return the numbers of the records of `batch` that may be in light queues; most logs have none.
 
-    The log is searched for the property's name in pieces: ten times as fast as to look at each record.
+    Large pieces of the log are searched for the property's name: ten times as fast as a search of each record.
     """
     positions, ends = batch.positions, batch.positions + batch.sizes
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""Reads messages of a queue.  Source: RocketMQ 5.3.3, `DefaultMessageStore.getMessage`, `isTheBatchFull`."""
+"""Reads of a queue's messages.  Source: RocketMQ 5.3.3, `DefaultMessageStore.getMessage`, `isTheBatchFull`."""
 
 import os
 import struct
@@ -19,7 +19,7 @@ from store.queue.kept_values import KeptValues
 from store.queue.logic_queue import LogicQueue
 from store.queue.record_filter import RecordFilter
 
-# Given the tags codes (int64) of some entries, says which match.
+# Returns for the tags codes (int64) of some entries which of them match.
 TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
 MessageFilter: TypeAlias = TagsFilter | RecordFilter
 
@@ -32,17 +32,17 @@ _NO_RECORD: Final = memoryview(b"")
 
 @cache
 def _places_of(count: int) -> struct.Struct:
-    """Physical offset and size of `count` entries."""
+    """Return the struct of physical offset and size of `count` entries."""
     return struct.Struct(">" + "qi8x" * count)
 
 
 def physical_memory_bytes() -> int:
-    """Memory of this machine, bytes."""
+    """Return the physical memory of this machine, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class QueueReader:
-    """Answers reads from the mappings.  Counts what it found, for the runtime figures."""
+    """Reader of messages from the mappings; it counts reads for the runtime figures."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, memory_bytes: int) -> None:
         self._log = log
@@ -55,7 +55,7 @@ class QueueReader:
         self.transferred_messages = 0
 
     def configure(self, config: StoreConfig) -> None:
-        """Take the limits of a read, also changed ones."""
+        """Set the limits of a read."""
         self._memory_limit = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
         self._max_scan_bytes = config.max_filter_message_size
         self._near = (
@@ -70,9 +70,9 @@ class QueueReader:
     def get(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
     ) -> GetResult:
-        """Messages from `offset` on, within one ConsumeQueue file and within the configured limits.
+        """Return messages from `offset` on, within one ConsumeQueue file and the configured limits.
 
-        A damaged record ends what is served; raises `CorruptRecord` if it is the first.
+        A damaged record ends the result.  Raises `CorruptRecord` if the first record is damaged.
         """
         min_offset, max_offset = queue.min_offset, queue.max_offset
         if not min_offset <= offset < max_offset:
@@ -86,14 +86,14 @@ class QueueReader:
         view, position, available = found
         if matches is not None:
             return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
-        # The common case: everything wanted is there and within the limits.
-        most, most_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
-        count = min(max_messages, most, available, max_offset - offset, _FAST_MAX_MESSAGES)
+        # The common case: all requested messages exist and are within the limits.
+        max_count, max_transfer_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
+        count = min(max_messages, max_count, available, max_offset - offset, _FAST_MAX_MESSAGES)
         if count > 0:
             fields = _places_of(count).unpack_from(view, position)
             sizes = fields[1::2]
             size_bytes = sum(sizes)
-            if size_bytes <= max_bytes and size_bytes <= most_bytes:
+            if size_bytes <= max_bytes and size_bytes <= max_transfer_bytes:
                 last = fields[-2]
                 first = fields[0]
                 if offset < queue.cold_end or first < self.cold.end_offset:
@@ -113,20 +113,20 @@ class QueueReader:
         return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
 
     def _no_file(self, queue: LogicQueue, offset: int) -> GetResult:
-        """No file where the bounds promise one: skip to the next that may exist."""
+        """Return a result that skips a missing file within the bounds of the queue."""
         self.missed_times += 1
         next_offset = max(offset + 1, queue.first_offset)
-        # RocketMQ takes it for a read at the log's first byte.
+        # RocketMQ treats it as a read at the log's first byte.
         return GetResult(
             GetStatus.OFFSET_FOUND_NULL, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, self._is_far(0)
         )  # fmt: skip
 
     def _is_far(self, physical_offset: int) -> bool:
-        """Whether what a read looked at last is further back than memory is taken to hold."""
+        """Return whether a record is further back than memory probably holds."""
         return self._log.wrote_offset - physical_offset > self._memory_limit
 
     def _limits(self, physical_offset: int) -> tuple[int, int]:
-        """Most messages and bytes of a read that begins at `physical_offset`."""
+        """Return the maximum messages and bytes of a read that begins at `physical_offset`."""
         return self._near if self._log.wrote_offset - physical_offset <= self._memory_limit else self._far
 
     def _get_matching(
@@ -138,7 +138,7 @@ class QueueReader:
         matches: MessageFilter,
         available: int,
     ) -> GetResult:
-        # RocketMQ walks entry by entry; here numpy picks the matching ones before any is looked at alone.
+        # RocketMQ goes entry by entry; here numpy selects the matching ones first.
         limit = max(1, max_messages)
         count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
         entries = queue.entries(offset, count)
@@ -148,7 +148,7 @@ class QueueReader:
             result = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
             return self._seen_to(result, offset, entries)
         chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
-        # A read that ends for want of matches goes on behind all it looked through; a full one behind its last.
+        # With too few matches, the next read begins after all searched entries; else after the last match.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
         starts = (chosen + offset).tolist()
@@ -156,7 +156,7 @@ class QueueReader:
         return self._seen_to(result, offset, entries)
 
     def _seen_to(self, result: GetResult, offset: int, entries: npt.NDArray[np.void]) -> GetResult:
-        """`result`, which is far if the last of `entries`, which begin at `offset`, is far that it looked at."""
+        """Return `result`, which suggests a slave if the last searched of `entries` (from `offset` on) is far back."""
         seen = min(result.next_offset - offset, len(entries))
         if seen > 0:
             result.suggest_slave = self._is_far(int(entries["physical_offset"][seen - 1]))
@@ -165,7 +165,7 @@ class QueueReader:
     def _get_units(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
     ) -> GetResult:
-        """Records of a queue whose units hold many messages, from the one on in which the message at `offset` lies."""
+        """Return records of a batch queue, from the record with the message at `offset` on."""
         span = max(self._max_scan_bytes // BATCH_CONSUME_QUEUE_UNIT_BYTES, max_messages)
         units = queue.entries(offset, span)
         if not len(units):
@@ -188,11 +188,11 @@ class QueueReader:
     def _wanted(
         self, queue: LogicQueue, offset: int, entries: npt.NDArray[np.void], wants: RecordFilter, limit: int
     ) -> tuple[list[int], int]:
-        """Which `entries` have a wanted record, `limit` of them at most, and how many entries that took.
+        """Return the numbers of up to `limit` `entries` with a wanted record, and the number of searched entries.
 
-        They begin at `offset`.  One whose record is gone is taken along, so that the answer can tell.
+        `entries` begin at `offset`.  An entry whose record is gone is included, so that the result can say so.
         """
-        entries = entries[: wants.most_records]
+        entries = entries[: wants.max_records]
         if not len(entries):
             return [], 0
         limit = min(limit, self._limits(int(entries["physical_offset"][0]))[0])
@@ -213,10 +213,10 @@ class QueueReader:
     def _run_in_segment(
         self, entries: npt.NDArray[np.void], first: int, wants: RecordFilter, limit: int
     ) -> tuple[list[int], int]:
-        """The first `limit` wanted of the entries from `first` on that lie in its segment; the number after those."""
+        """Return up to `limit` wanted entries from `first` on in one segment, and the first number not searched."""
         segment, positions, sizes = self._log.run_at(entries[first:])
         if not len(positions):
-            # Gone, or never there.
+            # Its record is gone, or never existed.
             return ([] if entries["size"][first] == BLANK_SIZE else [0]), first + 1
         return wants.wanted(segment, positions, sizes, limit), first + len(positions)
 
@@ -229,7 +229,7 @@ class QueueReader:
         wants: RecordFilter,
         limit: int,
     ) -> tuple[list[int], int]:
-        """`_run_in_segment` of entries that begin at `offset`, by what is known of a property of their records."""
+        """Do `_run_in_segment` for entries that begin at `offset`, with cached values of a property."""
         assert wants.by_value is not None
         keys = self._values.keys(queue, offset + first, entries[first:], wants.by_value.scan)
         if not len(keys):
@@ -242,9 +242,9 @@ class QueueReader:
         return wants.chosen(keys, record, limit), first + len(keys)
 
     def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
-        """Whether a record of the entries `first_offset` to before `end_offset` is wanted, or too many to look at."""
+        """Return whether a message from `first_offset` to before `end_offset` is wanted, or there are too many."""
         count = end_offset - first_offset
-        if count > wants.most_records:
+        if count > wants.max_records:
             return True
         entries = queue.entries(first_offset, count)
         is_cut_short = isinstance(queue, ConsumeQueue) and len(entries) < count
@@ -260,39 +260,39 @@ class QueueReader:
         max_bytes: int,
         counts: Sequence[int] | None = None,
     ) -> GetResult:
-        """Take the `entries`, of which the i-th begins at queue offset ``starts[i]``, until a limit is met.
+        """Collect the records of `entries` until a limit is reached.
 
-        An entry holds ``counts[i]`` messages, one if that is not given.  With all of them taken the next read begins
-        at `next_offset`.
+        Entry i begins at queue offset ``starts[i]`` and holds ``counts[i]`` messages; without `counts`, one.  If all
+        are collected, the next read begins at `next_offset`.
         """
         if counts is None:
             counts = [1] * len(entries)
         is_blank = entries["size"] == BLANK_SIZE
         if is_blank.any():
-            # What was never in this queue, or what was damaged and is repaired.
+            # Blanks: messages that were never in this queue, or lost and repaired.
             kept: list[int] = np.flatnonzero(~is_blank).tolist()
             entries, starts, counts = entries[kept], [starts[k] for k in kept], [counts[k] for k in kept]
         physical_offsets: list[int] = entries["physical_offset"].tolist()
         sizes: list[int] = entries["size"].tolist()
         if not sizes:
             return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
-        most, most_bytes = self._limits(physical_offsets[0])
+        max_count, max_transfer_bytes = self._limits(physical_offsets[0])
         max_messages = max(1, max_messages)
         if starts[0] < queue.cold_end or physical_offsets[0] < self.cold.end_offset:
-            wanted = min(most, len(sizes))
+            wanted = min(max_count, len(sizes))
             good = self.cold.good_prefix(queue, starts[:wanted], physical_offsets[:wanted], sizes[:wanted])
             if good < wanted:
                 next_offset, counts = starts[good], counts[:good]
                 physical_offsets, sizes = physical_offsets[:good], sizes[:good]
         count, size_bytes = sum(counts), sum(sizes)
-        if count <= min(most, max_messages) and size_bytes <= min(max_bytes, most_bytes):
+        if count <= min(max_count, max_messages) and size_bytes <= min(max_bytes, max_transfer_bytes):
             slices = self._log.slices_of(physical_offsets, sizes)
             if slices is not None:
                 return self._found(queue, next_offset, slices, count, size_bytes, physical_offsets[-1])
         collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
         for number, size in enumerate(sizes):
-            is_enough = collected.count >= most or collected.count + counts[number] > max_messages
-            if collected.count and (is_enough or collected.has_no_room(size, most_bytes)):
+            is_enough = collected.count >= max_count or collected.count + counts[number] > max_messages
+            if collected.count and (is_enough or collected.has_no_room(size, max_transfer_bytes)):
                 next_offset = starts[number - 1] + counts[number - 1] if is_enough else starts[number]
                 break
             collected.add(physical_offsets[number], size, counts[number])
@@ -331,12 +331,12 @@ class QueueReader:
 
 
 class _Collected:
-    """Records of one read, neighbours in the log joined to one run."""
+    """Records of one read; neighbours in the log are joined to one run."""
 
     def __init__(self, log: CommitLog, max_bytes: int) -> None:
         self._log = log
         self._max_bytes = max_bytes
-        # (start, end) in the log; runs do not cross a segment's end, for a segment ends with a blank.
+        # (start, end) in the log.  Runs do not cross a segment's end, because a segment ends with a blank.
         self._runs: list[tuple[int, int]] = []
         self._skip_until = -1
         self.count = 0
@@ -345,11 +345,11 @@ class _Collected:
         self.last_physical_offset = 0
 
     def has_no_room(self, size: int, max_bytes: int) -> bool:
-        """Whether a record of `size` is too much for `max_bytes` and for the reader."""
+        """Return whether a record of `size` bytes would exceed `max_bytes` or the reader's limit."""
         return self.size_bytes + size > min(max_bytes, self._max_bytes)
 
     def add(self, physical_offset: int, size: int, messages: int) -> None:
-        """Take the record if the log has it, else remember that it is gone."""
+        """Add the record if the log has it, else note that it is gone."""
         self.last_physical_offset = physical_offset
         if physical_offset < self._skip_until:
             self.missing = True
@@ -367,13 +367,13 @@ class _Collected:
             self._runs.append((physical_offset, physical_offset + size))
 
     def slices(self) -> list[memoryview]:
-        """The runs as parts of the mapping."""
+        """Return the runs as parts of the mapping."""
         pieces = (self._log.slice_at(start, end - start) for start, end in self._runs)
         return [piece for piece in pieces if piece is not None]
 
 
 def _outside(offset: int, min_offset: int, max_offset: int, reported_min_offset: int) -> GetResult:
-    """The answer for an offset at which the queue has no message."""
+    """Return the result for an offset without a message in the queue."""
     if max_offset == 0:
         status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
     elif offset < min_offset:

@@ -1,4 +1,4 @@
-"""Chooses records by their properties, which a ConsumeQueue does not hold.
+"""Filter of records by their properties, which a ConsumeQueue does not hold.
 
 Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.decodeProperties`.
 """
@@ -11,7 +11,18 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import FIXED_IPV4, MAGIC_V1, MAGIC_V2, SysFlag
+from sprocket.remoting.message.record import (
+    ANY_V6,
+    BODY_LENGTH_AT,
+    BORN_V6,
+    FIXED_IPV4,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_V6,
+    SYS_FLAG_AT,
+    V6_GROWTH_BYTES,
+)
 from store.record.distinct_names import Integers, Words
 from store.record.value_scan import ALONE, KeyVerdicts, ValueScan
 
@@ -20,62 +31,59 @@ _BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
 _LENGTH: Final = struct.Struct(">i")
 _SHORT_LENGTH: Final = struct.Struct(">h")
 assert _BEFORE_BODY.size == FIXED_IPV4.size
-_IPV6_MORE_BYTES: Final = 12
-_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-_BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_HOST_V6: Final = int(SysFlag.STORE_HOST_V6)
-# One read takes no more than this many operations, so that nobody else waits for long.
-_MOST_OPERATIONS: Final = 16_000
-# So many records are looked at together.
+
+# Maximum operations of one read, so that other requests do not wait for long.
+_MAX_OPERATIONS: Final = 16_000
+# Records filtered together.
 _CHUNK_RECORDS: Final = 128
-# Values of which a verdict is kept.
-_MOST_VERDICTS: Final = 4096
+# Maximum values with a cached verdict.
+_MAX_VERDICTS: Final = 4096
 # Fields of a record with two IPv4 hosts, up to its body.
 _HEAD: Final = np.dtype(
     {
         "names": ["magic", "sys_flag", "body_bytes"],
         "formats": [">i4", ">i4", ">i4"],
-        "offsets": [4, 36, 84],
+        "offsets": [MAGIC_AT, SYS_FLAG_AT, BODY_LENGTH_AT],
         "itemsize": FIXED_IPV4.size,
     }
 )
 
-# Of a ConsumeQueue, or one field of them.
+# Entries of a ConsumeQueue, or one field of them.
 Entries: TypeAlias = npt.NDArray[np.void]
 
 
 class ValueVerdicts:
-    """What was found out about the values of the only property that a filter looks at, which may be kept for it.
+    """Cached verdicts by value, for a filter on only one property.
 
-    `name` ends with 0x01.
+    `name` is that property's; it ends with 0x01.
     """
 
     __slots__ = ("scan", "verdicts")
 
     def __init__(self, name: bytes) -> None:
         self.scan = ValueScan(name)
-        self.verdicts = KeyVerdicts(_MOST_VERDICTS)
+        self.verdicts = KeyVerdicts(_MAX_VERDICTS)
 
 
 class RecordFilter:
-    """Wants the records whose encoded properties `matches`, which takes about `operations` comparisons for each.
+    """Filter of records by `matches`, which takes encoded properties and makes about `operations` comparisons.
 
-    With `by_value` most records are decided by a look at one property.
+    With `by_value`, the value of one property decides about most records.
     """
 
-    __slots__ = ("_matches", "by_value", "most_records")
+    __slots__ = ("_matches", "by_value", "max_records")
 
     def __init__(
         self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
     ) -> None:
         self._matches = matches
         self.by_value = by_value
-        self.most_records = max(1, _MOST_OPERATIONS // max(1, operations))
+        self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 
     def wanted(self, segment: memoryview, positions: Integers, sizes: Integers, limit: int) -> list[int]:
-        """The numbers of the first `limit` wanted ones of the records at `positions` of `segment`, in order.
+        """Return the numbers of the first `limit` wanted records at `positions` of `segment`, in order.
 
-        A record in which no properties can be found is wanted: whoever reads it finds the damage.
+        A record without readable properties is wanted: its reader will find the damage.
         """
         numbers: list[int] = []
         matches = self._matches
@@ -95,9 +103,9 @@ class RecordFilter:
         return numbers
 
     def chosen(self, keys: Words, record: Callable[[int], memoryview], limit: int) -> list[int]:
-        """The numbers of the first `limit` wanted ones of the records with these keys of `by_value`, in order.
+        """Return the numbers of the first `limit` wanted records with these keys of `by_value`, in order.
 
-        `record` gives the record of a number.
+        `record` returns the record of a number.
         """
         assert self.by_value is not None
         kept = self.by_value.verdicts
@@ -117,18 +125,18 @@ class RecordFilter:
         return list(islice(wanted, limit))
 
     def __call__(self, record: memoryview) -> bool:
-        """Whether a whole record is wanted.
+        """Return whether a whole record is wanted.
 
-        One in which no properties can be found is: whoever reads it finds the damage.
+        A record without readable properties is wanted: its reader will find the damage.
         """
         properties = properties_of(record)
         return properties is None or self._matches(properties)
 
 
 def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -> tuple[Integers, Integers]:
-    """Where the properties of usual records begin and end in `segment`; 0 where a look at the record itself is needed.
+    """Return where the properties of records begin and end in `segment`; 0 for unusual records, to be read alone.
 
-    Usual is a record of the first version with two IPv4 hosts, whose lengths are within its size.
+    Usual is a record with MAGIC_V1 and two IPv4 hosts whose lengths are within its size.
     """
     last = len(segment) - 2
     octets = np.frombuffer(segment, np.uint8)
@@ -137,7 +145,7 @@ def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -
     )
     heads = places[np.minimum(positions, places.size - 1)].view(_HEAD)
     body_bytes = heads["body_bytes"].astype(np.int64)
-    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & _HOSTS_V6 == 0) & (body_bytes >= 0)
+    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & ANY_V6 == 0) & (body_bytes >= 0)
     if not usual.all():
         body_bytes[~usual] = 0
     at = np.minimum(positions + body_bytes + FIXED_IPV4.size, last)
@@ -152,12 +160,12 @@ def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -
 
 
 def properties_of(record: memoryview) -> bytes | None:
-    """The encoded properties of a record, of which nothing else is checked; None if it is damaged."""
+    """Return the encoded properties of a record, without other checks; None if it is damaged."""
     try:
         magic, sys_flag, body_bytes = _BEFORE_BODY.unpack_from(record)
         at = _BEFORE_BODY.size
-        if sys_flag & _HOSTS_V6:
-            at += _IPV6_MORE_BYTES * (bool(sys_flag & _BORN_HOST_V6) + bool(sys_flag & _STORE_HOST_V6))
+        if sys_flag & ANY_V6:
+            at += V6_GROWTH_BYTES * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
             body_bytes = _LENGTH.unpack_from(record, at - _LENGTH.size)[0]
         at += body_bytes
         if body_bytes < 0:

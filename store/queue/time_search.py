@@ -1,7 +1,7 @@
-"""Finds the offset of a time in a queue.  Source: RocketMQ 5.3.3, `ConsumeQueue.getOffsetInQueueByTime`.
+"""Search for the offset of a time in a queue.  Source: RocketMQ 5.3.3, `ConsumeQueue.getOffsetInQueueByTime`.
 
-`BatchConsumeQueue.getOffsetInQueueByTime` answers with the last batch where all are older, and misses the UPPER bound
-unless a batch has that very time.  Here both kinds of queue keep the rules of `ConsumeQueue`.
+`BatchConsumeQueue.getOffsetInQueueByTime` returns the last batch if all are older, and misses the UPPER bound unless a
+batch has exactly that time.  Here both kinds of queue follow the rules of `ConsumeQueue`.
 """
 
 from typing import Final
@@ -15,11 +15,11 @@ _NEVER: Final = 1 << 63
 
 
 def offset_by_time(queue: LogicQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary) -> int:
-    """The first offset whose message is not older than `timestamp_ms` (LOWER), or the last not newer (UPPER).
+    """Return the first offset whose message is not older than `timestamp_ms` (LOWER), or the last not newer (UPPER).
 
-    LOWER gives `max_offset` when all are older; UPPER gives `min_offset` when all are newer.  Where store
-    times step back there may be several such places; the answer is one of them: the message before it is
-    on the one side of the time and the message at it on the other.  Of a record with many messages it is the first.
+    LOWER gives `max_offset` if all are older; UPPER gives `min_offset` if all are newer.  If store times step back,
+    several offsets may qualify.  The result is one of them: the message before it and the message at it are on
+    different sides of the time.  For a record with many messages it is the first of them.
     """
     low, high = queue.visible_units()
     if low >= high:
@@ -30,7 +30,7 @@ def offset_by_time(queue: LogicQueue, log: CommitLog, timestamp_ms: int, boundar
     while low < high:
         middle = (low + high) // 2
         found = next_entry(queue, middle, end)
-        # A message that is gone (-1) is older than any time; nothing but blanks is newer.
+        # A message that is gone (-1) counts as older than any time; if only blanks follow, they count as newer.
         time = _NEVER if found is None else log.store_time_at(found[1][0], found[1][1])
         if time <= timestamp_ms if upper else time < timestamp_ms:
             low = middle + 1

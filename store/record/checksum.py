@@ -1,17 +1,17 @@
 """CRC-32 of bodies and of whole records.
 
-With enabledAppendPropCRC a record ends with a seal: the property ``__CRC32#``, 0x01, ten decimal digits of which the
-lowest comes first, 0x02.  The number is the CRC-32 of all bytes of the record before the seal, top bit cleared.
+With enabledAppendPropCRC a record ends with a seal: the property name ``__CRC32#``, 0x01, ten decimal digits (lowest
+first), 0x02.  The number is the CRC-32 of all bytes of the record before the seal, with the top bit cleared.
 Source: RocketMQ 5.3.3, `CommitLog.CRC32_RESERVED_LEN`, `MessageDecoder.createCrc32`, `UtilAll.crc32`,
 `MessageUtils.deleteProperty`.
 
 Which records have a seal
 -------------------------
-RocketMQ leaves it off by default, and a log may hold records of both kinds, so a record without a seal is accepted with
-its body's CRC (unless forceVerifyPropCRC is set).  Damage to the seal itself must not make a sealed record pass for
-one without: properties whose last 20 bytes are no seal, but differ from the form of one in at most two bytes, bytes
-that are zero aside, are damage.  A torn page leaves zeros; a flipped bit changes one byte.  No property of a message
-looks like that by chance, and those that an application makes so on purpose are not stored (`Appender`).
+In RocketMQ the seal is off by default, and a log may hold records of both kinds.  So a record without a seal is valid
+if its body's CRC is right (unless forceVerifyPropCRC is set).  A damaged seal must not make a sealed record look like
+one without a seal.  So properties are damaged if their last 20 bytes differ from the form of a seal in one or two bytes
+that are not zero, or only in zeros: a torn page leaves zeros, a flipped bit changes one byte.  No property looks like
+that by chance, and `Appender` refuses those that an application makes so on purpose.
 """
 
 import struct
@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET, encoded_name
 from sprocket.remoting.message.record import CRC_MASK
 
 try:
@@ -46,42 +47,42 @@ __all__ = [
 ]
 
 SEAL_BYTES: Final = 20
-# What stands for the CRC of properties that end with no seal, and with a damaged one.
+# In place of a CRC: the properties end without a seal, or with a damaged one.
 NO_SEAL: Final = -1
 DAMAGED_SEAL: Final = -2
 
-SEAL_NAME: Final = b"__CRC32#\x01"
-_END: Final = 2
+SEAL_NAME: Final = encoded_name("__CRC32#")
+_END: Final = VALUE_END_OCTET
 _DIGITS_AT: Final = len(SEAL_NAME)
-_MOST_UNLIKE: Final = 2
+_MAX_UNLIKE: Final = 2
 
-# A seal backwards: formatting gives the highest digit first.
-_BACKWARDS: Final = b"\x02%010d" + SEAL_NAME[::-1]
-# Seals that are formatted at once: one costs half of what it costs alone.
+# A seal backwards, because formatting gives the highest digit first.
+_BACKWARDS: Final = VALUE_END_BYTES + b"%010d" + SEAL_NAME[::-1]
+# Number of seals formatted at once: each costs half as much as alone.
 _SEALS_AT_ONCE: Final = 64
 
-# What each byte of a seal may be, and zero.
+# Allowed values of each byte of a seal, and zero.
 _ALIKE: Final = (*(bytes((octet, 0)) for octet in SEAL_NAME), *[b"0123456789\0"] * 10, b"\x02\0")
 _HASH_SIGN: Final = ord("#")
 _UNDERSCORE: Final = ord("_")
 _NAME_OCTETS: Final = np.frombuffer(SEAL_NAME, np.uint8)
 _NAME_WORD: Final = np.frombuffer(SEAL_NAME, "<u8", 1)[0]
-# Of integers: a product of floats wakes the threads of the linear algebra library, which then wait in busy loops.
+# Integers: a product of floats wakes the threads of the linear algebra library, which then wait in busy loops.
 _PLACES: Final = 10 ** np.arange(10)
 
 
 def masked_crc(content: bytes | memoryview) -> int:
-    """CRC-32 with the top bit cleared, as all of RocketMQ has it."""
+    """Return the CRC-32 with the top bit cleared, as everywhere in RocketMQ."""
     return crc32(content) & CRC_MASK
 
 
 def seal(crc: int) -> bytes:
-    """The 20 bytes that end a record; `crc` is that of the bytes before, 0 to 2**31 - 1."""
+    """Return the 20 bytes that end a record; `crc` is that of the bytes before them, 0 to 2**31 - 1."""
     return (_BACKWARDS % crc)[::-1]
 
 
 def seals(crcs: Sequence[int]) -> Sequence[bytes]:
-    """The seals of many records."""
+    """Return the seals for many CRCs."""
     count = len(crcs)
     if count == 1:
         return (seal(crcs[0]),)
@@ -91,7 +92,7 @@ def seals(crcs: Sequence[int]) -> Sequence[bytes]:
 
 
 def with_seals(records: Sequence[bytes | memoryview], crcs: Sequence[int]) -> bytes:
-    """`records`, each with the seal of its CRC behind it."""
+    """Return `records` joined, each followed by the seal of its CRC."""
     if len(records) == 1:
         return b"".join((records[0], seal(crcs[0])))
     parts: list[bytes | memoryview] = [b""] * (2 * len(records))
@@ -106,23 +107,23 @@ def _split(count: int) -> struct.Struct:
 
 
 def sealed_crc(tail: bytes) -> int:
-    """The CRC in a seal, or `NO_SEAL`, or `DAMAGED_SEAL`; `tail` is the last 20 bytes of some properties."""
+    """Return the CRC in a seal, `NO_SEAL`, or `DAMAGED_SEAL`; `tail` is the last 20 bytes of some properties."""
     digits = tail[_DIGITS_AT:-1]
     if tail.startswith(SEAL_NAME) and tail[-1] == _END and digits.isdigit():
         return int(digits[::-1])
     if _HASH_SIGN not in tail and _UNDERSCORE not in tail and 0 not in tail:
-        return NO_SEAL  # three bytes of the name are unlike
+        return NO_SEAL  # three bytes of the name differ
     unlike = 0
     for octet, alike in zip(tail, _ALIKE, strict=True):
         if octet not in alike:
             unlike += 1
-            if unlike > _MOST_UNLIKE:
+            if unlike > _MAX_UNLIKE:
                 return NO_SEAL
     return DAMAGED_SEAL
 
 
 def sealed_crcs(tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """As `sealed_crc` for each row of `tails`, an array of (n, 20)."""
+    """Return `sealed_crc` of each row of `tails`, an array of shape (n, 20)."""
     count = len(tails)
     names: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", tails, 0, (SEAL_BYTES,))
     digits = tails[:, _DIGITS_AT:-1] - np.uint8(ord("0"))
@@ -134,18 +135,18 @@ def sealed_crcs(tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         is_like[:, _DIGITS_AT:-1] = digits <= 9
         is_like[:, -1] = tails[:, -1] == _END
         unlike = (~is_like & (tails != 0)).sum(axis=1)
-        crcs = np.where(is_like.all(axis=1), crcs, np.where(unlike <= _MOST_UNLIKE, DAMAGED_SEAL, NO_SEAL))
+        crcs = np.where(is_like.all(axis=1), crcs, np.where(unlike <= _MAX_UNLIKE, DAMAGED_SEAL, NO_SEAL))
     return crcs
 
 
 def without_seal(properties: bytes) -> bytes:
-    """`properties` without every property that has the seal's name, wherever it stands."""
+    """Return `properties` without all properties that have the seal's name."""
     at = properties.find(SEAL_NAME)
     while at >= 0:
         if at and properties[at - 1] != _END:
             at = properties.find(SEAL_NAME, at + 1)
             continue
-        end = properties.find(b"\x02", at)
+        end = properties.find(VALUE_END_BYTES, at)
         properties = properties[:at] + (properties[end + 1 :] if end >= 0 else b"")
         at = properties.find(SEAL_NAME, at)
     return properties

@@ -1,7 +1,7 @@
-"""Finds the few different names among many places of the log, without making an object per place.
+"""Search for the few different names at many places of the log, without an object per place.
 
-The broker's log repeats topics and tags.  Names are compared as 64-bit words: a hash of a name's words groups
-equal names, then every word of every place is compared with that of its group, so the result is exact.
+The log repeats topics and tags.  Names are compared as 64-bit words: a hash of a name's words groups equal names.  Then
+every word of every place is compared with that of its group, so the result is exact.
 """
 
 from typing import Final
@@ -15,22 +15,21 @@ Words = npt.NDArray[np.uint64]
 WORD_BYTES: Final = 8
 # Keeps the first k bytes of a little-endian word.
 _KEEP: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
-# More different values than these are sorted.
+# If there are more different values than this, all are sorted.
 _FEW: Final = 16
 _FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SHIFT: Final = np.uint64(29)
 
 
 def words_at(data: memoryview) -> Words:
-    """The 8 bytes from each position of `data` on, as a little-endian number.  A view."""
+    """Return a view of `data`: at each position the 8 bytes from there on, as a little-endian number."""
     return np.ndarray((len(data) - WORD_BYTES + 1,), "<u8", data, 0, (1,))
 
 
 def groups_of(values: npt.NDArray[np.generic]) -> tuple[Integers, Integers]:
-    """A place of each different value, and for each place which of those its value is.
+    """Return a place of each different value, and for each place the index of its value among those.
 
-    Sorting costs the same whatever the values are; a broker's log has few topics and tags, and is asked about them one
-    by one.
+    A log usually has few topics and tags; comparing with each of them is cheaper than sorting.
     """
     index = np.zeros(values.size, np.int64)
     places = [0]
@@ -48,10 +47,10 @@ def groups_of(values: npt.NDArray[np.generic]) -> tuple[Integers, Integers]:
 
 
 def distinct(data: memoryview, starts: Integers, lengths: Integers) -> tuple[list[bytes], Integers]:
-    """The different names among ``data[start : start + length]``, and for each place the index of its name.
+    """Return the different names among ``data[start : start + length]``, and for each place the index of its name.
 
-    At least 8 bytes must follow the beginning of each name's last word.  The index is -1 for the rare name that
-    shares the hash of another.
+    At least 8 bytes must follow the begin of each name's last word.  The index is -1 for the rare name that has the
+    same hash as another name.
     """
     if not starts.size:
         return [], np.empty(0, np.int64)

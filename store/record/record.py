@@ -1,4 +1,4 @@
-"""Messages to and from the bytes of the CommitLog.
+"""Encoding and decoding of messages in the CommitLog.
 
 Source: RocketMQ 5.3.3, `MessageExtEncoder.encode`, `CommitLog.checkMessageAndReturnSize`.
 The layout itself is declared in `sprocket.remoting.message.record`.
@@ -12,15 +12,23 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import DELAY, TAGS, encoded_name, find
 from sprocket.remoting.message.record import (
+    ANY_V6,
+    BORN_V6,
+    FIXED_IPV4_RAW,
     HEAD,
+    IPV4_HOST_BYTES,
+    IPV6_HOST_BYTES,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
     STORE_TIMESTAMP,
+    STORE_V6,
+    SYS_FLAG_AT,
     TAIL,
+    V6_GROWTH_BYTES,
     SysFlag,
 )
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
@@ -29,26 +37,19 @@ from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, masked_crc,
 
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_PROPERTIES_LENGTH: Final = 32767
-IPV4_HOST_BYTES: Final = 8
-IPV6_HOST_BYTES: Final = 20
+TAGS_NAME: Final = encoded_name(TAGS)
+_DELAY_NAME: Final = encoded_name(DELAY)
 
-# `sprocket.remoting.message.record.FIXED_IPV4` with each host as its 8 bytes, so that they need no unpacking.
-FIXED_IPV4_RAW: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
 FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
-# As plain integers: an operator of an IntFlag costs microseconds.
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
-_ANY_V6: Final = _BORN_V6 | _STORE_V6
-_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 
 class PendingMessage(msgspec.Struct, gc=False):
-    """A message to append.  The store stamps time, offsets, CRC and its own address.
+    """A message to append.  The store adds time, offsets, CRC and its own address.
 
-    `properties` are encoded (name 0x01 value 0x02 ...).  `born_host` is the address, 4 or 16 bytes, and
-    the port in 4.  `tags_code` is what the ConsumeQueue holds; the store replaces it for the topic of
-    scheduled messages by the time of delivery.
+    `properties` are encoded (name 0x01 value 0x02 ...).  `born_host` is the address, 4 or 16 bytes, then the port, 4
+    bytes.  `tags_code` is the value for the ConsumeQueue; for the topic of scheduled messages, the store replaces it by
+    the time of delivery.
     """
 
     topic: str
@@ -71,7 +72,7 @@ Appended: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Record:
-    """A decoded record; `body` and `properties` are slices of the bytes it was decoded from."""
+    """A decoded record; `body` and `properties` are slices of the decoded bytes."""
 
     size_bytes: int
     topic: str
@@ -92,12 +93,12 @@ class Record:
 
     @property
     def in_consume_queue(self) -> bool:
-        """Whether the message has a ConsumeQueue entry: prepared and rolled back ones have none."""
+        """Whether the message has a ConsumeQueue entry: prepared and rolled back messages have none."""
         return enters_consume_queue(self.sys_flag)
 
 
 def enters_consume_queue(sys_flag: int) -> bool:
-    """Whether a message of these flags gets a ConsumeQueue entry.
+    """Return whether a message with these flags gets a ConsumeQueue entry.
 
     Source: RocketMQ 5.3.3, `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`.
     """
@@ -105,7 +106,7 @@ def enters_consume_queue(sys_flag: int) -> bool:
 
 
 def topic_field(topic: str) -> tuple[int, bytes]:
-    """Magic number for a topic, and its length and name as they stand in a record."""
+    """Return the magic number for a topic, and its length and name as in a record."""
     name = topic.encode()
     if len(name) <= MAX_V1_TOPIC_BYTES:
         return MAGIC_V1, bytes([len(name)]) + name
@@ -122,7 +123,7 @@ def encode_head(
     store_timestamp: int,
     store_host: bytes,
 ) -> bytes:
-    """Everything up to the body, whatever the hosts; for two IPv4 hosts `FIXED_IPV4_RAW` does the same faster."""
+    """Return a record's bytes before the body, for any hosts; `FIXED_IPV4_RAW` is faster for two IPv4 hosts."""
     head = HEAD.pack(
         size_bytes,
         magic,
@@ -139,10 +140,10 @@ def encode_head(
 
 
 def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
-    """Decode one whole record, or say in a few words why it is none.
+    """Decode one whole record, or return a few words on why it is not a record.
 
-    `record` is exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
-    seal (`store.record.checksum`), and the body of one without; with `require_seal` there is none without.
+    `record` has exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
+    seal (`store.record.checksum`), and the body of a record without.  With `require_seal` a record must have a seal.
     """
     size = len(record)
     if size < MIN_RECORD_BYTES:
@@ -154,8 +155,8 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
     if total_size != size:
         return "size field differs from the record's size"
     body_at = FIXED_IPV4_BYTES
-    if sys_flag & _ANY_V6:
-        body_at += _HOST_GROWTH * ((sys_flag & _BORN_V6 != 0) + (sys_flag & _STORE_V6 != 0))
+    if sys_flag & ANY_V6:
+        body_at += V6_GROWTH_BYTES * ((sys_flag & BORN_V6 != 0) + (sys_flag & STORE_V6 != 0))
         if body_at + 3 > size:
             return "shorter than its fixed fields"
         fields = (*fields[:9], *_between_v6(record, sys_flag, body_at))
@@ -175,8 +176,8 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
         if damage:
             return damage
     topic = topic_name(bytes(record[topic_at : properties_at - 2]))
-    # A body's CRC covers nothing else.  Zeros where a page of the rest never reached the disk show here:
-    # neither a topic's name nor the end of properties holds them.
+    # The CRC of the body covers only the body.  If a page of the rest never reached the disk, it holds zeros.  They are
+    # found here, because a topic's name and the end of properties have none.
     if topic is None or (size > properties_at and not record[-1]):
         return "topic is not a name, or properties end with a zero"
     return Record(
@@ -187,7 +188,7 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
 
 
 def _damage(record: memoryview, properties_bytes: int, body: memoryview, body_crc: int, require_seal: bool) -> str:
-    """What the CRC says against a record whose fields add up; empty if nothing."""
+    """Return the damage that the CRC shows in a record with consistent lengths; empty if none."""
     claimed = NO_SEAL
     if properties_bytes >= SEAL_BYTES:
         claimed = sealed_crc(bytes(record[-SEAL_BYTES:]))
@@ -201,8 +202,8 @@ def _damage(record: memoryview, properties_bytes: int, body: memoryview, body_cr
 
 
 def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes, int, bytes, int, int, int]:
-    """The fields from the born host to the body length when a host has 16 bytes."""
-    born_end = HEAD.size + (IPV6_HOST_BYTES if sys_flag & _BORN_V6 else IPV4_HOST_BYTES)
+    """Return the fields from the born host to the body length, if a host has 16 bytes."""
+    born_end = HEAD.size + (IPV6_HOST_BYTES if sys_flag & BORN_V6 else IPV4_HOST_BYTES)
     tail_at = body_at - TAIL.size
     (store_timestamp,) = STORE_TIMESTAMP.unpack_from(record, born_end)
     reconsume_times, prepared_transaction_offset, body_bytes = TAIL.unpack_from(record, tail_at)
@@ -213,7 +214,7 @@ def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes,
 
 @lru_cache(maxsize=4096)
 def topic_name(name: bytes) -> str | None:
-    """The topic that `name` spells; None if it is no name."""
+    """Return the topic of the encoded `name`; None if it is not a valid name."""
     if b"\0" in name:
         return None
     try:
@@ -223,15 +224,15 @@ def topic_name(name: bytes) -> str | None:
 
 
 def store_timestamp_of(record: memoryview) -> int:
-    """Store timestamp, ms, of a record that is known to be valid."""
-    sys_flag = int.from_bytes(record[36:40], "big")
-    at = HEAD.size + (IPV6_HOST_BYTES if sys_flag & _BORN_V6 else IPV4_HOST_BYTES)
+    """Return the store timestamp, ms, of a valid record."""
+    sys_flag = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+    at = HEAD.size + (IPV6_HOST_BYTES if sys_flag & BORN_V6 else IPV4_HOST_BYTES)
     timestamp: int = STORE_TIMESTAMP.unpack_from(record, at)[0]
     return timestamp
 
 
 class TagsCodes:
-    """Computes what a ConsumeQueue entry holds as tags code.
+    """Computation of the tags code of ConsumeQueue entries.
 
     Source: RocketMQ 5.3.3, `CommitLog.checkMessageAndReturnSize`, `computeDeliverTimestamp`.
     """
@@ -243,15 +244,15 @@ class TagsCodes:
         self._hashes: dict[bytes, int] = {}
 
     def of(self, topic: str, properties: bytes, store_timestamp: int) -> int:
-        """Hash of the tag, or for a scheduled message the time in ms at which it is due; 0 without either."""
+        """Return the hash of the tag, or for a scheduled message the time, ms, at which it is due; 0 without either."""
         if topic == SCHEDULE_TOPIC:
             due = self._delivery_time(properties, store_timestamp)
             if due is not None:
                 return due
-        return self.of_tag(find(properties, b"TAGS\x01") or b"")
+        return self.of_tag(find(properties, TAGS_NAME) or b"")
 
     def of_tag(self, tag: bytes) -> int:
-        """Hash of the tag; 0 for none."""
+        """Return the hash of the tag; 0 for an empty tag."""
         code = self._hashes.get(tag)
         if code is None:
             code = java_hash_code(tag.decode("utf-8", "replace"))
@@ -260,12 +261,12 @@ class TagsCodes:
         return code
 
     def of_scheduled(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
-        """Time in ms at which a message of the schedule topic is due; `otherwise` if it names no level."""
+        """Return the time, ms, at which a message of the schedule topic is due; `otherwise` if it has no level."""
         due = self._delivery_time(properties, store_timestamp)
         return otherwise if due is None else due
 
     def _delivery_time(self, properties: bytes, store_timestamp: int) -> int | None:
-        text = find(properties, b"DELAY\x01")
+        text = find(properties, _DELAY_NAME)
         if text is None or not text.isdigit():
             return None
         level = min(int(text[:10]), len(self._delays_ms))
@@ -275,5 +276,5 @@ class TagsCodes:
 
 
 def blank(size_bytes: int) -> bytes:
-    """The first 8 bytes of the filler at the end of a segment; the rest of it may be anything."""
+    """Return the first 8 bytes of the blank at the end of a segment; the rest of it may be anything."""
     return struct.pack(">ii", size_bytes, MAGIC_BLANK)

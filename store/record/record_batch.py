@@ -1,7 +1,7 @@
 """Many records of one segment, decoded and checked as arrays.
 
-The checks are those of `store.record.record.decode` and `store.log.commit_log.LogScan`.  This side only says which
-records pass them all; why one does not is for them to say.
+The checks are those of `store.record.record.decode` and `store.log.commit_log.LogScan`.  Here they only give the
+records that pass; the single decoder gives the reason for a failure.
 """
 
 from array import array
@@ -11,28 +11,36 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.record import (
+    ANY_V6,
+    BLANK_MIN_BYTES,
+    BORN_V6,
+    CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    STORE_V6,
+    V6_GROWTH_BYTES,
+    SysFlag,
+)
 from store.layout import RECORD_FIXED_DTYPE
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crcs
 from store.record.distinct_names import Integers, distinct
-from store.record.record import FIXED_IPV4_BYTES, IPV4_HOST_BYTES, IPV6_HOST_BYTES, store_timestamp_of, topic_name
+from store.record.record import FIXED_IPV4_BYTES, store_timestamp_of, topic_name
 
-# Longer topics than RocketMQ makes (a retry topic of a group of 255 bytes) are left to the single decoder.
+# The single decoder handles longer topics.  RocketMQ's longest is the retry topic of a group of 255 bytes.
 MAX_TOPIC_BYTES: Final = 288
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
-_ANY_V6: Final = _BORN_V6 | _STORE_V6
-_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
+
 _FIXED_BYTES: Final = RECORD_FIXED_DTYPE.itemsize
 _NATIVE_DTYPE: Final = RECORD_FIXED_DTYPE.newbyteorder("=")
 
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Valid records, one after the other in the log.  Positions count from the first byte of `data`.
+    """Valid records that follow one another in the log.  Positions count from the first byte of `data`.
 
-    `topic_index` says for each record which of `topics` is its own.
+    `topic_index` holds for each record the index of its topic in `topics`.
     """
 
     data: memoryview
@@ -51,21 +59,21 @@ class RecordBatch:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record; `base` without one."""
+        """One past the last record, as a physical offset; `base` without records."""
         return self.base + int(self.positions[-1] + self.sizes[-1]) if len(self) else self.base
 
     @property
     def in_consume_queue(self) -> npt.NDArray[np.bool_]:
-        """As `store.record.record.enters_consume_queue`, for each record."""
+        """`store.record.record.enters_consume_queue` of each record."""
         in_queue: npt.NDArray[np.bool_] = self.sys_flags & _PREPARED == 0
         return in_queue
 
     def properties(self, record: int) -> bytes:
-        """Properties of one record."""
+        """Return the properties of one record."""
         return bytes(self.data[self.properties_at[record] : self.positions[record] + self.sizes[record]])
 
     def store_timestamp(self, record: int) -> int:
-        """Store timestamp, ms, of one record."""
+        """Return the store timestamp, ms, of one record."""
         position = int(self.positions[record])
         return store_timestamp_of(self.data[position : position + int(self.sizes[record])])
 
@@ -73,10 +81,10 @@ class RecordBatch:
 def read_batch(
     data: memoryview, base: int, positions: Integers, *, check_crc: bool, require_seal: bool = False
 ) -> RecordBatch:
-    """The records at `positions`, up to the first that does not pass every check.
+    """Return the records at `positions`, up to the first that fails a check.
 
-    `data` reaches to the end of the segment, and each position is where the record before it ends by its size.
-    `check_crc` and `require_seal` are those of `store.record.record.decode`.
+    `data` reaches to the end of the segment.  At each position the record before it ends, by its size.  `check_crc` and
+    `require_seal` are those of `store.record.record.decode`.
     """
     positions = positions[: np.searchsorted(positions, len(data) - MIN_RECORD_BYTES - BLANK_MIN_BYTES, "right")]
     if not positions.size:
@@ -90,7 +98,7 @@ def read_batch(
 
 
 class _Fields:
-    """Columns of records whose fields add up to their sizes."""
+    """Columns of records with consistent lengths."""
 
     __slots__ = ("body_at", "body_bytes", "count", "ends", "heads", "positions", "topic_at", "topic_bytes")
 
@@ -119,14 +127,14 @@ class _Fields:
 
 
 def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArray[np.void], Integers]:
-    """Fields up to the born host, and the bodies' places, up to the first record whose size or place does not hold."""
+    """Return the fields before the born host and the bodies' positions, up to the first record with a wrong one."""
     places: npt.NDArray[np.void] = np.ndarray((len(data) - _FIXED_BYTES + 1,), f"V{_FIXED_BYTES}", data, 0, (1,))
-    # Turned to the machine's byte order once: each use of a field would do it again.
+    # Converted to the machine's byte order once, instead of at each use of a field.
     heads = places[positions].view(RECORD_FIXED_DTYPE).astype(_NATIVE_DTYPE)
     magics, sizes, sys_flags = heads["magic"], heads["total_size"], heads["sys_flag"]
     body_at = positions + FIXED_IPV4_BYTES
-    if (sys_flags & _ANY_V6).any():
-        body_at += _HOST_GROWTH * ((sys_flags & _BORN_V6 != 0).astype(np.int64) + (sys_flags & _STORE_V6 != 0))
+    if (sys_flags & ANY_V6).any():
+        body_at += v6_growth(sys_flags)
     holds = (
         ((magics == MAGIC_V1) | (magics == MAGIC_V2))
         & (sizes >= MIN_RECORD_BYTES)
@@ -138,10 +146,16 @@ def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArra
     return heads[:count], body_at[:count]
 
 
+def v6_growth(sys_flags: npt.NDArray[np.int32]) -> Integers:
+    """Return the bytes by which the body of each record begins later than with two IPv4 hosts."""
+    v6_hosts: Integers = (sys_flags & BORN_V6 != 0).astype(np.int64) + (sys_flags & STORE_V6 != 0)
+    return V6_GROWTH_BYTES * v6_hosts
+
+
 def _lengths(
     data: memoryview, is_v1: npt.NDArray[np.bool_], body_at: Integers, ends: Integers
 ) -> tuple[Integers, Integers, Integers, int]:
-    """Body lengths, topics' places and lengths, and how many of the first records add up to their sizes."""
+    """Return body lengths, topics' positions and lengths, and the number of records before the first wrong one."""
     last = len(data) - 8
     int32 = np.ndarray((last,), ">i4", data, 0, (1,))
     uint16 = np.ndarray((last,), ">u2", data, 0, (1,))
@@ -149,7 +163,7 @@ def _lengths(
     body_bytes = int32[body_at - 4].astype(np.int64)
     topic_at = body_at + body_bytes + np.where(is_v1, 1, 2)
     holds = (body_bytes >= 0) & (topic_at + 2 <= ends)
-    # Where that does not hold any place inside the record does: nothing is read outside of the segment.
+    # For an inconsistent record, any position inside it: nothing is read outside the segment.
     at = np.where(holds, topic_at, body_at + 1)
     pairs = uint16[at - 2].astype(np.int64)
     topic_bytes = np.where(is_v1, pairs & 0xFF, pairs)
@@ -162,7 +176,7 @@ def _lengths(
 
 
 def _crc_holds(data: memoryview, fields: _Fields, require_seal: bool) -> int:
-    """How many of the first records match their CRC, or, having none, with their bodies the bodies' CRC."""
+    """Return the number of records before the first that does not match its CRC; without a seal, its body's CRC."""
     begins, ends, claims = fields.positions, fields.ends - SEAL_BYTES, _claims(data, fields)
     is_sealed = claims >= 0
     count = fields.count
@@ -173,23 +187,23 @@ def _crc_holds(data: memoryview, fields: _Fields, require_seal: bool) -> int:
         count = _prefix(holds)
         begins = np.where(is_sealed, begins, fields.body_at)
         ends = np.where(is_sealed, ends, fields.body_at + fields.body_bytes)
-        # A body without bytes matches whatever its CRC says.
+        # An empty body matches any CRC.
         claims = np.where(is_sealed, claims, np.where(fields.body_bytes > 0, fields.heads["body_crc"], 0))
-    # A slice and a call for each: to copy many pieces out at once was no faster over memory that no cache holds.
+    # A slice and a call for each: copying many pieces at once was not faster on memory outside the caches.
     pieces = zip(begins[:count].tolist(), ends[:count].tolist(), strict=True)
     computed = np.frombuffer(array("I", [crc32(data[begin:end]) for begin, end in pieces]), np.uint32)
     return _prefix(computed & CRC_MASK == claims[:count])
 
 
 def _claims(data: memoryview, fields: _Fields) -> Integers:
-    """What the records' own CRC is by their properties, or `NO_SEAL`, or `DAMAGED_SEAL`."""
+    """Return the CRC in each record's seal, or `NO_SEAL`, or `DAMAGED_SEAL`."""
     tails: npt.NDArray[np.void] = np.ndarray((len(data) - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", data, 0, (1,))
     claims = sealed_crcs(tails[fields.ends - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES))
     return np.where(fields.ends - fields.properties_at >= SEAL_BYTES, claims, NO_SEAL)
 
 
 def _batch(data: memoryview, base: int, fields: _Fields) -> RecordBatch:
-    """The batch, up to the first record whose topic is no name."""
+    """Return the batch, up to the first record whose topic is not a valid name."""
     names, index = distinct(data, fields.topic_at, fields.topic_bytes)
     topics = [topic_name(name) for name in names]
     if (index < 0).any() or None in topics:
@@ -205,5 +219,5 @@ def _batch(data: memoryview, base: int, fields: _Fields) -> RecordBatch:
 
 
 def _prefix(holds: npt.NDArray[np.bool_]) -> int:
-    """How many of the first are true."""
+    """Return the number of true values before the first false one."""
     return holds.size if holds.all() else int(holds.argmin())

@@ -1,7 +1,7 @@
-"""Finds the tags of a batch of records.
+"""Search for the tags of a batch of records.
 
-A record's tag is the value of its first property TAGS, as `sprocket.remoting.message.properties.find` finds it.  The
-fronts of all properties are laid side by side and searched in one pass; what does not fit there is asked one by one.
+A record's tag is the value of its first property TAGS, as in `sprocket.remoting.message.properties.find`.  The fronts
+of all properties are searched in one pass; records for which the front does not suffice are decoded one by one.
 """
 
 from typing import Final
@@ -9,30 +9,28 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import find
-from store.record.distinct_names import WORD_BYTES, Integers, distinct, words_at
-from store.record.record import TagsCodes
+from sprocket.remoting.message.properties import VALUE_END_OCTET, find
+from store.record.distinct_names import WORD_BYTES, Integers, Words, distinct, words_at
+from store.record.record import TAGS_NAME, TagsCodes
 from store.record.record_batch import RecordBatch
 
-_NAME: Final = b"TAGS\x01"
-_SEPARATOR: Final = 2
-_NAME_WORD: Final = np.uint64(int.from_bytes(_NAME, "little"))
-_NAME_MASK: Final = np.uint64((1 << 8 * len(_NAME)) - 1)
-# Bytes of a record's properties that are searched in one pass with those of others.
+_NAME_WORD: Final = np.uint64(int.from_bytes(TAGS_NAME, "little"))
+_NAME_MASK: Final = np.uint64((1 << 8 * len(TAGS_NAME)) - 1)
+# Bytes of each record's properties that are searched in one pass.
 _WINDOW_BYTES: Final = 256
-# Windows searched at once: what is made of them stays in the processor's cache.
+# Bytes searched at once: intermediate arrays then fit the processor's cache.
 _BLOCK_BYTES: Final = 64 * 1024
-# A tag that is longer is read alone.
+# Longer tags are read one by one.
 _MAX_TAG_BYTES: Final = 32
 # To find the first separator in a word: the word's bytes that equal it become zero, then the lowest zero byte shows.
-_SEPARATORS: Final = np.uint64(0x0202_0202_0202_0202)
 _ONES: Final = np.uint64(0x0101_0101_0101_0101)
+_SEPARATORS: Final = np.uint64(VALUE_END_OCTET) * _ONES
 _TOPS: Final = np.uint64(0x8080_8080_8080_8080)
 _ONE: Final = np.uint64(1)
 
 
 def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
-    """What the ConsumeQueue holds as tags code of each record, the topic of scheduled messages aside."""
+    """Return each record's tags code for the ConsumeQueue, except for the topic of scheduled messages."""
     codes = np.zeros(len(batch), np.int64)
     if not len(batch):
         return codes
@@ -45,33 +43,33 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     codes[records] = by_tag[index]
     is_alone[records[~is_known]] = True
     for record in np.flatnonzero(is_alone).tolist():
-        codes[record] = tags_codes.of_tag(find(batch.properties(record), b"TAGS\x01") or b"")
+        codes[record] = tags_codes.of_tag(find(batch.properties(record), TAGS_NAME) or b"")
     return codes
 
 
 def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
-    """The records that show a tag, where their tags begin, and for every record whether it must be asked alone."""
+    """Return the records with a tag, the begins of their tags, and for every record whether it must be read alone."""
     data, properties_at = batch.data, batch.properties_at
     properties_bytes = limits - properties_at
     width = max(1, min(int(properties_bytes.max()), _WINDOW_BYTES, len(data)))
     words = words_at(data)
-    records, columns = candidates(data, properties_at, width, _NAME[0])
+    records, columns = candidates(data, properties_at, width, TAGS_NAME[0])
     names = properties_at[records] + columns
     is_name = (words[np.minimum(names, words.size - 1)] & _NAME_MASK) == _NAME_WORD
-    is_name &= columns + len(_NAME) <= properties_bytes[records]
+    is_name &= columns + len(TAGS_NAME) <= properties_bytes[records]
     names, records = names[is_name], records[is_name]
     is_first = np.ones(records.size, np.bool_)
     is_first[1:] = records[1:] != records[:-1]
     names, records = names[is_first], records[is_first]
     is_alone = properties_bytes > width
     is_alone[records] = False
-    # Near the end of the segment there is no room for a window.
+    # Near the end of the segment the front has too few bytes.
     is_alone |= properties_at + width > len(data)
-    return records, names + len(_NAME), is_alone
+    return records, names + len(TAGS_NAME), is_alone
 
 
 def candidates(data: memoryview, properties_at: Integers, width: int, letter: int) -> tuple[Integers, Integers]:
-    """Records and columns where a property whose name begins with the byte `letter` begins, in order.
+    """Return records and columns, in order, where a property begins whose name begins with the byte `letter`.
 
     A column counts from the first byte of the record's properties and is less than `width`.
     """
@@ -83,7 +81,7 @@ def candidates(data: memoryview, properties_at: Integers, width: int, letter: in
         octets = windows[np.minimum(properties_at[at : at + rows], last)].view(np.uint8)
         begins = octets == letter
         is_first_column = begins[::width].copy()
-        begins[1:] &= octets[:-1] == _SEPARATOR
+        begins[1:] &= octets[:-1] == VALUE_END_OCTET
         begins[::width] = is_first_column
         found.append(np.flatnonzero(begins) + at * width)
     records, columns = np.divmod(np.concatenate(found), width)
@@ -91,11 +89,11 @@ def candidates(data: memoryview, properties_at: Integers, width: int, letter: in
 
 
 def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
-    """Bytes from each of `starts` to the next separator or to the limit; -1 if that is too far to look here."""
+    """Return the bytes from each of `starts` to the next separator or the limit; -1 above the maximum length."""
     words = words_at(data)
     rest = limits - starts
     lengths = np.where(rest > _MAX_TAG_BYTES, -1, rest)
-    # Most tags end in their first word: only the others are looked at again.
+    # Most tags end in their first word: only the others are searched further.
     open_ended = np.arange(starts.size)
     for at in range(0, _MAX_TAG_BYTES, WORD_BYTES):
         found = first_separator(words[np.minimum(starts[open_ended] + at, words.size - 1)])
@@ -108,10 +106,15 @@ def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     return lengths
 
 
-def first_separator(words: npt.NDArray[np.uint64]) -> Integers:
-    """Index of the first byte that is a separator; 8 if there is none."""
+def separator_bits(words: Words) -> Words:
+    """Return words whose lowest set bit is the top bit of the first separator; 0 if there is none."""
     differences = words ^ _SEPARATORS
-    zeros = (differences - _ONES) & ~differences & _TOPS
-    lowest = zeros & (~zeros + _ONE)
+    return (differences - _ONES) & ~differences & _TOPS
+
+
+def first_separator(words: Words) -> Integers:
+    """Return the index of the first separator in each word; 8 if there is none."""
+    bits = separator_bits(words)
+    lowest = bits & (~bits + _ONE)
     # The bits below the lowest set bit, which is the top bit of its byte; without one, all 64.
     return np.bitwise_count(lowest - _ONE).astype(np.int64) >> 3

@@ -1,8 +1,7 @@
-"""Finds the values of one property in many records, and what was decided about each value, in a few passes.
+"""Search for the values of one property in many records, and cached verdicts on those values.
 
-A record's value is that of its last property of the name that has one, as
-`sprocket.remoting.message.properties.find_last` finds it.  Properties are searched side by side; what is unusual, and
-long values, are asked one by one.
+A record's value is the last non-empty one of that name, as in `sprocket.remoting.message.properties.find_last`.  All
+properties are searched in a few passes; unusual records and long values are read one by one.
 """
 
 from typing import Final
@@ -10,32 +9,28 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.properties import VALUE_END_OCTET
 from store.record.distinct_names import WORD_BYTES, Integers, Words, words_at
-from store.record.tags_scan import candidates
+from store.record.tags_scan import candidates, separator_bits
 
 Flags = npt.NDArray[np.bool_]
 
-# Records with longer properties are asked alone.
+# Records with longer properties are read alone.
 _WINDOW_BYTES: Final = 256
-_SEPARATOR: Final = 2
-# To find the first separator in a word: the word's bytes that equal it become zero, then the lowest zero byte shows.
-_SEPARATORS: Final = np.uint64(0x0202_0202_0202_0202)
-_ONES: Final = np.uint64(0x0101_0101_0101_0101)
-_TOPS: Final = np.uint64(0x8080_8080_8080_8080)
 _ONE: Final = np.uint64(1)
-# A value's key is its bytes with the separator behind them, so these two are the keys of no value.
+# A value's key is its bytes followed by the separator, so no value has one of these two keys.
 _NO_VALUE: Final = np.uint64(0)
 ALONE: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 class ValueScan:
-    """Searches for property `name`, which ends with 0x01."""
+    """Search for the property `name`, which ends with 0x01."""
 
     __slots__ = ("_parts", "name")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        # Where each word of the name begins, which of its bytes are the name's, and what they are.
+        # For each word of the name: its begin, the mask of the name's bytes in it, and those bytes.
         pieces = [(at, name[at : at + WORD_BYTES]) for at in range(0, len(name), WORD_BYTES)]
         self._parts = [
             (at, np.uint64((1 << 8 * len(piece)) - 1), np.uint64(int.from_bytes(piece, "little")))
@@ -43,9 +38,9 @@ class ValueScan:
         ]
 
     def keys(self, data: memoryview, starts: Integers, ends: Integers) -> Words:
-        """A key for each record with properties from `starts` to before `ends`: equal keys have equal values.
+        """Return a key for each record with properties from `starts` to before `ends`: equal keys, equal values.
 
-        `ALONE` for a record that must be asked alone, such as one without a separator behind its properties.
+        The key is `ALONE` for a record that must be read alone, such as one without a separator after its properties.
         """
         keys = np.full(starts.size, _NO_VALUE)
         longest = int((ends - starts).max())
@@ -55,7 +50,7 @@ class ValueScan:
         words = words_at(data)
         records, columns = candidates(data, starts, width, self.name[0])
         names = starts[records] + columns
-        # Nothing is read outside of the data, and what is near its end is asked alone.
+        # Nothing is read outside the data; records near its end are read alone.
         last = words.size - 1
         if int(ends.max()) + width + len(self.name) > last:
             names = np.minimum(names, last - len(self.name))
@@ -65,12 +60,12 @@ class ValueScan:
         if not is_name.all():
             names, records = names[is_name], records[is_name]
         if records.size > 1:
-            # Of several the last one counts.
+            # Of several, the last one counts.
             is_last = np.append(records[1:] != records[:-1], True)
             if not is_last.all():
                 names, records = names[is_last], records[is_last]
         keys[records] = _keys_at(words, names + len(self.name))
-        is_unusual = np.frombuffer(data, np.uint8)[ends - 1] != _SEPARATOR
+        is_unusual = np.frombuffer(data, np.uint8)[ends - 1] != VALUE_END_OCTET
         is_unusual |= ends + (len(self.name) + width) > last
         if longest > width:
             is_unusual |= ends - starts > width
@@ -80,39 +75,38 @@ class ValueScan:
 
 
 def _keys_at(words: Words, values: Integers) -> Words:
-    """The keys of the values that begin at `values` and end with a separator."""
+    """Return the keys of the values that begin at `values` and end with a separator."""
     found = words[values]
-    differences = found ^ _SEPARATORS
-    zeros = (differences - _ONES) & ~differences & _TOPS
-    # All bits up to the lowest set one, which is the top bit of the first separator; without one, all 64.
-    keys = found & (zeros ^ (zeros - _ONE))
-    # An empty value is none: one before it counts.  A long one has no separator in its first word.
-    keys[(zeros == 0) | (keys == _SEPARATOR)] = ALONE
+    bits = separator_bits(found)
+    # Keep all bits up to the lowest set one, which is the top bit of the first separator; without one, all 64.
+    keys = found & (bits ^ (bits - _ONE))
+    # An empty value does not count: an earlier one may.  A long value has no separator in its first word.
+    keys[(bits == 0) | (keys == VALUE_END_OCTET)] = ALONE
     return keys
 
 
 class KeyVerdicts:
-    """What was decided about records by their keys; holds about `most` at the most."""
+    """Cache of verdicts on records by key.  It is emptied when it would exceed `max_keys`."""
 
-    __slots__ = ("_keys", "_most", "_verdicts")
+    __slots__ = ("_keys", "_max_keys", "_verdicts")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_keys: int) -> None:
+        self._max_keys = max_keys
         self._forget()
 
     def _forget(self) -> None:
-        # Sorted; the highest is there always, so that every search ends at one.
+        # Sorted.  The highest possible key is always there, so that every search finds a place.
         self._keys = np.array([ALONE])
         self._verdicts = np.zeros(1, np.bool_)
 
     def of(self, keys: Words) -> tuple[Flags, Flags]:
-        """For each key the verdict, and whether there is one."""
+        """Return for each key the verdict, and whether there is one."""
         places = self._keys.searchsorted(keys)
         return self._verdicts[places], self._keys[places] == keys
 
     def learn(self, keys: Words, verdicts: Flags) -> None:
-        """Keep the verdicts on different keys, in order, that were not known."""
-        if self._keys.size + keys.size > self._most:
+        """Keep the verdicts on new, different keys, which are sorted."""
+        if self._keys.size + keys.size > self._max_keys:
             self._forget()
         places = self._keys.searchsorted(keys)
         self._keys = np.insert(self._keys, places, keys)

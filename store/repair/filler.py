@@ -10,8 +10,15 @@ import struct
 import zlib
 from typing import Final
 
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_BLANK, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
-from store.record.record import FIXED_IPV4_RAW
+from sprocket.remoting.message.record import (
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    FIXED_IPV4_RAW,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MIN_RECORD_BYTES,
+    SysFlag,
+)
 
 FILLER_TOPIC: Final = b"SPROCKET_REPAIR_FILLER"
 _TEXT: Final = b"This record stands in the place of damaged bytes; sprocket store repair keeps those aside. "

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import sync_directory, write_whole
+from sprocket.common.atomic_file import replace_file, sync_directory
 from sprocket.common.errors import DiskFailed, StoreError
 from store.inspection.small_files import REPAIR_PREFIX
 from store.repair.filler import fillers
@@ -57,7 +57,7 @@ def load(folder: Path) -> Journal:
 def save(folder: Path, journal: Journal) -> None:
     """Write the journal durably.  Raises `DiskFailed`."""
     try:
-        write_whole(folder / JOURNAL_NAME, encode(journal))
+        replace_file(folder / JOURNAL_NAME, encode(journal))
         sync_directory(folder.parent)
     except OSError as error:
         raise DiskFailed(f"write {folder / JOURNAL_NAME}: {error}") from error
@@ -135,7 +135,7 @@ class RepairFiles:
                 case Move(path=path, kept=name):
                     self._move(self.path(path), self.folder / name)
                 case Restore(path=path, source=source):
-                    write_whole(self.path(path), self.path(source).read_bytes())
+                    replace_file(self.path(path), self.path(source).read_bytes())
         except OSError as error:
             raise DiskFailed(f"repair {getattr(action, 'path', '')}: {error}") from error
 

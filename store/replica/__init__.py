@@ -1,1 +1,1 @@
-"""The log as masters and slaves of one group exchange it."""
+"""Access of masters and slaves to the log that they replicate."""

@@ -1,4 +1,4 @@
-"""The log as a master reads it for its slaves: whole batches only, flushed or not; and what they have of it.
+"""A master's access to the log for its slaves: reads of whole batches, flushed or not, and what slaves acknowledge.
 
 Source: RocketMQ 5.3.3, `DefaultMessageStore.getCommitLogData`.
 """
@@ -11,7 +11,7 @@ from store.retention.back_pressure import BackPressure
 
 
 class MasterLog:
-    """Lives in the owner thread of its store."""
+    """The log of a master.  For the owner thread of its store."""
 
     def __init__(self, log: CommitLog, confirmation: Confirmation, pressure: BackPressure) -> None:
         self._log = log
@@ -30,26 +30,26 @@ class MasterLog:
 
     @property
     def confirm_offset(self) -> int:
-        """Consumers see what lies before it."""
+        """End of the part of the log that consumers may see."""
         return self._confirmation.confirm_offset
 
     @property
     def flushed_offset(self) -> int:
-        """The log is on the disk up to here."""
+        """End of the part of the log that is on the disk."""
         return self._confirmation.flushed_offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        """At most so many bytes from `offset` on, of one segment, without copying; None if there are none."""
-        return self._log.piece_at(offset, min(most_bytes, self.end_offset - offset))
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
+        """Return at most `max_bytes` bytes of one segment from `offset` on, without a copy; None if there are none."""
+        return self._log.piece_at(offset, min(max_bytes, self.end_offset - offset))
 
     def on_append(self, listener: Callable[[], None]) -> None:
-        """Call `listener` for each batch that is appended."""
+        """Call `listener` after each appended batch."""
         self._confirmation.on_append = listener
 
     def replicated(self, limit: int | None, acknowledged: int, *, is_enough: bool, is_refusing: bool) -> None:
-        """Replicas have more, or fewer of them count: see `Confirmation.replicated`.
+        """Report what replicas have, see `Confirmation.replicated`.
 
-        While `is_refusing` nothing is appended: `ReplicasNotEnough`.
+        While `is_refusing`, appends raise `ReplicasNotEnough`.
         """
         self._pressure.replicas_changed(is_refusing=is_refusing)
         self._confirmation.replicated(limit, acknowledged, is_enough=is_enough)

@@ -1,9 +1,10 @@
-"""The log as a replica fills it: with the master's bytes, as they come.
+"""A replica's access to the log: it writes the master's bytes as they arrive.
 
-A piece of the master's log may end in the middle of a record.  The bytes go into the segment at once; the log ends
-behind the last whole record, and what lies there is checked, enters the ConsumeQueues and is shown like what is sent.
-Source: RocketMQ 5.3.3, `DefaultMessageStore.appendToCommitLog`, `ReputMessageService`; unlike there a record is
-checked before it counts, and nothing of a record that is not whole is part of the log.
+A piece of the master's log may end within a record.  Its bytes go into the segment at once, but the log ends after the
+last whole record.  Whole records are checked, enter the ConsumeQueues and become visible, like appended messages.
+
+Source: RocketMQ 5.3.3, `DefaultMessageStore.appendToCommitLog`, `ReputMessageService`.  Unlike there, a record is
+checked before it becomes part of the log, and a partial record is never part of it.
 """
 
 import logging
@@ -22,20 +23,20 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record, TagsCodes
 
 _log = logging.getLogger(__name__)
-# Pieces that are shorter on the average are written with one call; to copy longer ones costs more than calls.
+# Pieces that are shorter on average are joined and written with one call; copying longer ones costs more than calls.
 _JOINED_BYTES: Final = 16 * 1024
-# Why a walk over what a master has sent may stop: the rest has not come yet.
+# Reasons for which a scan of a master's bytes stops because the rest has not arrived yet.
 _UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", "end of the last segment"})
 _WRITTEN: Final = failpoint("replica_log.written")
 _DISPATCHED: Final = failpoint("replica_log.dispatched")
 _APPENDED: Final = failpoint("replica_log.appended")
 
 
-class ReplicaLog:
-    """Takes pieces of the master's log.  Lives in the owner thread of its store, which appends nothing itself.
+class StoreReplicaLog:
+    """The log of a replica, `ha.slave_link.ReplicaLog` of this store.  For the owner thread of the store.
 
-    `check` raises what a store that has failed raises.  `intend_cut` keeps aside what lies behind an offset and lets
-    the next start end the log there.
+    The store itself appends nothing meanwhile.  `check` raises the error of a failed store.  `intend_cut` copies the
+    bytes after an offset aside, and records that the next start truncates the log there.
     """
 
     def __init__(
@@ -57,20 +58,20 @@ class ReplicaLog:
         self._check = check
         self._intend_cut = intend_cut
         self._is_cut = False
-        # The log is a copy of a master's, which alone decides what comes next.
+        # The log is a copy of the master's log: only the master decides what comes next.
         appender.refusal = "messages are put to the slave: send them to the master of this broker's group"
         self.received_offset = log.wrote_offset  # where the next piece begins
-        self._written_to = 0  # bytes that came were written up to here, whatever became of them
+        self._written_to = 0  # end of all received bytes that were written, also of those that were rejected
 
     def recover_tail(self) -> None:
-        """This is the master's log, and takes from a slave what it lost."""
+        """Begin to recover a master's lost tail from a slave: appends are refused with another reason."""
         self._appender.refusal = "the master waits for what a slave has of its log, see haTailRecoveryWait"
 
     def lead(self) -> None:
-        """The store appends itself from now on.
+        """Become a master's log: the store appends from now on.
 
-        What came and did not become part of the log goes: a record of its own may end where one of that begins, and
-        the next recovery would take it for the next.  A failure is latched.
+        Erase received bytes that did not become part of the log.  Otherwise an appended record might end where a record
+        in these bytes begins, and the next recovery would accept that record.  A failure is latched.
         """
         try:
             self._log.erase_between(self._log.wrote_offset, self._written_to)
@@ -90,27 +91,27 @@ class ReplicaLog:
 
     @property
     def flushed_offset(self) -> int:
-        """What of it is on the disk."""
+        """End of the part of the log that is on the disk."""
         return self._confirmation.flushed_offset
 
     def restart(self) -> int:
-        """Forget a record that has not come whole: the connection has ended.  Where the master is to go on."""
+        """Discard a partial record after the end of a connection.  Return the offset where the master continues."""
         self.received_offset = self._log.wrote_offset
         return self.received_offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        """At most so many bytes from `offset` on, of one segment, without copying; None if there are none."""
-        return self._log.piece_at(offset, most_bytes)
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
+        """Return at most `max_bytes` bytes of one segment from `offset` on, without a copy; None if there are none."""
+        return self._log.piece_at(offset, max_bytes)
 
     def record_end(self, offset: int) -> int:
-        """The end of the last record that ends at `offset` or before it; the log's begin if there is none.
+        """Return the end of the last record that ends at `offset` or before it; the log's begin if there is none.
 
-        Walks the segment in which it lies.
+        Scans the segment from its begin.
         """
         log = self._log
         end = log.segment_end(offset) - log.segment_bytes
         if offset <= log.min_offset or end == offset:
-            # A segment begins with a record, or is the log's end.
+            # At the begin of a segment a record begins, or the log ends.
             return max(log.min_offset, end)
         for found in ChunkScan(log, end, check_crc=False):
             stop = found.physical_offset + found.size_bytes if isinstance(found, Record) else found.end_offset
@@ -123,26 +124,26 @@ class ReplicaLog:
         return end
 
     def cut(self, offset: int, reason: str) -> None:
-        """End the log at `offset`, the end of a record; what lies behind it is kept aside.
+        """Truncate the log at `offset`, the end of a record; the bytes after it are copied aside.
 
-        Queues, index and positions follow from the log, so it is the next start that cuts: raises `RestartNeeded` once
-        that is sure to happen, or `DiskFull` or `DiskFailed`.
+        Queues, index and positions depend on the log, so the next start truncates it.  Raises `RestartNeeded` once
+        that is recorded on the disk, else `DiskFull` or `DiskFailed`.
         """
         self._check()
         end = self._log.wrote_offset
         self._intend_cut(offset, reason)
         self._is_cut = True
-        raise RestartNeeded(f"the log ends at {end} and is to end at {offset}: {reason}")
+        raise RestartNeeded(f"the log ends at {end} and will be truncated at {offset}: {reason}")
 
     def append(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
-        """Take bytes that begin at `received_offset`, or at any segment's begin if the log is empty.
+        """Append bytes that begin at `received_offset`, or at any segment's begin if the log is empty.
 
-        Raises `StoreError` for a piece that does not follow, `CorruptRecord` for what is no record, `DiskFull` or
-        `DiskFailed`; the log ends where it ended before, and the master has to begin there again.
+        Raises `StoreError` if `from_offset` is wrong, `CorruptRecord` if the bytes are not records, `DiskFull` or
+        `DiskFailed`.  After an error the log ends where it ended before, and the master must send from there again.
         """
         self._check()
         if self._is_cut:
-            raise RestartNeeded("the log is to be cut off, nothing may be appended")
+            raise RestartNeeded("the next start truncates the log; until then nothing can be appended")
         if not self.received_offset and not self._log.wrote_offset and from_offset:
             self._log.begin_at(from_offset)
             self._confirmation.begin(0)
@@ -170,7 +171,7 @@ class ReplicaLog:
                 log.write_at(start, content)
             at += len(piece)
         _WRITTEN()
-        # The walk sees what the log says that it holds.
+        # The scan sees only bytes before `wrote_offset`.
         log.wrote_offset = received
         batch = Batch(self._confirmation.last_store_timestamp)
         dispatch = Redispatch(self._table, self._tags_codes, is_whole=True)
@@ -178,7 +179,7 @@ class ReplicaLog:
             batch.end_offset = self._dispatch(dispatch, batch, before, received)
             batch.touched = dispatch.touched()
         except BaseException:
-            dispatch.take_back()
+            dispatch.roll_back()
             log.wrote_offset = before
             raise
         _DISPATCHED()
@@ -195,7 +196,10 @@ class ReplicaLog:
         return [(offset, content[:room]), *self._within_segments(offset + room, content[room:])]
 
     def _dispatch(self, dispatch: Redispatch, batch: Batch, start: int, received: int) -> int:
-        """Let whole records from `start` on enter the queues; the end of the last, blanks behind it included."""
+        """Put whole records from `start` on into the queues; return the end of the last one, blanks after it included.
+
+        Raises `CorruptRecord` if a record is damaged.
+        """
         scan: LogScan | ChunkScan
         if self._intake.are_few(start, received):
             scan = few = LogScan(self._log, start, check_crc=True)
@@ -204,8 +208,8 @@ class ReplicaLog:
             scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
             end = self._dispatch_many(many, dispatch, batch)
         if scan.reason not in _UNFINISHED:
-            raise CorruptRecord(scan.end_offset, f"what the master sent is no record: {scan.reason}")
-        # A blank counts once all of its segment is there.
+            raise CorruptRecord(scan.end_offset, f"the master sent bytes that are not a record: {scan.reason}")
+        # A blank counts once the whole segment has arrived.
         return scan.end_offset if scan.end_offset <= received else end
 
     def _dispatch_few(self, scan: LogScan, dispatch: Redispatch, batch: Batch, received: int) -> int:

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from sprocket.common.atomic_file import sync_directory, write_whole
+from sprocket.common.atomic_file import replace_file, sync_directory
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import StoreError
 from store.disk.disk import Disk, RealDisk
@@ -78,7 +78,7 @@ class Leases:
         if held is not None and held.owner != owner:
             raise LeaseRefused(f"lease {name} is held by {held.owner!r} until {held.deadline_ms}")
         lease = Lease(owner, from_offset, self._clock.wall_ms() + duration_ms)
-        write_whole(self._path(name), msgspec.json.encode(lease))
+        replace_file(self._path(name), msgspec.json.encode(lease))
         return lease
 
     def renew(self, name: str, owner: str, duration_ms: int, from_offset: int | None = None) -> Lease:

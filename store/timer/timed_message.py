@@ -12,13 +12,12 @@ from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.record import MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.record import FIXED_IPV4_RAW, MIN_RECORD_BYTES, SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, SEAL_NAME, without_seal
 from store.record.record import (
     FIXED_IPV4_BYTES,
-    FIXED_IPV4_RAW,
     PendingMessage,
     Record,
     TagsCodes,

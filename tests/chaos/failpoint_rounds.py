@@ -61,7 +61,7 @@ class Way:
 # By the longest prefix of the name; what is not here is reached by serving.
 WAYS: Final = {
     "": Way(Scene.SERVING),
-    "appender.after_take_back": Way(Scene.DISK_FULL),
+    "appender.queues_rolled_back": Way(Scene.DISK_FULL),
     "cleaner.": Way(Scene.CLEANING),
     "commit_log.before_erase": Way(Scene.DISK_FULL),
     "bookkeeping.abort_written": Way(Scene.STARTING),

@@ -97,7 +97,7 @@ MUTANTS: Final = (
         "        try:\n"
         "            file.write(position, content)\n"
         "        finally:\n"
-        "            # After the write: a sync that began before it has ended need not cover it.\n"
+        "            # After the write: a sync that began before the write ended may not cover it.\n"
         "            if not self.is_dirty:\n"
         "                self.is_dirty = True\n"
         "                self._disk.count_dirty(1)\n",
@@ -192,7 +192,7 @@ MUTANTS: Final = (
     Mutant(
         "queue offset not taken back",
         "store/appender.py",
-        "                queue.take_back(offset)\n            if chunks:\n",
+        "                queue.roll_back(offset)\n            if chunks:\n",
         "                pass\n            if chunks:\n",
         "a batch that failed leaves a gap in its queue",
         _FULL,
@@ -283,8 +283,8 @@ MUTANTS: Final = (
     Mutant(
         "rename of a configuration not synced",
         "sprocket/common/atomic_file.py",
-        "    _AFTER_RENAME()\n    sync_directory(path.parent)\n",
-        "    _AFTER_RENAME()\n",
+        "        _AFTER_RENAME()\n        sync_directory(path.parent)\n",
+        "        _AFTER_RENAME()\n",
         "a power cut brings the old topics.json back",
         ("tests/common/test_atomic_file.py",),
     ),

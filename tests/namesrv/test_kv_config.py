@@ -8,7 +8,7 @@ import pytest
 
 from namesrv.kv_config import KVConfig, KVConfigNotWritten
 from sprocket.common import limits
-from sprocket.common.atomic_file import write_whole
+from sprocket.common.atomic_file import replace_file
 from sprocket.common.errors import ConfigError, RequestError
 
 
@@ -82,9 +82,9 @@ async def test_puts_that_come_together_share_a_write_and_none_is_on_the_loop(
 
     def counted(path: Path, content: bytes) -> None:
         threads.append(threading.get_ident())
-        write_whole(path, content)
+        replace_file(path, content)
 
-    monkeypatch.setattr("namesrv.kv_config.write_whole", counted)
+    monkeypatch.setattr("namesrv.kv_config.replace_file", counted)
     kv_config = loaded(tmp_path / "kvConfig.json")
     kv_config.saving.start()
     for number in range(100):

@@ -89,7 +89,7 @@ def test_a_write_that_cannot_be_taken_back_is_latched(stores: Stores, disk: Faul
     store = stores.open()
     store.append([message(body=b"old")])
     disk.write_fault = is_log
-    with pytest.raises(DiskFailed, match="take back"):
+    with pytest.raises(DiskFailed, match="roll back"):
         store.append([message(body=b"lost")])
     disk.write_fault = None
     with pytest.raises(DiskFailed):

@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `MessageExtEncoder.encode`; the layout is declared in `s
 from typing import Final, NamedTuple
 
 from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.record import MAGIC_V1, MIN_RECORD_BYTES, SysFlag
-from store.record.record import FIXED_IPV4_BYTES, FIXED_IPV4_RAW, Record, decode
+from sprocket.remoting.message.record import FIXED_IPV4_RAW, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from store.record.record import FIXED_IPV4_BYTES, Record, decode
 
 _TAGS: Final = b"TAGS\x01"
 _DELIVER_AT: Final = b"TIMER_DELIVER_MS\x01"

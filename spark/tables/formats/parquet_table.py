@@ -19,7 +19,7 @@ from spark.tables.formats.compaction import merges, write_merged
 from spark.tables.formats.data_file import DataFile, partition_path
 from spark.tables.formats.table import OWN_DIRECTORY, check_places
 from spark.tables.place import BrokerPlace, Places, as_json, from_json
-from sprocket.common.atomic_file import sync_directory, write_whole
+from sprocket.common.atomic_file import replace_file, sync_directory
 from sprocket.common.errors import StoreError
 
 _VERSION: Final = 1
@@ -66,7 +66,7 @@ def open_parquet(directory: Path, topic: str, schema: pa.Schema, is_partitioned:
     """Open the table at `directory`, or create it.  Raises StoreError for a manifest that is damaged, OSError."""
     path = directory / OWN_DIRECTORY / "manifest.json"
     if not path.exists():
-        write_whole(path, _Manifest(topic, is_partitioned, schema, {}, ()).encode())
+        replace_file(path, _Manifest(topic, is_partitioned, schema, {}, ()).encode())
     try:
         manifest = _Manifest.decode(path.read_bytes())
     except (ValueError, KeyError, TypeError) as error:
@@ -147,7 +147,7 @@ class ParquetTable:
             path.unlink()
 
     def _replace(self, manifest: _Manifest) -> None:
-        write_whole(self._directory / OWN_DIRECTORY / "manifest.json", manifest.encode())
+        replace_file(self._directory / OWN_DIRECTORY / "manifest.json", manifest.encode())
         self._manifest = manifest
 
     def _sync_staged(self, files: Sequence[DataFile]) -> None:

@@ -15,7 +15,7 @@ from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import ClientError
 from sprocket.client.message import queue_name
-from sprocket.common.atomic_file import read_whole, write_whole
+from sprocket.common.atomic_file import read_file_or_backup, replace_file
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.fastjson import dumps, loads
@@ -129,7 +129,7 @@ class LocalFileOffsetStore:
         table.update(offsets)
         async with self._writing:
             try:
-                await asyncio.to_thread(write_whole, self._path, dumps(_OffsetTable(dict(table))))
+                await asyncio.to_thread(replace_file, self._path, dumps(_OffsetTable(dict(table))))
             except OSError as error:
                 logger.warning("event=commit_failed path=%s reason=%r", self._path, str(error))
                 return set()
@@ -138,7 +138,7 @@ class LocalFileOffsetStore:
     async def _load(self) -> dict[MessageQueue, int]:
         if self._offsets is None:
             try:
-                content = await asyncio.to_thread(read_whole, self._path)
+                content = await asyncio.to_thread(read_file_or_backup, self._path)
                 table = loads(content, _OffsetFile).offset_table if content else {}
                 self._offsets = {loads(key.encode(), MessageQueue): offset for key, offset in table.items()}
             except (OSError, ProtocolError) as error:

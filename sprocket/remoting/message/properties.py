@@ -1,7 +1,6 @@
-"""Properties of a message in their encoded form: name 0x01 value 0x02, one after the other.
+"""Properties of a message in encoded form: name 0x01 value 0x02, one after the other.
 
-Parsing all properties costs four times as much as finding one: what changes properties parses them, what
-only looks does not.
+Parsing all properties costs four times as much as finding one.  So only code that changes properties parses them.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`, `messageProperties2String`, `MessageConst`.
 """
 
@@ -10,9 +9,12 @@ from typing import Final
 
 NAME_END: Final = "\x01"
 VALUE_END: Final = "\x02"
+# The same in encoded properties: as bytes, and as one byte's value.
+VALUE_END_BYTES: Final = VALUE_END.encode()
+VALUE_END_OCTET: Final = ord(VALUE_END)
 
 TAGS: Final = "TAGS"
-KEYS: Final = "KEYS"  # separated by blanks
+KEYS: Final = "KEYS"  # separated by spaces
 UNIQ_KEY: Final = "UNIQ_KEY"
 WAIT: Final = "WAIT"
 DELAY: Final = "DELAY"
@@ -46,15 +48,15 @@ TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 SHARDING_KEY: Final = "__SHARDINGKEY"
-# Of a request that is replied to, and of its reply.
+# Properties of a request that gets a reply, and of the reply.
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-TTL: Final = "TTL"  # ms that the requester waits
+TTL: Final = "TTL"  # ms for which the requester waits
 MSG_TYPE: Final = "MSG_TYPE"  # "reply", or absent
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
-# Names that a user property may not have: they would change what the message means.
+# Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
     {KEYS, TAGS, WAIT, DELAY, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES}
     | {TRANSACTION_PREPARED, REAL_TOPIC, REAL_QUEUE_ID, PRODUCER_GROUP, "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID"}
@@ -65,10 +67,10 @@ RESERVED: Final = frozenset(
 
 
 def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]:
-    """All properties; of two with one name the last one holds, and one without name or value is left out.
+    """Return all properties with a name and a value; of several with the same name, the last.
 
-    With `keep_first` the first one holds: brokers append the properties of a batch, its UNIQ_KEY among them, to those
-    of each message in it, and a consumer wants the message's own.
+    With `keep_first`, return the first of the same name.  Brokers append a batch's properties, including its UNIQ_KEY,
+    to those of each message in it; a consumer wants those of the message.
     """
     parsed: dict[str, str] = {}
     for item in (properties or "").split(VALUE_END):
@@ -79,35 +81,40 @@ def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]
 
 
 def encode(properties: Mapping[str, str]) -> str:
-    """The opposite of `parse`, each property ended by 0x02."""
+    """Return the encoded form of `properties`, the opposite of `parse`; each ends with 0x02."""
     return "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
 
 
 def separators_in(text: str) -> bool:
-    """Whether `text` holds a character that would end a name or a value."""
+    """Return whether `text` holds a character that would end a name or a value."""
     return NAME_END in text or VALUE_END in text
 
 
+def encoded_name(name: str) -> bytes:
+    """Return a property's name as `find` and `find_last` take it: UTF-8, then 0x01."""
+    return (name + NAME_END).encode()
+
+
 def find(properties: bytes, name: bytes) -> bytes | None:
-    """Value of the first property `name` in UTF-8; None if there is none.  `name` ends with 0x01."""
+    """Return the value of the first property `name`, UTF-8; None if there is none.  `name` ends with 0x01."""
     start = properties.find(name)
-    while start > 0 and properties[start - 1] != 2:
-        # The name stands inside of another one, or in a value.
+    while start > 0 and properties[start - 1] != VALUE_END_OCTET:
+        # The name is part of another name, or of a value.
         start = properties.find(name, start + 1)
     if start < 0:
         return None
     start += len(name)
-    end = properties.find(b"\x02", start)
+    end = properties.find(VALUE_END_BYTES, start)
     return properties[start:] if end < 0 else properties[start:end]
 
 
 def find_last(properties: bytes, name: bytes) -> bytes | None:
-    """Value of the last property `name` that has one, in UTF-8, as `parse` gives it.  `name` ends with 0x01."""
+    """Return the last non-empty value of the property `name`, UTF-8, as in `parse`.  `name` ends with 0x01."""
     start = properties.rfind(name)
     while start >= 0:
-        if not start or properties[start - 1] == 2:
+        if not start or properties[start - 1] == VALUE_END_OCTET:
             begin = start + len(name)
-            end = properties.find(b"\x02", begin)
+            end = properties.find(VALUE_END_BYTES, begin)
             value = properties[begin:] if end < 0 else properties[begin:end]
             if value:
                 return value

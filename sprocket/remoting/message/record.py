@@ -1,4 +1,4 @@
-"""The message record: how a message lies in the CommitLog and travels in the body of a PULL response.
+"""Layout of the message record, in the CommitLog and in the body of a PULL response.
 
 Source: RocketMQ 5.3.3, `MessageDecoder.decode`, `MessageExtEncoder`, `MessageSysFlag`, `MessageVersion`.
 All integers are big-endian.  A record is, in order::
@@ -7,9 +7,9 @@ All integers are big-endian.  A record is, in order::
     magic              i32   MAGIC_V1 (topic length is 1 byte) or MAGIC_V2 (topic length is 2 bytes)
     body_crc           i32   CRC-32 of the body with the top bit cleared
     queue_id           i32
-    flag               i32   the application's own
+    flag               i32   set by the application
     queue_offset       i64   index in the ConsumeQueue
-    physical_offset    i64   where total_size lies in the log
+    physical_offset    i64   position of total_size in the log
     sys_flag           i32   SysFlag bits
     born_timestamp     i64   ms, producer's clock
     born_host          4 or 16 bytes address (SysFlag.BORN_HOST_V6), then i32 port
@@ -21,21 +21,23 @@ All integers are big-endian.  A record is, in order::
     topic_length       u8 (V1) or i16 (V2), then the topic, UTF-8
     properties_length  i16, then name 0x01 value 0x02 ..., UTF-8
 
-It is declared here because the client decodes it too; `store.layout` derives its numpy types from it.
+It is declared here because the client decodes it too.
 """
 
 import struct
 from enum import IntFlag
 from typing import Final
 
+from sprocket.remoting.message.properties import NAME_END, VALUE_END_BYTES
+
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
-# Fills the end of a segment: total_size and this magic, the rest is undefined.
+# A blank fills the end of a segment: total_size and this magic number; the rest is undefined.
 MAGIC_BLANK: Final = -875286124
 BLANK_MIN_BYTES: Final = 8
 
-NAME_VALUE_SEPARATOR: Final = b"\x01"
-PROPERTY_SEPARATOR: Final = b"\x02"
+NAME_VALUE_SEPARATOR: Final = NAME_END.encode()
+PROPERTY_SEPARATOR: Final = VALUE_END_BYTES
 CRC_MASK: Final = 0x7FFFFFFF
 
 
@@ -57,23 +59,39 @@ class SysFlag(IntFlag):
 
 
 COMPRESSION_MASK: Final = 0x700
+# As plain integers: an operator of an IntFlag costs microseconds.
+BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+ANY_V6: Final = BORN_V6 | STORE_V6
+
+# Address and port.
+IPV4_HOST_BYTES: Final = 8
+IPV6_HOST_BYTES: Final = 20
+V6_GROWTH_BYTES: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 # The fields before the born host, then those between the hosts, then those after them.
 HEAD: Final = struct.Struct(">iiiiiqqiq")
 STORE_TIMESTAMP: Final = struct.Struct(">q")
 TAIL: Final = struct.Struct(">iqi")
-# With two IPv4 hosts everything up to the body is one struct: (address 4s, port i) twice.
+# With two IPv4 hosts, everything before the body is one struct: (address 4s, port i) twice.
 FIXED_IPV4: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
-assert FIXED_IPV4.size == 88
+# The same with each host as 8 bytes, which need no unpacking.
+FIXED_IPV4_RAW: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
+assert FIXED_IPV4.size == FIXED_IPV4_RAW.size == 88
+# Positions of fields; that of the body's length if both hosts are IPv4.
+MAGIC_AT: Final = struct.calcsize(">i")
+PHYSICAL_OFFSET_AT: Final = struct.calcsize(">iiiiiq")
+SYS_FLAG_AT: Final = struct.calcsize(">iiiiiqq")
+BODY_LENGTH_AT: Final = FIXED_IPV4.size - 4
 
 
 def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int, version: int = 1) -> int:
-    """Bytes of a whole record (`MessageExtEncoder.calMsgLength`)."""
-    hosts = (20 if sys_flag & SysFlag.BORN_HOST_V6 else 8) + (20 if sys_flag & SysFlag.STORE_HOST_V6 else 8)
-    return (
-        HEAD.size + STORE_TIMESTAMP.size + TAIL.size + hosts + body_bytes + version + topic_bytes + 2 + properties_bytes
-    )
+    """Return the bytes of a whole record (`MessageExtEncoder.calMsgLength`)."""
+    growth = V6_GROWTH_BYTES * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
+    return FIXED_IPV4.size + growth + body_bytes + version + topic_bytes + 2 + properties_bytes
 
 
 # 91: IPv4 hosts, no body, no topic, no properties.
 MIN_RECORD_BYTES: Final = record_size(0, 0, 0, 0)
+# 90: the same without the length of the topic, which has 1 or 2 bytes.
+RECORD_BASE_BYTES: Final = MIN_RECORD_BYTES - 1

@@ -9,7 +9,7 @@ import pytest
 from sprocket import ClientError, MessageQueue
 from sprocket.client.consume import offset_store
 from sprocket.client.consume.offset_store import LocalFileOffsetStore
-from sprocket.common.atomic_file import write_whole
+from sprocket.common.atomic_file import replace_file
 from tests.client.fake_cluster import until
 
 QUEUE = MessageQueue("T", "a", 0)
@@ -23,9 +23,9 @@ async def test_one_write_waits_for_the_other(tmp_path: Path, monkeypatch: pytest
     def slow(path: Path, content: bytes) -> None:
         begun.append(content)
         may_end.wait(60)
-        write_whole(path, content)
+        replace_file(path, content)
 
-    monkeypatch.setattr(offset_store, "write_whole", slow)
+    monkeypatch.setattr(offset_store, "replace_file", slow)
     store = LocalFileOffsetStore(tmp_path, "client", "g")
     first = asyncio.create_task(store.persist({QUEUE: 1}))
     await until(lambda: len(begun) == 1)

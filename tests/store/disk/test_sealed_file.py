@@ -24,7 +24,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     for content in (b"", b"first", b"second and longer"):
         write_sealed(RealDisk(), path, b"KIND", content)
         assert read_sealed(RealDisk(), path, b"KIND") == content
-    assert read_sealed(RealDisk(), path, b"ELSE") == "magic number is none of this file"
+    assert read_sealed(RealDisk(), path, b"ELSE") == "magic number is not that of this file"
     assert [found.name for found in tmp_path.iterdir()] == ["file"]
 
 

@@ -184,7 +184,7 @@ def test_the_checkpoint_follows_the_queues_to_the_disk(stores: Stores) -> None:
 
 
 def test_flush_schedule() -> None:
-    schedule = FlushSchedule(least_pages=4, thorough_interval_ms=10_000, now=100.0)
+    schedule = FlushSchedule(min_pages=4, thorough_interval_ms=10_000, now=100.0)
     assert not schedule.is_due(101, 0)
     assert not schedule.is_due(102, 4 * 4096 - 1)
     assert schedule.is_due(103, 4 * 4096)

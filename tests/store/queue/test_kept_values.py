@@ -52,7 +52,7 @@ def append(store: MessageStore, values: list[bytes], queue_id: int = 0, topic: s
 def test_reads_between_appends_agree_with_a_look_at_each_record(
     stores: Stores, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_values, "_MOST_BLOCKS", blocks)
+    monkeypatch.setattr(kept_values, "_MAX_BLOCKS", blocks)
     # Files of the queue end within a block, and segments do.
     stores.fields |= {"mapped_file_size_commit_log": 1 << 17, "mapped_file_size_consume_queue": 20 * 700}
     store = stores.open()

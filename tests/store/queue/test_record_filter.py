@@ -50,7 +50,7 @@ def test_the_costlier_the_fewer_records_of_one_read(stores: Stores) -> None:
     store = fill(stores, [b"x"] * 300)
     costly = RecordFilter(lambda properties: False, operations=160)
     assert store.get("Orders", 0, 0, 32, BIG, costly).next_offset == 100
-    assert RecordFilter(lambda properties: True, operations=10**9).most_records == 1
+    assert RecordFilter(lambda properties: True, operations=10**9).max_records == 1
 
 
 def test_bytes_of_an_answer_are_bounded(stores: Stores) -> None:
@@ -66,7 +66,7 @@ def test_whether_one_of_those_that_came_is_wanted(stores: Stores) -> None:
     assert store.has_wanted("Orders", 0, 0, 6, wants(b"y"))
     assert not store.has_wanted("Orders", 0, 0, 5, wants(b"y"))
     assert not store.has_wanted("Orders", 9, 0, 5, wants(b"y"))
-    few = RecordFilter(lambda properties: False, record_filter._MOST_OPERATIONS)
+    few = RecordFilter(lambda properties: False, record_filter._MAX_OPERATIONS)
     assert store.has_wanted("Orders", 0, 0, 5, few), "too many to look at here: the read will tell"
 
 

@@ -121,7 +121,7 @@ def parts_of(content: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]
     search = log_walk._start_points
 
     def spy(segment: memoryview, base: int, begin: int, end: int, record_bytes: int) -> log_walk.Positions:
-        count = min((end - begin) // (record_bytes * log_walk._RECORDS_A_CURSOR), log_walk._MOST_CURSORS)
+        count = min((end - begin) // (record_bytes * log_walk._RECORDS_A_CURSOR), log_walk._MAX_CURSORS)
         seen.extend(range(begin, end, (end - begin) // count))
         return search(segment, base, begin, end, record_bytes)
 

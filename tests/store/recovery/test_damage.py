@@ -233,7 +233,7 @@ def test_a_file_for_a_directory_and_the_reverse_are_refused(stores: Stores, plac
 def test_a_directory_with_the_name_of_a_segment_is_refused(stores: Stores) -> None:
     filled(stores)
     (stores.root / "commitlog" / f"{len(stores.segments()) * SEGMENT:020d}").mkdir()
-    with pytest.raises(StoreError, match="is no file"):
+    with pytest.raises(StoreError, match="is not a file"):
         stores.open()
 
 

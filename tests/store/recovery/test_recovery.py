@@ -300,7 +300,7 @@ def test_an_empty_last_file_is_removed(stores: Stores) -> None:
         (lambda files: os.truncate(files[-1], 5000), "size is 5000 bytes"),
         (lambda files: os.truncate(files[0], SEGMENT + 1), "size is 16385 bytes"),
         (lambda files: files[1].unlink(), "is missing"),
-        (lambda files: files[0].rename(files[0].with_name("0" * 17 + "123")), "no multiple"),
+        (lambda files: files[0].rename(files[0].with_name("0" * 17 + "123")), "not a multiple"),
     ],
 )
 def test_files_that_are_no_log_are_refused_by_name(

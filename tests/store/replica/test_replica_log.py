@@ -10,7 +10,7 @@ import pytest
 from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
 from store.dispatch import record_intake
 from store.message_store import MessageStore
-from store.replica.replica_log import ReplicaLog
+from store.replica.replica_log import StoreReplicaLog
 from tests.store.log.test_chunk_scan import fill
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message
@@ -39,7 +39,7 @@ def replicas(tmp_path: Path) -> Iterator[Stores]:
     opened.close_all()
 
 
-def replica_of(store: MessageStore) -> ReplicaLog:
+def replica_of(store: MessageStore) -> StoreReplicaLog:
     return store.replica()
 
 
