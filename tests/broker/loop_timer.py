@@ -18,12 +18,12 @@ class LoopTimer:
 
 
 class ManualTimers:
-    """Timers of a `ManualClock`; `most_pending` is the most that were ever set at a time."""
+    """Timers of a `ManualClock`; `max_pending` is the largest number that were set at a time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._timers: list[LoopTimer] = []
-        self.most_pending = 0
+        self.max_pending = 0
 
     @property
     def pending(self) -> list[LoopTimer]:
@@ -32,7 +32,7 @@ class ManualTimers:
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> LoopTimer:
         timer = LoopTimer(self._clock.monotonic() + delay_s, callback)
         self._timers = [*self.pending, timer]
-        self.most_pending = max(self.most_pending, len(self._timers))
+        self.max_pending = max(self.max_pending, len(self._timers))
         return timer
 
     def advance(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""When requests that have waited are refused, and what is said of it."""
+"""Refusal of requests that have waited for too long, and its log lines."""
 
 import logging
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_a_single_pause_refuses_nothing(clock: ManualClock) -> None:
         assert reason(failure, Lane.SEND, waited_s) is None
         clock.advance(0.1)
     clock.advance(0.15)
-    # In time again, for as long as may be waited: it begins anew.
+    # After a whole limit without a late request, the lane starts again.
     assert reason(failure, Lane.SEND, 0.0) is None
     assert reason(failure, Lane.SEND, 3.0) is None
     for _ in range(4):

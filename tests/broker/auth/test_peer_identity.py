@@ -1,4 +1,4 @@
-"""What a broker that lets nobody in unsigned tells other brokers before they have proved who they are: nothing."""
+"""Proof of identity between brokers: without it, a broker with access control tells other brokers nothing."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -152,6 +152,6 @@ async def test_a_proof_opens_no_other_code(tmp_path: Path) -> None:
         for code in (RequestCode.GET_BROKER_CONFIG, RequestCode.DELETE_EXPIRED_COMMITLOG):
             assert (await client.invoke(address, code, header)).code == ResponseCode.NO_PERMISSION
         assert (await client.invoke(address, RequestCode.PROVE_BROKER_IDENTITY, header)).code == ResponseCode.SUCCESS
-        # Who has proved it has no account on that connection.
+        # A peer that has proved its identity still has no account on that connection.
         assert (await client.invoke(address, RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
         await client.close()

@@ -42,7 +42,7 @@ READS = AclInfo("User:alice", [PolicyInfo(None, _ENTRIES)])
 async def guarded(
     root: Path, store: dict[str, Any] = STORE, **changes: Any
 ) -> AsyncIterator[tuple[Broker, TestClient]]:
-    """A broker, and who may everything there."""
+    """A broker, and a user with all permissions."""
     async with running_broker(root, store=store, **GUARDED | changes) as (broker, client):
         client.remoting = RemotingClient(credentials=INNER)
         yield broker, client

@@ -40,7 +40,7 @@ def data(*topics: str, model: str = "CLUSTERING", version: int = 1) -> ConsumerD
     )
 
 
-def test_all_members_hear_of_a_join_and_nobody_of_a_repeated_heartbeat(clock: ManualClock) -> None:
+def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: ManualClock) -> None:
     consumers = ConsumerRegistry(clock)
     one, two = FakeChannel(1), FakeChannel(2)
     assert consumers.register(member(one, clock), data("T"))
@@ -84,7 +84,7 @@ def test_heartbeat_without_subscriptions_keeps_those_known(clock: ManualClock) -
 
 
 @pytest.mark.parametrize("how", ["unregister", "close", "expire"])
-def test_those_who_stay_hear_of_a_leave(clock: ManualClock, how: str) -> None:
+def test_a_leave_notifies_the_other_members(clock: ManualClock, how: str) -> None:
     consumers = ConsumerRegistry(clock)
     one, two = FakeChannel(1), FakeChannel(2)
     consumers.register(member(two, clock), data("T"))

@@ -1,4 +1,4 @@
-"""Pulls of what memory does not hold: counted, refused, held; and what operators ask and set."""
+"""Pulls of messages that are no longer in memory: counted, refused, held; thresholds that operators set."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How much each group may read of what memory does not hold, and how that adapts."""
+"""Thresholds of cold reads of each group, and their adaption."""
 
 from dataclasses import replace
 

@@ -18,7 +18,7 @@ _KEPT = {"TRUE": 550, "FALSE": 450, "NULL": 400, "ERROR": 250, "REFUSED": 350}
 
 
 def main() -> None:
-    """Write the file anew."""
+    """Write the file again."""
     generator = Generator(_SEED)
     cases = [generator.case() for _ in range(_TRIED)]
     kept: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""SQL92 subscriptions of groups: who has which, how long, and what the file says."""
+"""SQL92 subscriptions of groups: their filters, their lifetime, and the content of the file."""
 
 import json
 from pathlib import Path
@@ -134,7 +134,7 @@ def test_the_file_is_rocketmqs(rig: Rig) -> None:
     held = rig.filters.find("T", "G")
     assert held is not None
     assert held.sql.matches(b"a\x012\x02b\x01x\x02")
-    assert held.data.dead_time == born + 70_000, "whoever is alive says so again"
+    assert held.data.dead_time == born + 70_000, "a connected member subscribes again"
 
 
 def test_rocketmqs_file_is_written_back_byte_for_byte() -> None:

@@ -1,4 +1,4 @@
-"""One timer for all that is held."""
+"""Deadlines: one timer for all held requests."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ def test_each_expires_at_its_time_by_one_timer() -> None:
     assert rig.expired == [early]
     rig.timers.advance(2)
     assert rig.expired == [early, late]
-    assert (rig.timers.most_pending, rig.timers.pending, len(rig.deadlines)) == (1, [], 0)
+    assert (rig.timers.max_pending, rig.timers.pending, len(rig.deadlines)) == (1, [], 0)
 
 
 def test_a_deadline_that_moves_nearer_counts_once() -> None:

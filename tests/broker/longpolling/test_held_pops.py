@@ -1,4 +1,4 @@
-"""Held pops: who is woken by what, in which order, and when."""
+"""Held pops: which message wakes which pop, in which order, and when."""
 
 import weakref
 from collections.abc import Callable
@@ -173,7 +173,7 @@ def test_the_interval_can_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize("retry_topic", ["%RETRY%G_T", "%RETRY%G+T"])
-def test_messages_that_come_again_wake_their_group_alone(retry_topic: str) -> None:
+def test_redelivered_messages_wake_only_their_group(retry_topic: str) -> None:
     rig = Rig()
     rig.hold(1)
     rig.hold(2, group="H")
@@ -224,7 +224,7 @@ def test_more_messages_than_one_pop_takes_wake_the_next_in_a_later_turn() -> Non
     assert not any(depths)
 
 
-def test_a_pop_that_wakes_others_and_is_held_anew_does_not_keep_the_loop() -> None:
+def test_a_pop_that_wakes_others_and_is_held_again_does_not_block_the_loop() -> None:
     rig = Rig()
     rig.answer_with = lambda request: (rig.hold(request.opaque), rig.pops.wake("T", GROUP, -1))
     rig.hold(1)
@@ -325,7 +325,7 @@ def test_all_held_pops_share_one_timer_and_nothing_is_left_behind() -> None:
     rig = Rig()
     for opaque in range(1000):
         rig.hold(opaque, topic=f"T{opaque % 50}", queue_id=opaque % 7, poll_time_ms=10_000 + opaque % 13 * 100)
-    assert rig.timers.most_pending == 1
+    assert rig.timers.max_pending == 1
     rig.timers.advance(20)
     assert sorted(rig.answered) == list(range(1000))
     assert rig.timers.pending == []

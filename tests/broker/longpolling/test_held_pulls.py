@@ -1,4 +1,4 @@
-"""Held pulls: who is woken by what, and when."""
+"""Held pulls: which message wakes which pull, and when."""
 
 import weakref
 from collections.abc import Callable
@@ -158,7 +158,7 @@ def test_all_held_pulls_share_one_timer_and_none_is_left_behind() -> None:
     held = Held()
     for opaque in range(1000):
         held.hold(opaque, queue_id=opaque, timeout_s=10 + opaque % 7)
-    assert held.timers.most_pending == 1
+    assert held.timers.max_pending == 1
     held.timers.advance(20)
     assert sorted(held.answered) == list(range(1000))
     assert held.timers.pending == []
@@ -197,7 +197,7 @@ def test_one_client_cannot_have_any_number_held(monkeypatch: pytest.MonkeyPatch)
     assert held.hold(9, channel=2)
 
 
-def test_a_pull_that_is_held_anew_while_it_is_answered_stays() -> None:
+def test_a_pull_that_is_held_again_while_it_is_answered_stays() -> None:
     held = Held()
     held.answer_with = lambda request: held.hold(request.opaque + 10)
     held.hold(1)

@@ -1,4 +1,4 @@
-"""Members of broadcasting groups that come straight, by a proxy, and by turns."""
+"""Members of broadcasting groups that connect directly, through a proxy, and alternately."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Offsets of groups that are gone: kept, or forgotten where enableCleanExpiredOffset says so."""
+"""Offsets of disconnected groups: kept, or deleted with enableCleanExpiredOffset."""
 
 from pathlib import Path
 from typing import cast

@@ -155,7 +155,7 @@ async def test_refusal_is_tried_again(tmp_path: Path, name_servers: list[FakeNam
         assert await broker.registration.wait_registered(10)
 
 
-async def test_lost_connection_is_registered_anew(tmp_path: Path, name_servers: list[FakeNameServer]) -> None:
+async def test_lost_connection_is_registered_again(tmp_path: Path, name_servers: list[FakeNameServer]) -> None:
     server = name_servers[0]
     async with running_broker(tmp_path, namesrv_addr=server.address) as (broker, _):
         await until(lambda: server.registrations)

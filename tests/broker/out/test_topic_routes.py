@@ -1,4 +1,4 @@
-"""Routes of topics: asked once, kept, asked again."""
+"""Routes of topics: queried once, cached, refreshed."""
 
 import asyncio
 

@@ -72,7 +72,7 @@ def test_many_queues_share_one_timer(rig: Rig) -> None:
         rig.locks.expect(QueueKey("Orders", "CG", queue_id), 1_000 + queue_id * 1_000)
     rig.timers.advance(200)
     assert [key.queue_id for key, _ in rig.freed] == list(range(100))
-    assert rig.timers.most_pending == 1
+    assert rig.timers.max_pending == 1
 
 
 def test_nothing_is_told_where_it_is_switched_off(rig: Rig) -> None:

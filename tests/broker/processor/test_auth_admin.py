@@ -1,4 +1,4 @@
-"""Codes 3001 to 3010 on a real socket: who may, what is answered, what nobody is told."""
+"""Codes 3001 to 3010 on a real socket: permissions, responses, and secrets that no response has."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -71,7 +71,7 @@ async def askers(
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[tuple[Asker, Asker]]:
-    """A super user, and a normal one who may administer the cluster."""
+    """A super user, and a normal user with permission to administer the cluster."""
     async with askers(tmp_path, ROOT, OPERATOR, **GUARDED) as (broker, (admin, operator)):
         await admin.well(RequestCode.AUTH_CREATE_USER, user("operator"), UserInfo(None, "secret of operator"))
         cluster = f"Cluster:{broker.config.broker.broker_cluster_name}"

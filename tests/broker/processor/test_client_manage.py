@@ -31,7 +31,7 @@ async def member_ids(client: TestClient) -> list[str]:
     return loads(response.body, ConsumerIdList).consumer_id_list
 
 
-async def test_heartbeat_makes_group_and_retry_topic(pair: Pair) -> None:
+async def test_heartbeat_creates_group_and_retry_topic(pair: Pair) -> None:
     broker, client = pair
     response = await client.heartbeat("c1", TOPIC)
     assert response.ext_fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
@@ -48,7 +48,7 @@ async def test_retry_topic_of_an_ordered_topic_is_ordered(pair: Pair) -> None:
 
 
 @pytest.mark.code(RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.GET_CONSUMER_LIST_BY_GROUP)
-async def test_member_joins_and_leaves_and_the_others_hear_of_it(pair: Pair) -> None:
+async def test_a_join_and_a_leave_notify_the_other_members(pair: Pair) -> None:
     broker, client = pair
     other = TestClient(client.address)
     await client.heartbeat("c1", TOPIC)

@@ -50,7 +50,7 @@ async def arrived(broker: Broker, topic: str, offset: int = 0) -> Record:
     return stored(broker, topic, 0, offset)
 
 
-async def test_message_comes_again_in_the_retry_topic(pair: Pair) -> None:
+async def test_message_is_redelivered_from_the_retry_topic(pair: Pair) -> None:
     broker, client = pair
     original = await sent(broker, client)
     response = await send_back(client, original.physical_offset)

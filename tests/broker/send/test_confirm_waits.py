@@ -1,4 +1,4 @@
-"""Answers that wait for a flush and for slaves."""
+"""Responses that wait for a flush and for slaves."""
 
 from collections.abc import Callable
 
@@ -90,7 +90,7 @@ def test_time_runs_for_each_from_its_own_start() -> None:
     assert waiting.answers == [(10, None, DISK)]
     waiting.timers.advance(2.5)
     assert waiting.answers == [(10, None, DISK), (20, None, DISK)]
-    assert waiting.timers.most_pending == 1
+    assert waiting.timers.max_pending == 1
 
 
 def test_a_failure_reaches_everyone() -> None:

@@ -36,7 +36,7 @@ def test_unique_keys_differ_and_have_the_references_length() -> None:
     assert made[0].startswith("0A000001" + "1170" + "12345678")
 
 
-def test_a_new_month_starts_the_milliseconds_anew() -> None:
+def test_a_new_month_starts_the_milliseconds_at_0() -> None:
     clock = ManualClock(wall_ms=1_703_980_799_999)  # 2023-12-30T23:59:59.999Z
     keys = UniqueKeys(bytes(4), 1, 1, clock)
     late = keys.next()

@@ -1,4 +1,4 @@
-"""Answers to sends of messages that can be taken back."""
+"""Responses to sends of messages that can be recalled."""
 
 from types import SimpleNamespace
 from typing import Any

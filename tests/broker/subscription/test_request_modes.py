@@ -1,4 +1,4 @@
-"""How groups take topics: what is set, what is configured, and RocketMQ's file."""
+"""Consume modes of groups: set ones, configured ones, and RocketMQ's file."""
 
 from pathlib import Path
 

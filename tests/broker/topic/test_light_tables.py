@@ -107,7 +107,7 @@ async def test_what_operators_say_of_light_names_is_taken_and_not_kept(tmp_path:
         assert not {"%LMQ%a"} & set(broker.topics.by_name)
 
 
-async def test_a_deleted_light_queue_begins_anew_and_the_others_stay(tmp_path: Path) -> None:
+async def test_a_deleted_light_queue_starts_again_at_0_and_the_others_stay(tmp_path: Path) -> None:
     async with light_broker(tmp_path) as (broker, client):
         await client.send(b"first", INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
         await commit(client, GROUP, "%LMQ%a", 1)

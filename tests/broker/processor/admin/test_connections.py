@@ -129,7 +129,7 @@ async def test_a_consumer_that_is_too_old_is_not_asked(pair: Pair) -> None:
 
 @pytest.mark.code(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
 async def test_where_each_member_of_a_group_is(pair: Pair) -> None:
-    """GET_CONSUMER_STATUS_FROM_CLIENT, to each member or to one; who does not say is left out."""
+    """GET_CONSUMER_STATUS_FROM_CLIENT, to each member or to one; a member that does not respond is omitted."""
     _, client = pair
     code, queue = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, MessageQueue(TOPIC, "broker-a", 0)
     members = []
