@@ -1,1 +1,6 @@
 """Spark over the segment files.  Reads the layouts of `store.layout`; starts no server."""
+
+from sprocket.common.own_packages import check_own_packages
+
+# Spark's workers import this package first, each with a `sys.path` of its own.
+check_own_packages("store")

@@ -15,6 +15,7 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.consume.assignment import Assignment
+from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.consume_stats import ConsumerStats
 from sprocket.client.consume.consume_timeout import give_back_expired
@@ -27,7 +28,6 @@ from sprocket.client.consume.handling import (
     try_directly,
 )
 from sprocket.client.consume.inbox import Inbox
-from sprocket.client.consume.inquiries import Inquiries
 from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
 from sprocket.client.consume.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from sprocket.client.consume.process_queue import ProcessQueue
@@ -98,7 +98,7 @@ class Consumer:
             client = replace(client, instance_name="DEFAULT")
         self._instance = ClientInstance(
             client,
-            routes=Inquiries(self).routes(),
+            routes=ClientRemotingProcessor(self).routes(),
             heartbeat=self._heartbeat,
             on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
             heartbeat_to_slaves=True,
@@ -405,7 +405,7 @@ class Consumer:
         finally:
             self._handler = None
 
-    # What brokers ask (`Inquiries`)
+    # What brokers ask (`ClientRemotingProcessor`)
 
     def consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
         """Have the handler that runs now consume `message` for an operator; None without one."""

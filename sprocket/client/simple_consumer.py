@@ -19,8 +19,8 @@ from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.consume.handling import ReconsumeLater
-from sprocket.client.consume.inquiries import Inquiries
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
@@ -123,7 +123,7 @@ class SimpleConsumer:
         )  # fmt: skip
         self._instance = ClientInstance(
             client,
-            routes=Inquiries(self._subject).routes(),
+            routes=ClientRemotingProcessor(self._subject).routes(),
             heartbeat=self._heartbeat,
             clock=clock,
             denied=lambda error: self._arrived.set(),

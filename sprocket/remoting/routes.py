@@ -15,7 +15,7 @@ import msgspec
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 from sprocket.remoting.codec import codec_binary, codec_json
-from sprocket.remoting.codec.typed_binary import TypedBinaryDecoder
+from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from sprocket.remoting.framing import JSON, Frame
@@ -62,8 +62,12 @@ Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
 
 
-# Asked about a frame that came in on a channel: what of it is to be served, or None when the guard has answered it.
+# Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
+# Share of a lane's requests to serve (0 to 1), and the reason for refusing the rest.
+Verdict = tuple[float, str]
+# Called for each lane of a read with the read's wait in seconds and its number of requests.
+Overload = Callable[[Lane, float, int], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class Entry:
         request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
         # The same of a ROCKETMQ header, or None when it is not of the usual form.
-        self.binary = TypedBinaryDecoder(self.code, route.header).request
+        self.binary = BinaryDecoder(route.header).request
 
 
 class RouteTable:
@@ -116,8 +120,7 @@ class RouteTable:
         self._by_short_code: dict[int, Entry] = {}
         # Asked about every frame before anything of it is decoded.
         self.guard: Guard | None = None
-        # What share of the requests of a lane is served that have waited so long, s, and are so many, and why no more.
-        self.overload: Callable[[Lane, float, int], tuple[float, str]] | None = None
+        self.overload: Overload | None = None
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)
@@ -177,10 +180,17 @@ class RouteTable:
             return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
         return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
 
-    def lane_of(self, frame: Frame) -> Lane | None:
-        """The lane of a request, as far as its first bytes tell."""
-        entry = self._entry_of(frame)
-        return None if entry is None else entry.route.lane
+    def lanes_of(self, frames: Sequence[Frame]) -> list[Lane | None]:
+        """Return the lane of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
+        known: dict[bytes, Lane | None] = {}
+        lanes: list[Lane | None] = []
+        for frame in frames:
+            start = frame[1][: _LONG_PREFIX_BYTES if frame[0] == JSON else _BINARY_CODE_BYTES]
+            if start not in known:
+                entry = self._entry_of(frame)
+                known[start] = None if entry is None else entry.route.lane
+            lanes.append(known[start])
+        return lanes
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
         """Append the requests of `frames` to `run`, up to the first that does not go where `run` goes.

@@ -7,7 +7,7 @@ Source: RocketMQ 5.3.3, `BrokerFastFailure`.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
@@ -18,15 +18,9 @@ from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
 from sprocket.remoting.headers.base import Int
-from sprocket.remoting.routes import Lane, RouteTable
+from sprocket.remoting.routes import Lane, Overload, RouteTable
 
-# What share of the requests of a lane is served, 0 to 1, and why the others are not.
-Verdict = tuple[float, str]
-# Asked for each lane about a read that has waited for so long, s, and brought so many requests.
-Overload = Callable[[Lane, float, int], Verdict]
-
-
-# A connection that brings less at once is not what overloads a server, and a pause of its own is no overload.
+# A smaller read does not overload a server, and a pause of its own is no overload.
 LARGE_READ_BYTES: Final = 16 * 1024
 
 
@@ -37,9 +31,6 @@ class _Address(msgspec.Struct, gc=False):
     opaque: Int = 0
 
 
-# As many bytes of a header as `RouteTable.lane_of` looks at.
-_JSON_START: Final = 15
-_BINARY_START: Final = 2
 _PREFIX_BYTES: Final = 8
 _decode: Final = msgspec.json.Decoder(_Address, strict=False).decode
 _decode_all: Final = msgspec.json.Decoder(list[_Address], strict=False).decode
@@ -57,7 +48,7 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
     late = {lane: one for lane, one in verdicts.items() if one[0] < 1.0}
     if not late:
         return list(frames), b""
-    lanes = _lanes(frames, table)
+    lanes = table.lanes_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()
     for lane, (share, reason) in late.items():
@@ -95,18 +86,6 @@ def _answers(template: ResponseTemplate, serialization: int, opaques: Sequence[i
     # All are of one length.
     one = first[:_PREFIX_BYTES].replace(b"%", b"%%") + template.json_format
     return one * len(opaques) % tuple(opaques)
-
-
-def _lanes(frames: Sequence[Frame], table: RouteTable) -> list[Lane | None]:
-    """The lane of each; headers of one code begin alike, so few have to be asked for."""
-    known: dict[bytes, Lane | None] = {}
-    lanes: list[Lane | None] = []
-    for frame in frames:
-        start = frame[1][: _JSON_START if frame[0] == JSON else _BINARY_START]
-        if start not in known:
-            known[start] = table.lane_of(frame)
-        lanes.append(known[start])
-    return lanes
 
 
 def _address(frame: Frame) -> _Address | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.repair.repair import Repair, inspect_and_plan
+from tests.clock import ManualClock
 from tests.store.inspection.stopped_store import SHAPE, check, content_of, fill, kinds
 from tests.store.rig import Stores
 

@@ -58,8 +58,8 @@ class Subject(Protocol):
     def reset_offsets(self, offsets: Mapping[MessageQueue, int], /) -> None: ...
 
 
-class Inquiries:
-    """Answers for one consumer."""
+class ClientRemotingProcessor:
+    """Handlers of the requests that a broker sends to one consumer."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
