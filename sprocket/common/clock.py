@@ -1,4 +1,4 @@
-"""The time seam: every reader of time takes a `Clock`, so that a test owns it."""
+"""Clocks.  Every reader of time takes a `Clock`, so that a test can control it."""
 
 import time
 from typing import Protocol
@@ -22,5 +22,5 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    # Itself, not a method that calls it: it is read twice per append.
+    # The function itself, without a method around it: it is read twice per append.
     monotonic = staticmethod(time.monotonic)

@@ -97,7 +97,7 @@ class BinaryDecoder:
         """Remember the shape of `header` and return it; None if the header is unusual.
 
         A header is unusual if MessagePack and the general decoder would treat it differently: it has empty values,
-        too many fields, or keys that the struct does not know (nobody would check their UTF-8).
+        too many fields, or keys that the struct does not know, whose UTF-8 would stay unchecked.
         """
         size = len(header)
         mask, changed = bytearray(size), bytearray(header)

@@ -1,8 +1,8 @@
-"""Answers requests without serving them, as quickly as that can be done: for when there are more than can be served.
+"""Load shedding: refuse requests as cheaply as possible when more arrive than can be served.
 
-A server that serves as it reads has no queue of requests that it could look at.  Under more load than it can serve
-they wait in the buffers of the sockets, and for as long as others are served that were ready at the same time.
-Of a header only what an answer needs is looked at; whatever else is in it is not found out.
+A server that serves as it reads has no queue of requests to inspect.  Under overload, requests wait in the socket
+buffers, and for other connections that were ready at the same time.
+Only the header fields that a response needs are decoded; the rest of the header is not checked.
 Source: RocketMQ 5.3.3, `BrokerFastFailure`.
 """
 
@@ -25,7 +25,7 @@ LARGE_READ_BYTES: Final = 16 * 1024
 
 
 class _Address(msgspec.Struct, gc=False):
-    """What an answer needs of a JSON header."""
+    """The fields of a JSON header that a response needs."""
 
     flag: Int = 0
     opaque: Int = 0
@@ -34,15 +34,15 @@ class _Address(msgspec.Struct, gc=False):
 _PREFIX_BYTES: Final = 8
 _decode: Final = msgspec.json.Decoder(_Address, strict=False).decode
 _decode_all: Final = msgspec.json.Decoder(list[_Address], strict=False).decode
-# Of a ROCKETMQ header: code, language, version; then opaque and flag.
+# In a ROCKETMQ header, opaque and flag follow code, language and version.
 _BINARY_ADDRESS: Final = struct.Struct(">ii")
 _BINARY_ADDRESS_AT: Final = 5
 
 
 def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_s: float) -> tuple[list[Frame], bytes]:
-    """The frames of one read that are to be served, and the answers to the others.
+    """Return the frames of one read to serve, and the encoded responses to the others.
 
-    Of each lane the first are served, one at least.
+    The first frames of each lane are served, at least one.
     """
     verdicts = {lane: overload(lane, waited_s, len(frames)) for lane in Lane}
     late = {lane: one for lane, one in verdicts.items() if one[0] < 1.0}
@@ -52,7 +52,7 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
     answers: list[bytes] = []
     gone: set[int] = set()
     for lane, (share, reason) in late.items():
-        # By identity: to hash an Enum takes as long as all the rest.
+        # By identity: hashing an Enum takes as long as all the rest.
         of_lane = [index for index, one in enumerate(lanes) if one is lane]
         chosen = of_lane[ceil(len(of_lane) * share) :]
         opaques: dict[int, list[int]] = {JSON: [], ROCKETMQ: []}
@@ -68,7 +68,10 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
 
 
 def _addresses(frames: Sequence[Frame]) -> Sequence["_Address | None"]:
-    """Of each frame, or None where it has none.  One call for all, for to refuse must be far cheaper than to serve."""
+    """Return the address of each frame, None where it has none.
+
+    One call decodes all of them, because refusing must be far cheaper than serving.
+    """
     if all(frame[0] == JSON for frame in frames):
         try:
             addresses = _decode_all(b"[%b]" % b",".join([frame[1] for frame in frames]))
@@ -83,7 +86,7 @@ def _answers(template: ResponseTemplate, serialization: int, opaques: Sequence[i
     first, last = template.frame(serialization, min(opaques), ()), template.frame(serialization, max(opaques), ())
     if serialization != JSON or len(first) != len(last):
         return b"".join([template.frame(serialization, opaque, ()) for opaque in opaques])
-    # All are of one length.
+    # All opaques between them have the same length.
     one = first[:_PREFIX_BYTES].replace(b"%", b"%%") + template.json_format
     return one * len(opaques) % tuple(opaques)
 

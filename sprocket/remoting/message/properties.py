@@ -1,7 +1,7 @@
 """Properties of a message in their encoded form: name 0x01 value 0x02, one after the other.
 
-Parsing all properties costs four times as much as finding one: what changes properties parses them, what
-only looks does not.
+To parse all properties costs four times as much as to find one: code that changes properties parses them, code that
+only reads one does not.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`, `messageProperties2String`, `MessageConst`.
 """
 
@@ -46,7 +46,7 @@ TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 SHARDING_KEY: Final = "__SHARDINGKEY"
-# Of a request that is replied to, and of its reply.
+# Properties of a request that expects a reply, and of the reply.
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"  # ms that the requester waits
@@ -65,10 +65,10 @@ RESERVED: Final = frozenset(
 
 
 def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]:
-    """All properties; of two with one name the last one holds, and one without name or value is left out.
+    """Return all properties without those that lack a name or value.  The last of two with one name counts.
 
-    With `keep_first` the first one holds: brokers append the properties of a batch, its UNIQ_KEY among them, to those
-    of each message in it, and a consumer wants the message's own.
+    With `keep_first` the first one counts: brokers append the properties of a batch, also its UNIQ_KEY, to those of
+    each message in it, and a consumer needs the message's own.
     """
     parsed: dict[str, str] = {}
     for item in (properties or "").split(VALUE_END):
@@ -79,20 +79,20 @@ def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]
 
 
 def encode(properties: Mapping[str, str]) -> str:
-    """The opposite of `parse`, each property ended by 0x02."""
+    """Return the opposite of `parse`, each property ended by 0x02."""
     return "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
 
 
 def separators_in(text: str) -> bool:
-    """Whether `text` holds a character that would end a name or a value."""
+    """Return whether `text` holds a character that would end a name or a value."""
     return NAME_END in text or VALUE_END in text
 
 
 def find(properties: bytes, name: bytes) -> bytes | None:
-    """Value of the first property `name` in UTF-8; None if there is none.  `name` ends with 0x01."""
+    """Return the first property `name` in UTF-8; None if there is none.  `name` ends with 0x01."""
     start = properties.find(name)
     while start > 0 and properties[start - 1] != 2:
-        # The name stands inside of another one, or in a value.
+        # The name is part of another name, or of a value.
         start = properties.find(name, start + 1)
     if start < 0:
         return None
@@ -102,7 +102,7 @@ def find(properties: bytes, name: bytes) -> bytes | None:
 
 
 def find_last(properties: bytes, name: bytes) -> bytes | None:
-    """Value of the last property `name` that has one, in UTF-8, as `parse` gives it.  `name` ends with 0x01."""
+    """Return the last property `name` with a value, in UTF-8, as `parse` does.  `name` ends with 0x01."""
     start = properties.rfind(name)
     while start >= 0:
         if not start or properties[start - 1] == 2:

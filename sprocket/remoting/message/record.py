@@ -68,7 +68,7 @@ assert FIXED_IPV4.size == 88
 
 
 def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int, version: int = 1) -> int:
-    """Bytes of a whole record (`MessageExtEncoder.calMsgLength`)."""
+    """Return the size of a whole record in bytes (`MessageExtEncoder.calMsgLength`)."""
     hosts = (20 if sys_flag & SysFlag.BORN_HOST_V6 else 8) + (20 if sys_flag & SysFlag.STORE_HOST_V6 else 8)
     return (
         HEAD.size + STORE_TIMESTAMP.size + TAIL.size + hosts + body_bytes + version + topic_bytes + 2 + properties_bytes
