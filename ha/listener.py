@@ -237,7 +237,7 @@ class SlaveListener:
     def _new_entrance(self, tls: ServerTls, allows_cleartext: bool) -> Entrance:
         return Entrance(
             tls, lambda: SlaveConnection(self), silent_s=self._rules.housekeeping_s, allows_plain=allows_cleartext,
-            most=_MOST_SLAVES,
+            max_waiting=_MOST_SLAVES,
         )  # fmt: skip
 
     def _new_protocol(self) -> asyncio.Protocol:

@@ -1,10 +1,12 @@
 """Sprocket: a message broker that speaks RocketMQ.
 
-This package is the whole public import surface; every other top-level package is an
-implementation detail.  Names are loaded on first use, so that ``import sprocket`` costs
-nothing and an application that only sends never imports a server::
+Import public names from this package; every other top-level package is an implementation detail.  A name is loaded
+when it is first used.  So ``import sprocket`` is cheap, and a process that only sends never imports a server::
 
     from sprocket import Producer, Consumer, Message
+
+`Lease`, `Leases` and `LeaseRefused` are for programs that read the segment files.  They load the package `store`, so
+``from sprocket import *`` leaves them out.
 """
 
 from importlib import import_module
@@ -62,6 +64,10 @@ if TYPE_CHECKING:
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
     from sprocket.common.errors import SprocketError
     from sprocket.remoting.credentials import Credentials
+    from sprocket.remoting.tls.settings import TlsSettings
+    from store.retention.leases import Lease as Lease
+    from store.retention.leases import LeaseRefused as LeaseRefused
+    from store.retention.leases import Leases as Leases
 
 __version__ = "0.1.0"
 __all__ = [
@@ -123,6 +129,7 @@ __all__ = [
     "SimpleConsumer",
     "SprocketError",
     "SqlFilter",
+    "TlsSettings",
     "TlsUnusable",
     "TopicNotFound",
     "TopicNotWritable",
@@ -199,6 +206,10 @@ _EXPORTS = {
     "Redriven": "sprocket.client.admin.redrive",
     "RedriveFailed": "sprocket.client.admin.redrive",
     "SprocketError": "sprocket.common.errors",
+    "TlsSettings": "sprocket.remoting.tls.settings",
+    "Lease": "store.retention.leases",
+    "LeaseRefused": "store.retention.leases",
+    "Leases": "store.retention.leases",
 }
 
 
@@ -206,9 +217,11 @@ def __getattr__(name: str) -> object:
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'sprocket' has no attribute {name!r}")
+    if module.startswith("store."):
+        import_module("sprocket.common.own_packages").check_own_packages("store")
     return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:
-    """The public names, also those that are not loaded yet."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, loaded or not."""
+    return sorted({*globals(), *__all__, *_EXPORTS})

@@ -11,7 +11,11 @@ Importing this registers the data source ``rocketmq`` with the active Spark sess
 
 from pyspark.sql import SparkSession
 
-from spark.session import register, session
+from sprocket.common.own_packages import check_own_packages
+
+check_own_packages("spark", "store")
+
+from spark.session import register, session  # noqa: E402 # only after the check
 
 __all__ = ["register", "session"]
 

@@ -1,4 +1,4 @@
-"""Reading what servers answer: what cannot be read is a ClientError, as whatever else goes wrong with a server."""
+"""Decoding of responses; one that cannot be decoded is a ClientError, like any other failure of a server."""
 
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ H = TypeVar("H", bound=Header)
 
 
 def header_of(response: ReceivedResponse, kind: type[H], error: type[ClientError] = AnswerUnreadable) -> H:
-    """The header fields of `response` as `kind`; raises `error` when they do not fit."""
+    """Return the header fields of `response` as `kind`; raises `error` when they do not fit."""
     try:
         return response.header(kind)
     except msgspec.ValidationError as reason:
@@ -23,7 +23,7 @@ def header_of(response: ReceivedResponse, kind: type[H], error: type[ClientError
 
 
 def body_of(body: bytes, kind: type[T], error: type[ClientError] = AnswerUnreadable) -> T:
-    """`body` as `kind`; raises `error` when it is none."""
+    """Return `body` as `kind`; raises `error` when it is none."""
     try:
         return loads(body, kind)
     except (ProtocolError, msgspec.ValidationError) as reason:

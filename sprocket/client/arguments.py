@@ -1,4 +1,4 @@
-"""Checks of what applications pass: each says at once which argument is wrong, why, and what to pass.
+"""Checks of arguments: each error names the argument, the fault, and what to pass.
 
 Every public class and function of the client uses these, so that an argument means the same everywhere: durations
 are a timedelta or seconds, moments are a datetime with a time zone, one name may stand for a list of one.
@@ -39,7 +39,7 @@ def _kind(value: object) -> str:
 
 
 def text(name: str, value: object, advice: str = "pass a str", error: _Refusal = IllegalArgument) -> str:
-    """`value` if it is a str that UTF-8 can hold."""
+    """Return `value` if it is a str that UTF-8 can hold."""
     if not isinstance(value, str):
         raise error(f"{name} is {_kind(value)}; {advice}")
     if not value.isascii():
@@ -51,7 +51,7 @@ def text(name: str, value: object, advice: str = "pass a str", error: _Refusal =
 
 
 def whole(name: str, value: object, low: int, high: int | None = None, error: _Refusal = IllegalArgument) -> int:
-    """`value` if it is an int from `low` to `high`."""
+    """Return `value` if it is an int from `low` to `high`."""
     allowed = f"from {low} to {high}" if high is not None else f"from {low} on"
     if not isinstance(value, int) or isinstance(value, bool):
         raise error(f"{name} is {_kind(value)}; pass an int {allowed}")
@@ -61,28 +61,28 @@ def whole(name: str, value: object, low: int, high: int | None = None, error: _R
 
 
 def choice(name: str, value: object, kind: type[T] | tuple[type[T], ...], advice: str) -> T:
-    """`value` if it is a `kind`."""
+    """Return `value` if it is a `kind`."""
     if not isinstance(value, kind):
         raise IllegalArgument(f"{name} is {_kind(value)}; {advice}")
     return value
 
 
 def optional(name: str, value: T | None, kind: type[T]) -> T | None:
-    """`value` if it is a `kind` or None."""
+    """Return `value` if it is a `kind` or None."""
     if value is not None and not isinstance(value, kind):
         raise IllegalArgument(f"{name} is {_kind(value)}; pass {_one(kind.__name__)}, or leave it out")
     return value
 
 
 def switch(name: str, value: object, error: _Refusal = IllegalArgument) -> bool:
-    """`value` if it is a bool."""
+    """Return `value` if it is a bool."""
     if not isinstance(value, bool):
         raise error(f"{name} is {_kind(value)}; pass True or False")
     return value
 
 
 def suspend_s(name: str, value: object) -> float:
-    """How long a queue waits for its next message: RocketMQ allows from 10 ms to 30 s."""
+    """Return a pause of a queue, s: RocketMQ allows 10 ms to 30 s."""
     pause_s = seconds(name, value, low=0.01)
     if pause_s > 30:
         raise IllegalArgument(f"{name} is {pause_s:g} s; pass a duration from 0.01 s to 30 s")
@@ -90,7 +90,7 @@ def suspend_s(name: str, value: object) -> float:
 
 
 def function(name: str, value: T) -> T:
-    """`value` if it can be called."""
+    """Return `value` if it can be called."""
     if not callable(value):
         raise IllegalArgument(f"{name} is {_kind(value)}; pass a function")
     return value
@@ -100,7 +100,7 @@ def function(name: str, value: T) -> T:
 
 
 def seconds(name: str, value: object, *, low: float = 0.0, error: _Refusal = IllegalArgument) -> float:
-    """A duration, a timedelta or seconds, as seconds; at least `low`."""
+    """Return a duration, a timedelta or seconds, as seconds; at least `low`."""
     if isinstance(value, timedelta):
         duration = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -113,7 +113,7 @@ def seconds(name: str, value: object, *, low: float = 0.0, error: _Refusal = Ill
 
 
 def timeout(name: str, value: object) -> float:
-    """A limit for something that needs time: seconds or a timedelta, above zero."""
+    """Return a limit for something that needs time: seconds or a timedelta, above zero."""
     limit_s = seconds(name, value)
     if not limit_s:
         raise IllegalArgument(f"{name} is 0, and nothing is done in no time; pass a duration above 0 s")
@@ -121,22 +121,22 @@ def timeout(name: str, value: object) -> float:
 
 
 def timeout_or(name: str, value: object, default_s: float) -> float:
-    """`timeout`, or `default_s` for None."""
+    """Return `timeout` in seconds, or `default_s` for None."""
     return default_s if value is None else timeout(name, value)
 
 
 def wait_or(name: str, value: object, default_s: float | None) -> float | None:
-    """How long to wait for something that may be there: 0 does not wait, None is `default_s`."""
+    """Return how long to wait, s: 0 does not wait, None is `default_s`."""
     return default_s if value is None else seconds(name, value)
 
 
 def delay_ms(name: str, value: object) -> int:
-    """A message's delay, a timedelta or seconds, in ms."""
+    """Return a message's delay, a timedelta or seconds, in ms."""
     return round(seconds(name, value, error=IllegalMessage) * 1000)
 
 
 def moment_ms(name: str, value: object, error: _Refusal = IllegalArgument) -> int:
-    """A moment, a datetime with a time zone or whole ms since the epoch, as ms since the epoch."""
+    """Return a moment, a datetime with a time zone or whole ms since the epoch, as ms since the epoch."""
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise error(
@@ -170,14 +170,14 @@ def _legal_topic(topic: str) -> None:
 
 
 def check_topic(topic: object) -> None:
-    """Raises IllegalMessage for a topic that messages cannot be sent to."""
+    """Raise IllegalMessage for a topic that messages cannot be sent to."""
     if type(topic) is not str:
         raise IllegalMessage(f"topic is {_kind(topic)}; pass the topic's name as a str")
     _legal_topic(topic)
 
 
 def check_group(group: object) -> None:
-    """Raises IllegalMessage for a name that no group may have."""
+    """Raise IllegalMessage for an invalid group name."""
     if not isinstance(group, str):
         raise IllegalMessage(f"group is {_kind(group)}; pass the group's name as a str")
     if not group.strip():
@@ -189,7 +189,7 @@ def check_group(group: object) -> None:
 
 
 def names_of(name: str, value: object) -> list[str]:
-    """A list of names, where a str is one name and not a list of characters."""
+    """Return a list of names, where a str is one name and not a list of characters."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, Iterable) or isinstance(value, bytes | bytearray | memoryview):
@@ -198,7 +198,7 @@ def names_of(name: str, value: object) -> list[str]:
 
 
 def addresses(name: str, value: str | Sequence[str]) -> list[str]:
-    """Addresses ``host:port``: a str with ``;`` or ``,`` between them, or a list."""
+    """Return addresses ``host:port``, given as a str with ``;`` or ``,`` between them, or as a list."""
     listed = [value] if isinstance(value, str) else names_of(name, value)
     parts = [part.strip() for entry in listed for part in re.split("[;,]", entry) if part.strip()]
     if not parts:
@@ -212,7 +212,7 @@ def addresses(name: str, value: str | Sequence[str]) -> list[str]:
 
 
 def sharding_key(value: object, queue: object) -> None:
-    """Raises IllegalArgument for a sharding key that is no str, or that comes with a queue."""
+    """Raise IllegalArgument for a sharding key that is no str, or that is given together with a queue."""
     if value is None:
         return
     text("sharding_key", value, f"pass a str, as in str({value!r})")
@@ -221,7 +221,7 @@ def sharding_key(value: object, queue: object) -> None:
 
 
 def queue_of(value: object, topic: str) -> None:
-    """Raises IllegalArgument for a queue that is none of `topic`."""
+    """Raise IllegalArgument for a queue of another topic than `topic`."""
     if value is None:
         return
     queue = choice("queue", value, MessageQueue, "pass a MessageQueue, as Producer.queues(topic) lists them")
@@ -230,7 +230,7 @@ def queue_of(value: object, topic: str) -> None:
 
 
 def delay_level(value: object, *, low: int = 0, error: _Refusal = IllegalArgument) -> int:
-    """A level of the broker's messageDelayLevel."""
+    """Return a level of the broker's messageDelayLevel."""
     return whole("delay_level", value, low, MAX_DELAY_LEVEL, error)
 
 
@@ -238,7 +238,7 @@ def delay_level(value: object, *, low: int = 0, error: _Refusal = IllegalArgumen
 
 
 def body(value: object) -> bytes:
-    """What a message carries."""
+    """Return the body of a message as bytes."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, bytearray | memoryview):
@@ -255,14 +255,14 @@ def _property_text(name: str, value: object) -> str:
 
 
 def unique_key(value: object) -> str:
-    """The application's own name of a message; empty for none."""
+    """Return the application's own name of a message; empty for none."""
     return text("unique_key", value, error=IllegalMessage)
 
 
 def tag(value: object) -> str:
-    """The tag of a message; empty for none.  Source: RocketMQ 5.3.3, `GrpcValidator.validateTag`."""
+    """Return the tag of a message; empty for none.  Source: RocketMQ 5.3.3, `GrpcValidator.validateTag`."""
     if type(value) is str and value.isalnum() and value.isascii():
-        return value  # the usual kind, told fast: this is done for every message
+        return value  # fast path: this runs for every message
     found = _property_text("tags", value)
     if not found:
         return found
@@ -274,9 +274,9 @@ def tag(value: object) -> str:
 
 
 def keys(value: object) -> str:
-    """The keys of a message as they travel, with blanks between them; a str is one key."""
+    """Return the keys of a message in their form on the wire, separated by blanks; a str is one key."""
     if type(value) is str and value.isascii() and value.isprintable() and value and " " not in value:
-        return value  # the usual kind, told fast
+        return value  # fast path
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, Iterable) or isinstance(found, bytes | bytearray | memoryview):
         raise IllegalMessage(f"keys is {_kind(value)}; pass a str, or a list of them")
@@ -288,7 +288,7 @@ def keys(value: object) -> str:
 
 
 def properties(value: object) -> Mapping[str, str]:
-    """The application's own properties."""
+    """Return the application's own properties."""
     if not isinstance(value, Mapping):
         raise IllegalMessage(f"properties is {_kind(value)}; pass a dict of str to str")
     for name, content in value.items():
@@ -297,11 +297,11 @@ def properties(value: object) -> Mapping[str, str]:
 
 
 def check_property(name: object, value: object) -> None:
-    """Raises IllegalMessage for a property that a message cannot have."""
+    """Raise IllegalMessage for a property that a message cannot have."""
     if type(name) is str and type(value) is str and name not in names.RESERVED and name.strip() and value.strip():
         both = name + value
         if both.isascii() and both.isprintable():
-            return  # the usual kind, told fast
+            return  # fast path
     key = _property_text("the name of a property", name)
     content = _property_text(f"property {key!r}", value)
     if key in names.RESERVED:
@@ -320,15 +320,15 @@ def check(settings: object, checks: Mapping[str, Callable[[str, object], object]
 
 
 def at_least(low: int, high: int | None = None) -> Callable[[str, object], int]:
-    """The check of a whole number."""
+    """Return the check of a whole number."""
     return lambda name, value: whole(name, value, low, high)
 
 
 def of_kind(kind: type[object]) -> Callable[[str, object], object]:
-    """The check of an object of a class."""
+    """Return the check of an object of a class."""
     return lambda name, value: choice(name, value, kind, f"pass {_one(kind.__name__)}")
 
 
 def or_none(checked: Callable[[str, object], object]) -> Callable[[str, object], object]:
-    """The check of a value that may be left out."""
+    """Return the check of a value that may be left out."""
     return lambda name, value: None if value is None else checked(name, value)

@@ -28,7 +28,7 @@ class Compression(Enum):
 
 
 def compress(body: bytes, compression: Compression, level: int) -> tuple[bytes, int]:
-    """The compressed body and the bits for `sys_flag`."""
+    """Return the compressed body and the bits for `sys_flag`."""
     if compression is Compression.ZLIB:
         compressed = zlib.compress(body, level)
     elif compression is Compression.LZ4:
@@ -39,7 +39,7 @@ def compress(body: bytes, compression: Compression, level: int) -> tuple[bytes, 
 
 
 def decompress(body: bytes, sys_flag: int, limit_bytes: int = limits.MAX_INFLATED_BYTES) -> bytes:
-    """The body as it was sent; `body` itself when `sys_flag` says it is not compressed.
+    """Return the body as it was sent; `body` itself when `sys_flag` says it is not compressed.
 
     Raises BodyUnreadable for damaged data, an unknown type, or more than `limit_bytes`.
     """
@@ -75,7 +75,7 @@ def _unlz4(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 
 
 def _unzstd(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
-    # The reader of the library takes a stream that is cut short for a whole one; this one knows the end.
+    # The library's stream reader accepts a truncated stream as complete; this one detects the end.
     inflater = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
     pieces = []
     left = limit_bytes

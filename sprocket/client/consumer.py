@@ -1,4 +1,4 @@
-"""The consumer: what an application receives with."""
+"""The consumer that pulls."""
 
 import asyncio
 import logging
@@ -15,6 +15,7 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.consume.assignment import Assignment
+from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.consume_stats import ConsumerStats
 from sprocket.client.consume.consume_timeout import give_back_expired
@@ -27,7 +28,6 @@ from sprocket.client.consume.handling import (
     try_directly,
 )
 from sprocket.client.consume.inbox import Inbox
-from sprocket.client.consume.inquiries import Inquiries
 from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
 from sprocket.client.consume.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from sprocket.client.consume.process_queue import ProcessQueue
@@ -52,21 +52,21 @@ logger = logging.getLogger(__name__)
 
 
 def check_received(message: object) -> None:
-    """Raises IllegalArgument for what no consumer gave."""
+    """Raise IllegalArgument for a message that no consumer gave."""
     arguments.choice("message", message, ReceivedMessage, "pass a message that this consumer gave")
 
 
 class Consumer:
-    """Receives the messages of a group; an async context manager and an async iterator::
+    """Consumer of a group's messages; an async context manager and an async iterator::
 
         async with Consumer(group="g", topics={"Flights": "AA || UA"}, namesrv="127.0.0.1:9876") as consumer:
             async for message in consumer:
                 ...
                 await consumer.ack(message)
 
-    Every message must be acknowledged with `ack`, or given back with `nack`: the group's offset stays before the
-    first that is neither, and pulling stops when too many are.  A message may come more than once: after a `nack`,
-    a rebalance, or a crash.  Broker and name server failures are survived without the application's help.
+    Acknowledge every message with `ack`, or reject it with `nack` for redelivery.  The group's offset stays before the
+    first message without either, and pulling stops if there are too many.  A message may be delivered more than once:
+    after a `nack`, a rebalance, or a crash.  The consumer recovers from failures of brokers and name servers by itself.
     """
 
     _is_orderly = False
@@ -95,11 +95,11 @@ class Consumer:
         self._is_clustering = model is MessageModel.CLUSTERING
         client = settings_of(namesrv, client)
         if not self._is_clustering and client.instance_name is None:
-            # The offset file is found again by the client id, so that must stay the same.
+            # The client id names the offset file, so it must stay the same.
             client = replace(client, instance_name="DEFAULT")
         self._instance = ClientInstance(
             client,
-            routes=Inquiries(self).routes(),
+            routes=ClientRemotingProcessor(self).routes(),
             heartbeat=self._heartbeat,
             on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
             heartbeat_to_slaves=True,
@@ -143,7 +143,7 @@ class Consumer:
             raise
         store: OffsetStore
         if self._is_clustering:
-            # Who names a time wants that time, also on a young queue.
+            # A time counts also on a new queue.
             is_strict = isinstance(self._consume_from, datetime)
             store = RemoteBrokerOffsetStore(self._instance, self.group, is_strict=is_strict)
         else:
@@ -174,7 +174,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Stop pulling, commit what is acknowledged, unregister, close the connections; iterations end."""
+        """Stop pulling, commit acknowledged offsets, unregister and close the connections; iterations end."""
         if self._is_closed or not self._is_started:
             return
         self._is_closed = True
@@ -188,10 +188,10 @@ class Consumer:
     # Subscriptions
 
     async def subscribe(self, topic: str, expression: str | SqlFilter = ALL) -> None:
-        """Receive `topic` too, or with another `expression` from now on; brokers are told before this returns.
+        """Subscribe to `topic`, or change its `expression`.  The brokers know of it when this returns.
 
-        Messages that were pulled with the old expression may still come.  Raises IllegalMessage, and BrokerRefused
-        for a SqlFilter that a broker does not take; then the old expression holds.
+        Messages that were pulled with the old expression may still be delivered.  Raises IllegalMessage, and
+        BrokerRefused for a SqlFilter that a broker refuses; then the old expression stays in force.
         """
         arguments.check_topic(topic)
         wanted = subscription(topic, expression, self._instance.clock.wall_ms())
@@ -201,7 +201,7 @@ class Consumer:
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Receive nothing more of `topic`; what is acknowledged is committed."""
+        """Unsubscribe from `topic`; acknowledged offsets are committed."""
         if self._subscriptions.pop(topic, None) is not None and self._is_started:
             await self._assignment.assign(topic, set())
             await self._subscriptions_changed()
@@ -212,7 +212,7 @@ class Consumer:
             self._rebalance.due.set()
 
     def members_changed(self) -> None:
-        """A broker says that members of the group came or went."""
+        """Rebalance soon: a broker says that the group's members changed."""
         self._rebalance.due.set()
 
     def _heartbeat(self) -> HeartbeatData:
@@ -242,16 +242,16 @@ class Consumer:
         return await self._assignment.assign(topic, queues, grace_s)
 
     async def _assignment_changed(self) -> None:
-        """Tell brokers by a newer version of the subscriptions, as Java's clients do."""
+        """Give the subscriptions a newer version, which tells brokers of a change, as Java's clients do."""
         now_ms = self._instance.clock.wall_ms()
         for topic, data in self._subscriptions.items():
             self._subscriptions[topic] = msgspec.structs.replace(data, sub_version=now_ms)
         await self._tell_brokers()
 
     async def _tell_brokers(self) -> None:
-        """Send what is subscribed, and only then pull by it.
+        """Send the subscriptions to brokers before pulls use them.
 
-        A broker refuses a pull of a version that it was not told of (SUBSCRIPTION_NOT_LATEST).
+        A broker refuses a pull with a version that it does not know (SUBSCRIPTION_NOT_LATEST).
         """
         told = dict(self._subscriptions)
         await self._instance.heartbeat_all()
@@ -293,10 +293,10 @@ class Consumer:
         return taken[0]
 
     async def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
-        """Up to `max_messages` that lie one behind the other in one queue; waits for the first, `wait_s` at most.
+        """Return up to `max_messages` consecutive messages of one queue; wait at most `wait_s` for the first.
 
-        Empty when none came, or when the consumer is closed (`is_closed`).  Raises ClientClosed before it is open, and
-        PermissionDenied when access control refuses its heartbeats or pulls; it goes on trying.
+        The list is empty if none arrived, or if the consumer is closed (`is_closed`).  Raises ClientClosed before it is
+        open, and PermissionDenied if access control refuses its heartbeats or pulls, which it continues to send.
         """
         arguments.whole("max_messages", max_messages, 1)
         wait_s = arguments.wait_or("wait_s", wait_s, None)
@@ -311,12 +311,12 @@ class Consumer:
             raise
 
     def _denied(self, error: PermissionDenied | None) -> None:
-        """Access control refuses what this consumer does by itself: who waits for messages learns it."""
+        """Pass a refusal of access control for this consumer's own requests to the callers that wait for messages."""
         self._inbox.fail(error)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it gives no more messages."""
+        """Whether the consumer delivers no more messages."""
         return self._is_closed
 
     def _check_started(self) -> None:
@@ -326,13 +326,13 @@ class Consumer:
     async def ack(self, message: ReceivedMessage) -> None:
         """Count `message` as consumed.  The offset is committed within `persist_consumer_offset_interval_s`.
 
-        Of a message whose queue another member has by now, nothing is kept: it comes again there.
+        If another member has the queue by now, the acknowledgement has no effect: the message is redelivered there.
         """
         check_received(message)
         self.acknowledge(message)
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
-        """`ack`, which never waits; False when it counted nothing."""
+        """Acknowledge without waiting.  Return False if it had no effect."""
         if not self._assignment.acknowledge(message):
             return False
         now = self._monotonic()
@@ -342,13 +342,13 @@ class Consumer:
         return True
 
     async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Give `message` back: it comes again, to any member of the group, after a delay.
+        """Reject `message`: it is redelivered to any member of the group after a delay.
 
-        `delay_level` 1 to 18 chooses the delay, 0 lets it grow with every time, -1 is the dead-letter topic, where
-        it also goes after `max_reconsume_times`.  When broadcasting there is no second time: it is only logged.
-        Of a message that was acknowledged or given back before, nothing is done; nor of one whose queue another
-        member has by now, because that member gets it.
-        Raises SendFailed when no broker took it; it is then still unacknowledged.
+        `delay_level` 1 to 18 chooses the delay, 0 lets it grow with every retry, and -1 sends the message to the
+        dead-letter topic, as do more than `max_reconsume_times` retries.  With broadcasting there is no redelivery,
+        only a log line.  A message that was acknowledged or rejected before is ignored.  So is one whose queue another
+        member has by now, because that member gets it.  Raises SendFailed if no broker took it; the message is then
+        still unacknowledged.
         """
         check_received(message)
         arguments.delay_level(delay_level, low=-1)
@@ -365,9 +365,9 @@ class Consumer:
     async def reply(
         self, message: ReceivedMessage, answer: bytes | Reply, timeout_s: float | None = None
     ) -> SendResult:
-        """Answer `message`, which was sent with `Producer.request`; it must be acknowledged all the same.
+        """Reply to `message`, which was sent with `Producer.request`.  Acknowledge it as well.
 
-        Raises IllegalMessage when it asks for no reply, SendFailed when the requester is gone.
+        Raises IllegalMessage if it expects no reply, SendFailed if the requester is gone.
         """
         self._instance.check_open()
         check_received(message)
@@ -378,38 +378,38 @@ class Consumer:
     async def run(self, handler: Handler, *, concurrency: int = 20) -> None:
         """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
 
-        A handler that returns has consumed its message; one that raises gives it back (`nack`), and the error is
-        logged; `ReconsumeLater` gives it back without that, after a delay that it may choose.  `handler` may be a
-        plain function, which must not block.
-        Raises PermissionDenied, after the handlers that run, when access control refuses heartbeats or pulls.
+        If the handler returns, its message is acknowledged.  If it raises, the message is redelivered (`nack`) and the
+        error is logged.  `ReconsumeLater` redelivers it without a log line, after a delay that it may choose.
+        `handler` may be a plain function, which must not block.
+        If access control refuses heartbeats or pulls, PermissionDenied is raised after the running handlers.
         """
         await self._run(as_batch_handler(arguments.function("handler", handler)), concurrency, 1)
 
     async def run_batches(self, handler: BatchHandler, *, concurrency: int = 20) -> None:
-        """As `run`, with lists of up to `consume_message_batch_max_size` messages of one queue, in its order.
+        """Do as `run`, with lists of up to `consume_message_batch_max_size` messages of one queue, in order.
 
-        If `handler` raises, those messages of the list are given back that it has not acknowledged by itself.
+        If `handler` raises, the messages of the list that it has not acknowledged itself are redelivered.
         """
         await self._run(
             arguments.function("handler", handler), concurrency, self._settings.consume_message_batch_max_size
         )
 
-    async def _run(self, handler: BatchHandler, concurrency: int, most: int) -> None:
+    async def _run(self, handler: BatchHandler, concurrency: int, max_messages: int) -> None:
         self._check_started()
         arguments.whole("concurrency", concurrency, 1)
         self._handler, self._concurrency = handler, concurrency
         try:
-            await run_workers(Handling(self._inbox, self, handler, most), concurrency)
+            await run_workers(Handling(self._inbox, self, handler, max_messages), concurrency)
         except PermissionDenied:
             self._instance.outages.told()
             raise
         finally:
             self._handler = None
 
-    # What brokers ask (`Inquiries`)
+    # Requests of brokers (`ClientRemotingProcessor`)
 
     def consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
-        """Have the handler that runs now consume `message` for an operator; None without one."""
+        """Let the current handler consume `message` for an operator; None without a handler."""
         if self._handler is None:
             return None
         if message.queue.topic == self._retry_topic:
@@ -417,12 +417,12 @@ class Consumer:
         return try_directly(self._handler, message, self._monotonic, is_orderly=self._is_orderly)
 
     def committed(self, topic: str) -> dict[MessageQueue, int]:
-        """The offset that the group has in each queue of `topic` that this consumer has."""
+        """Return the offset that the group has in each queue of `topic` that this consumer has."""
         held = [queue for queue in self._assignment.held() if queue.queue.topic == topic] if self._is_started else []
         return {queue.queue: queue.commit_offset for queue in held if queue.commit_offset is not None}
 
     def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on from `offsets` soon, in those of the queues that this consumer has."""
+        """Continue from `offsets` soon, in the queues that this consumer has."""
         if self._is_started and not self._is_closed:
             self._instance.spawn(self._assignment.reset(offsets))
 
@@ -430,7 +430,7 @@ class Consumer:
         return None
 
     def running_info(self) -> ConsumerRunningInfo[MessageQueue]:
-        """What this consumer does, as `mqadmin consumerStatus` shows it."""
+        """Return the state of this consumer for `mqadmin consumerStatus`."""
         properties = properties_of(
             self.group,
             self.model,

@@ -1,9 +1,8 @@
-"""Handling a message once although it comes twice.
+"""Deduplication: handle a message once although it is delivered twice.
 
-The protocol gives a message an id when it is first sent (UNIQ_KEY), and keeps it through retries of the producer,
-redelivery, and the dead-letter topic and back.  It has no place where a broker would refuse a second one: stock
-brokers and clients know nothing of it.  So repetition is found where it does harm, at the handler: an id that was
-handled is not handled again while it is in the window.
+A message gets an id when it is first sent (UNIQ_KEY).  The id stays through retries of the producer, redelivery, the
+dead-letter topic and a redrive.  The protocol lets no broker refuse a duplicate, so duplicates are detected where they
+do harm, at the handler: an id in the window is not handled again.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from sprocket.common.clock import Clock, SystemClock
 
 
 class Identified(Protocol):
-    """A message, however it was received."""
+    """Message of any consumer."""
 
     @property
     def topic(self) -> str: ...
@@ -30,19 +29,19 @@ M = TypeVar("M", bound=Identified)
 
 
 class HandledKeys(Protocol):
-    """Which ids were handled.  One that members of a group share, such as a table, holds across them and restarts."""
+    """Record of the handled ids.  If the group's members share it, as a table, it spans members and restarts."""
 
     async def contains(self, key: str, /) -> bool:
-        """Whether `key` was handled.  What it raises, the handler's message is given back for."""
+        """Return whether `key` was handled.  If it raises, the message is redelivered."""
         ...
 
     async def add(self, key: str, /) -> None:
-        """`key` was handled.  If this fails, the message comes, and is handled, again."""
+        """Record that `key` was handled.  If this fails, the message is redelivered and handled again."""
         ...
 
 
 class KeyWindow:
-    """The ids of the last `window_s`, `max_keys` at most, in this process alone."""
+    """Ids of the last `window_s`, at most `max_keys`, in this process only."""
 
     def __init__(self, window_s: float = 3600.0, max_keys: int = 100_000, *, clock: Clock | None = None) -> None:
         """Raises IllegalArgument."""
@@ -55,12 +54,12 @@ class KeyWindow:
         return len(self._handled_at)
 
     async def contains(self, key: str) -> bool:
-        """Whether `key` was added within the window."""
+        """Return whether `key` was added within the window."""
         self._forget()
         return key in self._handled_at
 
     async def add(self, key: str) -> None:
-        """Keep `key`; the oldest goes when there are too many."""
+        """Add `key`; if there are too many, the oldest is removed."""
         self._forget()
         self._handled_at[key] = self._clock.monotonic()
         self._handled_at.move_to_end(key)
@@ -77,18 +76,18 @@ class KeyWindow:
 
 
 def unique_key(message: Identified) -> str:
-    """Topic and message id: what a repeated send, a redelivery and a redrive have in common."""
+    """Return topic and message id, which a repeated send, a redelivery and a redrive share."""
     return f"{message.topic}/{message.message_id}"
 
 
 class Deduplicator:
-    """Keeps a handler from handling a message twice::
+    """Filter that keeps a handler from handling a message twice::
 
         await consumer.run(Deduplicator().once(handler))
 
-    The id counts as handled when `handler` has returned, so a handler that dies in the middle sees its message
-    again: it is at least once with repetitions left out, not exactly once.  Of two that come at the same time, the
-    second waits for what becomes of the first.  `key` says what is one message; `handled` where that is kept.
+    An id counts as handled after `handler` has returned.  A handler that dies before gets its message again: delivery
+    is at least once without duplicates in the window, not exactly once.  If two copies arrive at the same time, the
+    second waits for the outcome of the first.  `key` returns the id of a message; `handled` stores the handled ids.
     """
 
     def __init__(
@@ -100,10 +99,10 @@ class Deduplicator:
         self._handled = handled if handled is not None else KeyWindow()
         self._key = arguments.function("key", key)
         self._running: dict[str, asyncio.Future[None]] = {}
-        self.duplicates = 0  # how many were left out
+        self.duplicates = 0  # number of messages left out
 
     def once(self, handler: Callable[[M], Awaitable[object] | object]) -> Callable[[M], Awaitable[None]]:
-        """`handler` for messages that were not handled before; others count as consumed."""
+        """Return a handler that calls `handler` only for new messages; duplicates count as consumed."""
         arguments.function("handler", handler)
 
         async def handle_once(message: M) -> None:

@@ -1,4 +1,4 @@
-"""What the client raises: each error says the cause and what to do about it.
+"""Errors of the client: each names the cause and what to do about it.
 
 `ConnectFailed`, `ConnectionLost` and `RemotingTimeout` of the layer below are part of this tree.
 """
@@ -111,12 +111,12 @@ class PermissionDenied(BrokerRefused):
 
 # How ACL 1.0 of RocketMQ and of Sprocket begins a refusal, whose code is SYSTEM_ERROR.
 _PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
-# With these words NO_PERMISSION is about the permission bits of a topic, group or broker, whoever asks.
+# With these words NO_PERMISSION is about the permission bits of a topic, group or broker, not about the caller.
 _PERMISSION_BITS: Final = ("forbidden", "subscription group no permission", "not allowed to")
 
 
 def is_access_refusal(code: int | None, remark: str | None) -> bool:
-    """Whether access control refused a request, judged by the response's code and remark."""
+    """Return whether access control refused a request, judged by the response's code and remark."""
     text = remark or ""
     if code == ResponseCode.NO_PERMISSION:
         return not any(words in text for words in _PERMISSION_BITS)
@@ -124,7 +124,7 @@ def is_access_refusal(code: int | None, remark: str | None) -> bool:
 
 
 def refusal(code: int, remark: str | None, address: str) -> BrokerRefused:
-    """The error for a response that says no: PermissionDenied when access control says it."""
+    """Return the error for a response that says no: PermissionDenied when access control says it."""
     kind = PermissionDenied if is_access_refusal(code, remark) else BrokerRefused
     return kind(code, remark, address)
 
@@ -163,7 +163,7 @@ def _advice(topic: str, last: ClientError | None) -> str:
 
 
 class ReplyTimeout(ClientError):
-    """A request was sent, and no reply came in time: nobody consumes the topic, or not fast enough."""
+    """A request was sent and no reply arrived in time: no consumer reads the topic, or it is too slow."""
 
     def __init__(self, topic: str, timeout_s: float) -> None:
         super().__init__(

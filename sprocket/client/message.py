@@ -1,4 +1,4 @@
-"""Messages as an application sees them: what it sends, what it receives, and what a send came to."""
+"""Messages of applications: to send, received, and the result of a send."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -20,17 +20,17 @@ __all__ = ["Message", "MessageQueue", "ReceivedMessage", "SendResult", "SendStat
 class Message:
     """One message to send.
 
-    `keys` are what an operator can later find it by; `properties` are the application's own; `flag` is a number
-    that travels along.  `wait_store_ok` False lets a broker answer before its flush or replica has the message.
+    An operator can find the message by its `keys`.  `properties` and the number `flag` belong to the application.
+    With `wait_store_ok` False a broker responds before the message is flushed or replicated.
 
     A message has one tag in `tags`.  A str in `keys` is one key; a key holds no blank.
 
-    At most one of three says when it comes: `delay_level` 1 to 18, one of the broker's `messageDelayLevel`;
+    At most one of three sets the time of delivery: `delay_level` 1 to 18, one of the broker's `messageDelayLevel`;
     `delay`, a timedelta or seconds from its arrival at the broker; `deliver_at`, a datetime with a time zone or ms
     since the epoch.
 
-    `unique_key`, if given, makes the message id (UNIQ_KEY): sends of one key to one topic have one id, also after a
-    restart, so that a `Deduplicator` knows them as one message.
+    `unique_key`, if given, determines the message id (UNIQ_KEY).  All sends of one key to one topic have one id, even
+    after a restart, so that a `Deduplicator` treats them as one message.
 
     Raises IllegalMessage for an argument of the wrong type or out of range.
     """
@@ -66,7 +66,7 @@ class Message:
     ) -> None:
         arguments.check_topic(topic)
         self.topic = topic
-        # The usual values pass without a call: this is done for every message.
+        # The usual values pass without a call: this runs for every message.
         self.body = body if type(body) is bytes else arguments.body(body)
         self.tags = tags if tags == "" else arguments.tag(tags)
         self.keys = "" if keys == () else arguments.keys(keys)
@@ -93,7 +93,7 @@ class Message:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether it comes later than at once."""
+        """Whether the message is delivered later."""
         return self.delay_level > 0 or self.delay_ms is not None or self.deliver_at_ms is not None
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class Message:
 
 
 class SendStatus(Enum):
-    """How safe a message is that a broker took.  Source: RocketMQ 5.3.3, `SendStatus`."""
+    """Durability of a message that a broker took.  Source: RocketMQ 5.3.3, `SendStatus`."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -110,9 +110,9 @@ class SendStatus(Enum):
 
 
 class SendResult:
-    """Where a message lies.  `message_id` is the producer's (UNIQ_KEY); of a batch, all of them with commas.
+    """Place of a stored message.  `message_id` is the producer's (UNIQ_KEY); for a batch, all ids with commas.
 
-    `recall_handle` is there for a message with `delay` or `deliver_at`, from brokers that can take it back.
+    `recall_handle` is set for a message with `delay` or `deliver_at` if the broker can recall it.
     """
 
     __slots__ = (
@@ -149,22 +149,22 @@ class SendResult:
 
 
 class MessageSource(Protocol):
-    """The queue that a received message came from, as its consumer holds it."""
+    """Queue of a received message, as its consumer holds it."""
 
     @property
     def queue(self) -> MessageQueue: ...
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the queue is another member's by now."""
+        """Whether another member may have the queue by now."""
         ...
 
     def take(self, message: "ReceivedMessage", now: float, /) -> None:
-        """Note that the application has got `message`; `now` is monotonic, in s."""
+        """Record that the application got `message` at `now`, monotonic s."""
         ...
 
     def is_pending(self, message: "ReceivedMessage", /) -> bool:
-        """Whether `message` still waits for its acknowledgement."""
+        """Return whether `message` still waits for its acknowledgement."""
         ...
 
     def acknowledge(self, message: "ReceivedMessage", /) -> bool: ...
@@ -173,9 +173,8 @@ class MessageSource(Protocol):
 class ReceivedMessage:
     """One message from a broker.
 
-    Body and properties are decoded when they are first asked for; `body` raises BodyUnreadable when it is
-    compressed and damaged.  `topic` is the one it was first sent to, also when it comes again after a `nack`;
-    `queue` is where it really lies.
+    Body and properties are decoded on first use; `body` raises BodyUnreadable if its compressed form is damaged.
+    `topic` is the topic that it was first sent to, even after a redelivery; `queue` is the queue that it lies in.
     """
 
     __slots__ = (
@@ -284,7 +283,7 @@ class ReceivedMessage:
 
 
 def queue_name(queue: MessageQueue) -> str:
-    """A queue in few characters, for logs: ``broker-a/Flights/3``."""
+    """Return a queue in few characters, for logs: ``broker-a/Flights/3``."""
     return f"{queue.broker_name}/{queue.topic}/{queue.queue_id}"
 
 

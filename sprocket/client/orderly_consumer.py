@@ -1,4 +1,4 @@
-"""The orderly consumer: messages of one queue one after the other, by one member of the group at a time."""
+"""The orderly consumer: one member of the group at a time handles the messages of a queue one after the other."""
 
 import asyncio
 import logging
@@ -42,13 +42,13 @@ class OrderlySettings(ConsumeSettings):
 
 
 class OrderlyConsumer(Consumer):
-    """Consumes in order, with queue locks; clustering only::
+    """Consumer in order, with queue locks; clustering only::
 
         async with OrderlyConsumer("g", ["Orders"], "127.0.0.1:9876") as consumer:
             await consumer.run(handler)
 
-    Queues are handled side by side, messages of one queue one at a time in the order of the queue.  No other member
-    of the group handles a message of the queue meanwhile, if it locks its queues too.
+    Queues are handled in parallel, messages of one queue one at a time in order.  Meanwhile no other member of the
+    group handles a message of the queue, if it locks its queues too.
     """
 
     _is_orderly = True
@@ -73,7 +73,7 @@ class OrderlyConsumer(Consumer):
         )  # fmt: skip
         self._locks = QueueLocks(self._instance, group)
         self._slots = Slots()
-        self._most = 1
+        self._max_messages = 1
         self._run_ended: asyncio.Future[None] | None = None
         self._orderly: OrderlyAssignment
 
@@ -89,14 +89,14 @@ class OrderlyConsumer(Consumer):
         return OrderlyQueue(
             process_queue,
             self._handle,
-            lambda: self._most,
+            lambda: self._max_messages,
             lambda: self._locks.is_held(process_queue.queue),
             lost,
             self._slots,
         )
 
     def _spawn_expiry(self) -> None:
-        """In order, a message that takes long is waited for."""
+        """Do nothing: an orderly queue waits for a slow message."""
 
     def _locked_at(self, queue: MessageQueue) -> float | None:
         return self._locks.locked_at(queue)
@@ -110,19 +110,19 @@ class OrderlyConsumer(Consumer):
     async def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
         raise ClientError("an orderly consumer gives messages to the handler of `run` only, not to an iteration")
 
-    async def _run(self, handler: BatchHandler, concurrency: int, most: int) -> None:
-        """Hand the messages to `handler`, of up to `concurrency` queues at a time, until the consumer is closed.
+    async def _run(self, handler: BatchHandler, concurrency: int, max_messages: int) -> None:
+        """Call `handler` with messages of up to `concurrency` queues at a time, until the consumer is closed.
 
-        A handler that raises gets the same messages again after `suspend_current_queue_time_s`, or what a
-        `ReconsumeLater` says, with one more in `reconsume_times`; the queue waits.  After `max_reconsume_times` a
-        message goes to the dead-letter topic.
+        A handler that raises gets the same messages again after `suspend_current_queue_time_s`, or the time of a
+        `ReconsumeLater`, with `reconsume_times` one higher; the queue waits.  After `max_reconsume_times` a message
+        goes to the dead-letter topic.
         """
         if self._run_ended is not None:
             raise ClientError("an orderly consumer has one `run` at a time")
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         arguments.whole("concurrency", concurrency, 1)
-        self._handler, self._concurrency, self._most = handler, concurrency, most
+        self._handler, self._concurrency, self._max_messages = handler, concurrency, max_messages
         self._run_ended = asyncio.get_running_loop().create_future()
         self._denied(self._instance.outages.denial)
         self._slots.open(concurrency)
@@ -153,7 +153,7 @@ class OrderlyConsumer(Consumer):
                 self._run_ended.set_result(None)
 
     async def _handle(self, messages: list[ReceivedMessage]) -> tuple[list[ReceivedMessage], float]:
-        """Those of `messages` that are to be handled again, and after how many seconds."""
+        """Return the messages to retry, and the pause before the retry, s."""
         suspend_s = self._orderly_settings.suspend_current_queue_time_s
         if self._handler is None:
             return messages, suspend_s
@@ -176,7 +176,7 @@ class OrderlyConsumer(Consumer):
         return await self._failed(messages), suspend_s
 
     async def _failed(self, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
-        """What is left of `messages` after a failure: neither acknowledged by the handler nor dead by now."""
+        """Return the messages to retry after a failure: not acknowledged by the handler, and not dead letters."""
         left = []
         for message in messages:
             if message.source is not None and not message.source.is_pending(message):
@@ -188,7 +188,7 @@ class OrderlyConsumer(Consumer):
         return left
 
     async def _is_given_up(self, message: ReceivedMessage) -> bool:
-        """Whether the message is dead by now; otherwise it counts one more attempt."""
+        """Return whether the message became a dead letter; else count one more attempt."""
         self._stats.of(message.queue.topic, self._instance.clock.monotonic()).failed += 1
         if message.reconsume_times >= self._orderly_settings.max_reconsume_times:
             try:

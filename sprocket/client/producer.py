@@ -1,4 +1,4 @@
-"""The producer: what an application sends with."""
+"""The producer."""
 
 import asyncio
 from collections import deque
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 class Producer:
-    """Sends messages; an async context manager::
+    """Producer; an async context manager::
 
         async with Producer(group="flights", namesrv="127.0.0.1:9876") as producer:
             result = await producer.send(Message("Flights", b"..."))
 
-    `namesrv` is one address or several with semicolons.  Connections are made when they are needed, so opening
-    succeeds also while no server runs.  Other settings: `SendSettings`; `client` holds those of the connections.
+    `namesrv` is one address or several with semicolons.  Connections open on first use, so a producer opens even while
+    no server runs.  `SendSettings` has the settings of sends, `client` those of connections.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Producer:
         self._accumulator: Accumulator | None = None
         if self._settings.auto_batch:
             self._accumulator = Accumulator(self._settings, self._send_alone, self._send_together)
-        self._announced_topics: set[str] = set()  # whose brokers know that replies go to this client
+        self._announced_topics: set[str] = set()  # their brokers know this client as a target of replies
 
     async def __aenter__(self) -> Self:
         await self._instance.open()
@@ -84,7 +84,7 @@ class Producer:
                 await self._instance.close()
 
     def _routes(self) -> list[Route]:
-        """What brokers may ask this kind of producer."""
+        """Return the routes of requests that brokers send to this kind of producer."""
         return []
 
     def _heartbeat(self) -> HeartbeatData:
@@ -100,10 +100,10 @@ class Producer:
     ) -> SendResult:
         """Send `message` and wait until a broker has it.
 
-        With `queue` it goes there; with `sharding_key` to the queue of that key, so that messages of one key stay
-        in order.  A failed attempt is repeated on another broker, so a message may arrive twice.
-        A reply (`make_reply`) goes to the client that waits for it, whatever `queue` and `sharding_key` say.
-        With `SendSettings.auto_batch` it may wait for others and travel with them, unless `timeout_s` is given.
+        With `queue` the message goes there; with `sharding_key` to the queue of that key, so that messages of one key
+        stay in order.  A failed attempt is retried on another broker, so a message may arrive twice.
+        A reply (`make_reply`) goes to the client that waits for it; `queue` and `sharding_key` have no effect.
+        With `SendSettings.auto_batch` it may wait and travel with other messages, unless `timeout_s` is given.
 
         Raises IllegalArgument, TopicNotFound, TopicNotWritable, NameServerUnreachable, SendFailed, BrokerRefused (of
         which PermissionDenied is one), ClientClosed.
@@ -149,9 +149,9 @@ class Producer:
         sharding_key: str | None = None,
         timeout_s: float = 3.0,
     ) -> ReceivedMessage:
-        """Send `message` and wait for the reply of whoever consumes it (`make_reply`), together for `timeout_s`.
+        """Send `message` and wait for its consumer's reply (`make_reply`), both within `timeout_s`.
 
-        Until then it counts as outstanding.  Raises ReplyTimeout when it was sent and no reply came, and as `send`.
+        It counts as outstanding until the reply.  Raises ReplyTimeout if it was sent without a reply, and as `send`.
         """
         self._check_place(message, queue, sharding_key, timeout_s)
         request = self._prepare(message)
@@ -169,7 +169,7 @@ class Producer:
                 left_s = max(deadline - now(), 0.001)
                 await self._sender.send(request, queue=queue, sharding_key=sharding_key, timeout_s=left_s)
             except ClientError:
-                # The reply says more about the request than a lost answer does.
+                # The reply says more about the request than a lost response.
                 if not reply.done():
                     raise
             async with asyncio.timeout(deadline - now()):
@@ -181,7 +181,7 @@ class Producer:
             self._sender.give_room(len(request.body))
 
     async def _announce(self, topic: str) -> None:
-        """Make sure that the brokers of `topic` know this producer: a reply may come before its next heartbeat."""
+        """Make sure that the brokers of `topic` know this producer: a reply may arrive before its next heartbeat."""
         if topic not in self._announced_topics:
             await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)
             await self._instance.heartbeat_all()
@@ -190,7 +190,7 @@ class Producer:
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
     ) -> None:
-        """Send `message` without an answer: it may be lost without notice."""
+        """Send `message` without a response: it may be lost without notice."""
         self._check_place(message, queue, sharding_key, None)
         await self._sender.send_oneway(self._prepare(message), queue, sharding_key)
 
@@ -221,11 +221,11 @@ class Producer:
     async def send_many(
         self, messages: Iterable[Message] | AsyncIterable[Message], *, window: int = 256
     ) -> AsyncIterator[SendResult]:
-        """Send a stream with up to `window` messages outstanding; results come in the order of the messages.
+        """Send a stream with up to `window` messages outstanding; yield results in the order of the messages.
 
-        The next message is taken only when there is room, so memory is bounded and a slow cluster slows the source.
-        No task is made per message.  The first message that cannot be sent raises, as `send` does; what is
-        outstanding then may or may not have arrived.
+        The next message is taken only if there is room, so memory is bounded and a slow cluster slows the source.
+        No task is created per message.  The first message that cannot be sent raises, as `send` does.  The outstanding
+        messages may or may not have arrived then.
         """
         arguments.whole("window", window, 1)
         started: deque[tuple[SendRequest, Attempt | None]] = deque()
@@ -237,7 +237,7 @@ class Producer:
             attempt = self._sender.start(request, timeout_s)
             started.append((request, attempt))
             if attempt is None:
-                # Nothing is known of the topic or its broker yet: wait for this one before the next.
+                # The route or the connection is missing: wait for this message before the next.
                 while started:
                     yield await self._next_result(started)
         while started:
@@ -250,7 +250,7 @@ class Producer:
         return await self._finish(request, attempt)
 
     async def _finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
-        """The result of a first attempt, or else of those that follow it."""
+        """Return the result of the first attempt, or else of its retries."""
         try:
             return await self._sender.finish(request, attempt)
         except BrokerRefused as refused:
@@ -262,18 +262,18 @@ class Producer:
         return await self._sender.send(request, failed=(attempt.queue.broker_name, error))
 
     async def recall(self, handle: str) -> str:
-        """Take a delayed message back that is not delivered yet; `handle` is its `SendResult.recall_handle`.
+        """Recall a delayed message before its delivery; `handle` is its `SendResult.recall_handle`.
 
-        Returns its message id.  Raises IllegalMessage for a text that is no handle; BrokerRefused when it is too
-        late or the broker recalls nothing; TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed,
-        ConnectionLost, RemotingTimeout when the broker could not be asked.
+        Returns its message id.  Raises IllegalMessage for an invalid handle; BrokerRefused if it is too late or the
+        broker does not recall messages; TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed,
+        ConnectionLost, RemotingTimeout if the broker could not be reached.
         """
         self._instance.check_open()
         arguments.text("handle", handle, "pass the recall_handle of a SendResult", IllegalMessage)
         return await recall(self._instance, self.group, handle, self._settings.send_msg_timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages of `topic` may be sent to.  Raises TopicNotFound, NameServerUnreachable."""
+        """Return the queues that messages of `topic` may be sent to.  Raises TopicNotFound, NameServerUnreachable."""
         self._instance.check_open()
         arguments.check_topic(topic)
         route = await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)

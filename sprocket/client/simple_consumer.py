@@ -1,7 +1,7 @@
-"""The consumer that pops: brokers hand out messages one by one and take them back when nobody acknowledges them.
+"""The consumer that pops: a broker makes a message invisible for a time, and redelivers it if nobody acknowledges it.
 
-No queue belongs to a member of the group, so there is no rebalance, and a slow message holds up no other.
-Source: RocketMQ 5.3.3, `PopMessageProcessor`, `DefaultMQPushConsumerImpl.popMessage`; the way of use is that of the
+No queue belongs to a member of the group, so there is no rebalance, and a slow message delays no other.
+Source: RocketMQ 5.3.3, `PopMessageProcessor`, `DefaultMQPushConsumerImpl.popMessage`; the interface follows the
 `SimpleConsumer` of RocketMQ's newer clients.
 """
 
@@ -19,8 +19,8 @@ from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.consume.handling import ReconsumeLater
-from sprocket.client.consume.inquiries import Inquiries
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
@@ -38,21 +38,21 @@ from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, Subscri
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-# What nobody got to see is given back with this.
+# Invisible time of messages that are returned unseen.
 _GIVE_BACK_S = 1.0
-# What lies here for the next `receive` is given only while so much of its time is left.
-_LEAST_LEFT = 0.5
+# Share of the invisible time that a message kept for the next `receive` must have left.
+_MIN_LEFT = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class PopSettings:
     """How messages are popped, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
 
-    pop_invisible_time_s: float = 60.0  # a message that is neither acknowledged nor renewed by then comes again
+    pop_invisible_time_s: float = 60.0  # a message that is neither acknowledged nor renewed by then is redelivered
     pop_batch_nums: int = MAX_POP_NUMS
-    pop_threshold_for_queue: int = 96  # how many an iteration or `run` holds at most
+    pop_threshold_for_queue: int = 96  # maximum number of messages that an iteration or `run` holds
     poll_time_s: float = 15.0  # how long a broker holds a pop that finds nothing
-    renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed no longer than this
+    renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed up to this time
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""
@@ -73,20 +73,21 @@ def _check_popped(popped: object) -> None:
 
 
 class SimpleConsumer:
-    """Takes messages when it wants some; an async context manager::
+    """Consumer that takes messages on request; an async context manager::
 
         async with SimpleConsumer("g", {"Flights": "AA || UA"}, "127.0.0.1:9876") as consumer:
             for message in await consumer.receive(16, invisible=30):
                 ...
                 await consumer.ack(message)
 
-    or as they come, each kept until it is acknowledged, `renew_limit_s` at most::
+    or as they arrive, each renewed until it is acknowledged, at most for `renew_limit_s`::
 
             async for message in consumer:
                 ...
                 await consumer.ack(message)
 
-    What is not acknowledged in its time comes again, to any member of the group.  Brokers need RocketMQ 5.
+    A message that is not acknowledged within its invisible time is redelivered to any member of the group.  Brokers
+    need RocketMQ 5.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class SimpleConsumer:
         client: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`topics` as for `Consumer`.  `ordered`: a queue gives nothing more until what it gave is acknowledged.
+        """`topics` as for `Consumer`.  With `ordered` a queue delivers nothing until its messages are acknowledged.
 
         Raises IllegalArgument.
         """
@@ -123,7 +124,7 @@ class SimpleConsumer:
         )  # fmt: skip
         self._instance = ClientInstance(
             client,
-            routes=Inquiries(self._subject).routes(),
+            routes=ClientRemotingProcessor(self._subject).routes(),
             heartbeat=self._heartbeat,
             clock=clock,
             denied=lambda error: self._arrived.set(),
@@ -165,7 +166,7 @@ class SimpleConsumer:
         await self.close()
 
     async def close(self) -> None:
-        """Give back what nobody has got to see, unregister, close the connections; iterations end."""
+        """Return unseen messages to brokers, unregister and close the connections; iterations end."""
         if not self._instance.is_open:
             return
         for task in self._loops.values():
@@ -205,11 +206,11 @@ class SimpleConsumer:
         invisible: timedelta | float | None = None,
         wait_s: float | None = None,
     ) -> list[PoppedMessage]:
-        """Up to `max_messages` of one broker, at most 32; an empty list when there are none for `wait_s`.
+        """Return up to `max_messages` of one broker, at most 32; an empty list if there are none for `wait_s`.
 
-        Nobody else gets them for `invisible`, a timedelta or s (`pop_invisible_time_s` by default); `ack` them within
-        that, or `renew` them.  `wait_s` is `poll_time_s` by default, 0 does not wait.
-        Raises TopicNotFound, NameServerUnreachable, BrokerRefused when no broker could be asked, ClientClosed.
+        They are invisible to others for `invisible`, a timedelta or s (`pop_invisible_time_s` by default); `ack` or
+        `renew` them within that.  `wait_s` is `poll_time_s` by default, 0 does not wait.
+        Raises TopicNotFound, NameServerUnreachable, BrokerRefused if no broker could be asked, ClientClosed.
         """
         self._instance.check_open()
         arguments.whole("max_messages", max_messages, 1, MAX_POP_NUMS)
@@ -220,22 +221,22 @@ class SimpleConsumer:
             return kept
         return await self._targets.receive(max_messages, invisible_s, wait_s)
 
-    def _take_left_over(self, most: int) -> list[PoppedMessage]:
+    def _take_left_over(self, max_messages: int) -> list[PoppedMessage]:
         now = self._instance.clock.monotonic()
         kept: list[PoppedMessage] = []
-        while self._left_over and len(kept) < most:
+        while self._left_over and len(kept) < max_messages:
             popped = self._left_over.popleft()
-            if popped.invisible_until - now > popped.handle.invisible_ms / 1000 * _LEAST_LEFT:
+            if popped.invisible_until - now > popped.handle.invisible_ms / 1000 * _MIN_LEFT:
                 kept.append(popped)
         return kept
 
-    # What becomes of them
+    # Acknowledging and renewing
 
     async def ack(self, popped: PoppedMessage) -> None:
         """Count `popped` as consumed.
 
-        Raises BrokerRefused when its time is over and its broker does not have it so any more; BrokerNotFound,
-        ConnectFailed, ConnectionLost, RemotingTimeout when the broker could not be asked: then it may come again.
+        Raises BrokerRefused if its invisible time is over and the handle is no longer valid; BrokerNotFound,
+        ConnectFailed, ConnectionLost, RemotingTimeout if the broker could not be reached: it may be redelivered then.
         """
         _check_popped(popped)
         await self._released(popped)
@@ -260,13 +261,13 @@ class SimpleConsumer:
         )
 
     async def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
-        """Keep `popped` from now on for `invisible` (`pop_invisible_time_s` by default).  Raises as `ack`."""
+        """Make `popped` invisible for `invisible` from now on (`pop_invisible_time_s` by default).  Raises as `ack`."""
         _check_popped(popped)
         invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
         await self._pops.change_invisible(popped, invisible_s)
 
     async def nack(self, popped: PoppedMessage, delay: timedelta | float = 1.0) -> None:
-        """Give `popped` back: it comes again after `delay`, with one more in `reconsume_times`.  Raises as `ack`."""
+        """Reject `popped`: it is redelivered after `delay`, with `reconsume_times` one higher.  Raises as `ack`."""
         _check_popped(popped)
         delay_s = arguments.seconds("delay", delay)
         await self._released(popped)
@@ -276,11 +277,11 @@ class SimpleConsumer:
         await self._pops.change_invisible(popped, self._settings.pop_invisible_time_s)
 
     async def _released(self, popped: PoppedMessage) -> None:
-        """Renew `popped` no more; there is room for another."""
+        """Stop renewing `popped`, which makes room for another message."""
         await self._renewal.release(popped)
         self._room.set()
 
-    # As they come
+    # Iteration and `run`
 
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         try:
@@ -296,7 +297,7 @@ class SimpleConsumer:
             if not self._ready:
                 denial = self._instance.outages.denial
                 if denial is not None:
-                    self._arrived.set()  # for the next of those who wait
+                    self._arrived.set()  # for the next waiting reader
                     raise denial
                 await self._start_loops()
                 await self._arrived.wait(_RETRY_S)
@@ -305,17 +306,17 @@ class SimpleConsumer:
             if popped.invisible_until > self._instance.clock.monotonic():
                 yield popped
             else:
-                # Its broker was out of reach, or this process asleep.
+                # Its broker was unreachable, or this process was suspended.
                 await self._released(popped)
                 logger.info("event=not_given_in_time message=%r", popped)
-        self._arrived.set()  # for the next of those who wait
+        self._arrived.set()  # for the next waiting reader
 
     async def run(self, handler: PopHandler, *, concurrency: int = 20) -> None:
         """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
 
-        A handler that returns has consumed its message.  One that raises leaves it: it comes again when its time is
-        over, or, after `ReconsumeLater` with `suspend_s`, after that.
-        Raises PermissionDenied, after the handlers that run, when access control refuses heartbeats or pops.
+        If the handler returns, its message is acknowledged.  If it raises, the message is redelivered after its
+        invisible time, or after the `suspend_s` of a `ReconsumeLater`.  If access control refuses heartbeats or pops,
+        PermissionDenied is raised after the running handlers.
         """
         self._instance.check_open()
         arguments.function("handler", handler)
@@ -333,7 +334,7 @@ class SimpleConsumer:
             self._subject.handler = None
 
     async def _work(self, handler: PopHandler, denied: list[PermissionDenied]) -> None:
-        """Handle messages until the consumer is closed, or access control refuses more to one of the workers."""
+        """Handle messages until the consumer is closed, or access control refuses a worker's requests."""
         try:
             await self._handle(handler, lambda: bool(denied))
         except PermissionDenied as denial:
@@ -380,7 +381,7 @@ class SimpleConsumer:
                 self._loops[target] = self._instance.spawn(self._loop(target))
 
     async def _loop(self, target: Target) -> None:
-        """Keep the iteration supplied from one target, until the route has it no more."""
+        """Pop from one target for the iteration, until the route no longer has it."""
         settings = self._settings
         while target in await self._known_targets():
             if len(self._renewal) >= settings.pop_threshold_for_queue:
@@ -408,4 +409,4 @@ class SimpleConsumer:
         try:
             return await self._targets.all()
         except ClientError:
-            return list(self._loops)  # no name server answers: go on with what is known
+            return list(self._loops)  # no name server answers: continue with the known targets

@@ -1,8 +1,8 @@
 """The client for programs without an event loop: scripts and threads.
 
-Each class is the asyncio one of the same name, as a blocking context manager; arguments, results and errors are
-those of the other.  All of them share one event loop in one background thread, which ends with the last of them.
-Any number of threads may use one object.  An interrupt (Ctrl-C) ends the call that waits.
+Each class is the asyncio class of the same name as a blocking context manager, with the same arguments, results and
+errors.  All objects share one event loop in one background thread, which ends with the last of them.
+Any number of threads may use one object.  An interrupt (Ctrl-C) ends the waiting call.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class _Blocking(Generic[C]):
         self.close()
 
     def close(self) -> None:
-        """As the asyncio one's `close`; the second time it does nothing."""
+        """Close the asyncio object; a second call does nothing."""
         if self._is_open:
             self._is_open = False
             try:
@@ -129,7 +129,7 @@ class _Producing(_Blocking[P]):
         return self._call(self._aio.send_batch(list(messages), queue=queue, timeout_s=timeout_s))
 
     def send_many(self, messages: Iterable[Message], *, window: int = 256) -> Iterator[SendResult]:
-        """Results in order; `messages` are taken `window` at a time."""
+        """Yield results in order; `messages` are taken `window` at a time."""
         arguments.whole("window", window, 1)
         iterator = iter(messages)
         while chunk := list(islice(iterator, window)):
@@ -228,7 +228,7 @@ class _Consuming(_Blocking[PC]):
     def run(self, handler: BlockingHandler, *, concurrency: int = 20) -> None:
         """Hand every message to `handler` in one of `concurrency` threads, until the consumer is closed.
 
-        An interrupt ends it when the handlers that run are through.
+        An interrupt ends it after the running handlers.
         """
         arguments.function("handler", handler)
         arguments.whole("concurrency", concurrency, 1)
@@ -268,7 +268,7 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
             )
         )  # fmt: skip
 
-        self._ready: deque[ReceivedMessage] = deque()  # came along with one that was asked for
+        self._ready: deque[ReceivedMessage] = deque()  # arrived together with a requested message
 
     def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
         arguments.whole("max_messages", max_messages, 1)
@@ -384,7 +384,7 @@ class Admin(_Blocking[AdminClient]):
         super().__init__(AdminClient(namesrv, timeout_s=timeout_s, credentials=credentials, tls=tls))
 
     def __call__(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """The outcome of what `ask` makes of the asyncio client."""
+        """Return the outcome of what `ask` makes of the asyncio client."""
 
         async def work() -> T:
             return await ask(self._aio)

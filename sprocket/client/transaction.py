@@ -1,7 +1,7 @@
 """Transactional sends: a message that consumers see if, and only if, the application's own transaction succeeds.
 
-The broker takes the message and hides it; then the application does its work and says how it went.  If the broker
-hears nothing, it asks a live producer of the group.
+The broker stores the message invisibly.  Then the application runs its transaction and reports the outcome.  Without a
+report the broker asks a connected producer of the group.
 Source: RocketMQ 5.3.3, `TransactionMQProducer`, `DefaultMQProducerImpl.sendMessageInTransaction`, `endTransaction`,
 `checkTransactionState`, `ClientRemotingProcessor.checkTransactionState`.
 """
@@ -35,12 +35,12 @@ from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)
 
-# `TransactionMQProducer.checkRequestHoldMax`: a question that finds no room is asked again by the broker.
-_MOST_QUESTIONS: Final = 2000
+# `TransactionMQProducer.checkRequestHoldMax`: if there is no room for a check, the broker repeats it later.
+_MAX_CHECKS: Final = 2000
 
 
 class TransactionState(Enum):
-    """How the application's transaction went; values as END_TRANSACTION carries them (`LocalTransactionState`)."""
+    """Outcome of the application's transaction; values as in END_TRANSACTION (`LocalTransactionState`)."""
 
     COMMIT = int(SysFlag.TRANSACTION_COMMIT)
     ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
@@ -48,7 +48,7 @@ class TransactionState(Enum):
 
 
 class TransactionResult(SendResult):
-    """Where the half message lies, and what the broker was told."""
+    """Place of the half message, and the outcome that the broker got."""
 
     __slots__ = ("state",)
 
@@ -71,7 +71,7 @@ Checker = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionSt
 
 
 class TransactionProducer(Producer):
-    """A producer whose messages may be part of a transaction; an async context manager as `Producer` is::
+    """Producer whose messages may be part of a transaction; an async context manager like `Producer`::
 
         async def checker(message: ReceivedMessage) -> TransactionState:
             return TransactionState.COMMIT if await orders.exists(message.message_id) else TransactionState.ROLLBACK
@@ -79,9 +79,9 @@ class TransactionProducer(Producer):
         async with TransactionProducer("orders", "127.0.0.1:9876", checker=checker) as producer:
             await producer.send_in_transaction(Message("Orders", b"..."), local)
 
-    `checker` is asked about messages of the group that nobody has ended, also those of a producer that has died: it
-    looks up how that transaction went.  An error that it raises counts as UNKNOWN; the broker asks again.
-    `check_threads` questions are answered at a time.
+    `checker` gets messages of the group whose transaction is open, also those of a producer that has died, and looks up
+    the outcome.  An error that it raises counts as UNKNOWN; the broker asks again.  `check_threads` checks run at a
+    time.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class TransactionProducer(Producer):
         self._checker = arguments.function("checker", checker)
         self._check_threads = arguments.whole("check_threads", check_threads, 1)
         self._questions: asyncio.Queue[tuple[Request[CheckTransactionStateRequestHeader], ReceivedMessage]]
-        self._questions = asyncio.Queue(_MOST_QUESTIONS)
+        self._questions = asyncio.Queue(_MAX_CHECKS)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         for _ in range(self._check_threads):
             self._instance.spawn(self._answer_questions())
-        # Brokers must know this producer before it sends anything: they may have questions.
+        # Brokers must know this producer before it sends anything, because they may send it checks.
         try:
             await self._instance.refresh_route(AUTO_CREATE_TOPIC)
             await self._instance.heartbeat_all()
@@ -133,12 +133,12 @@ class TransactionProducer(Producer):
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> TransactionResult:
-        """Send `message` hidden, run `local(message, transaction_id)`, and tell the broker what it returns.
+        """Send `message` as a half message, run `local(message, transaction_id)`, and report its result to the broker.
 
         With COMMIT consumers get the message, with ROLLBACK nobody does, with UNKNOWN the broker asks the checker
-        later.  If `local` raises, the broker is told UNKNOWN and the error is raised here.  If the broker has the
-        message but not as safely as it should (`SendStatus`), it is rolled back and `local` does not run.
-        `check_immunity_s` keeps the broker from asking for so long; a commit after that comes too late.
+        later.  If `local` raises, the broker gets UNKNOWN and the error is raised here.  If the broker stored the
+        message less durably than configured (`SendStatus`), it is rolled back and `local` does not run.  For
+        `check_immunity_s` the broker sends no check; a commit after that is too late.
 
         Raises as `send`; IllegalMessage also for a delay.
         """
@@ -171,7 +171,7 @@ class TransactionProducer(Producer):
         return TransactionResult(sent, state)
 
     async def _end(self, topic: str, sent: SendResult, state: TransactionState) -> None:
-        """Oneway, as Java's client does: if it is lost, the broker asks."""
+        """Send the outcome oneway, as Java's client does: if it is lost, the broker asks."""
         header = EndTransactionRequestHeader(
             topic=topic,
             producer_group=self.group,
@@ -193,7 +193,7 @@ class TransactionProducer(Producer):
                 sent.message_id, state.name, str(error),
             )  # fmt: skip
 
-    # Answering questions
+    # Answering checks
 
     def _asked(self, request: Request[CheckTransactionStateRequestHeader]) -> None:
         queue = MessageQueue("", request.header.broker_name or "", 0)
@@ -208,7 +208,7 @@ class TransactionProducer(Producer):
         try:
             self._questions.put_nowait((request, messages[0]))
         except asyncio.QueueFull:
-            logger.warning("event=transaction_question_dropped group=%s most=%d", self.group, _MOST_QUESTIONS)
+            logger.warning("event=transaction_question_dropped group=%s max=%d", self.group, _MAX_CHECKS)
 
     async def _answer_questions(self) -> None:
         while True:

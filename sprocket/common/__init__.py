@@ -1,2 +1,1 @@
-"""What every layer may use.  A closed list: clock, errors, limits, invariant, atomic_file, table_saver, next_turn,
-properties, config."""
+"""Modules that every layer may use: clock, errors, limits, configuration, files, logging, and the event loop."""

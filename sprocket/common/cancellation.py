@@ -1,4 +1,4 @@
-"""Telling a cancellation of the task itself from one of something that it awaited."""
+"""Cancellation: telling that of the current task from that of an awaited task."""
 
 import asyncio
 from typing import TypeVar
@@ -7,18 +7,18 @@ T = TypeVar("T")
 
 
 def is_cancelled() -> bool:
-    """Whether somebody cancelled the task that asks.
+    """Return whether the current task was cancelled.
 
-    If not, a CancelledError that it catches is an outcome like any other: what it awaited was cancelled.
+    If not, a CancelledError that it catches means that an awaited task was cancelled: an outcome like any other.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def outcome_of(shared: "asyncio.Task[T]", ended: Exception) -> T:
-    """What `shared` gives, which others may await too: a cancellation of one of them does not end it.
+    """Return the result of `shared`, which others may await too: cancelling one of them does not cancel it.
 
-    Raises what it raises, and `ended` if it was cancelled itself.
+    Raises the error of `shared`, and `ended` if `shared` was cancelled.
     """
     try:
         return await asyncio.shield(shared)

@@ -1,4 +1,4 @@
-"""The time seam: every reader of time takes a `Clock`, so that a test owns it."""
+"""Clocks.  Every reader of time takes a `Clock`, so that a test can control it."""
 
 import time
 from typing import Protocol
@@ -22,28 +22,5 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    # Itself, not a method that calls it: it is read twice per append.
+    # The function itself, without a method around it: it is read twice per append.
     monotonic = staticmethod(time.monotonic)
-
-
-class ManualClock:
-    """A clock that a test moves by hand; `advance` moves both readings."""
-
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
-        self._wall_ms = wall_ms
-        self._monotonic = 0.0
-
-    def wall_ms(self) -> int:
-        return self._wall_ms
-
-    def monotonic(self) -> float:
-        return self._monotonic
-
-    def advance(self, seconds: float) -> None:
-        """Let `seconds` pass on both clocks."""
-        self._monotonic += seconds
-        self._wall_ms += round(seconds * 1000)
-
-    def step_wall(self, milliseconds: int) -> None:
-        """Set the wall clock forward or back without time passing, as an operator or NTP does."""
-        self._wall_ms += milliseconds

@@ -1,6 +1,6 @@
-"""Configuration classes are frozen dataclasses that declare RocketMQ's keys; here they are read and printed.
+"""Reading and printing of configuration classes: frozen dataclasses that declare RocketMQ's keys.
 
-A field's metadata says all there is to say about a key, and everything else derives from it::
+A field's metadata declares everything about a key, and the rest derives from it::
 
     listen_port: int = field(
         default=10911,
@@ -10,11 +10,11 @@ A field's metadata says all there is to say about a key, and everything else der
 `key` and `doc` are required.  Optional: `allowed` (a tuple), `minimum`, `maximum`, `unit`, `mutable` (may be
 changed while the server runs; default no), `default_text` (for a default that depends on the machine), `secret`
 (its value is never shown).
-A class may have a method ``check()`` that raises ConfigError for what concerns several fields.
+A class may have a method ``check()`` that raises ConfigError for a bad combination of fields.
 
-Values are converted as RocketMQ converts them, with three differences, all in the operator's favour:
-white space around a value is dropped for every type, a boolean must be ``true`` or ``false``, and a value
-that cannot be converted stops the start (RocketMQ keeps the default and says nothing).
+Values are converted as in RocketMQ, with three differences in the operator's favour.  White space around a value is
+dropped for every type.  A boolean must be ``true`` or ``false``.  A value that cannot be converted stops the start
+(RocketMQ silently keeps the default).
 Source: RocketMQ 5.3.3, `MixAll.properties2Object`, `MixAll.printObjectProperties`, `Configuration`.
 """
 
@@ -36,11 +36,10 @@ from sprocket.common.properties import Entry
 from sprocket.common.rocketmq_keys import INTEGER_RANGES, reference_keys
 
 COMMAND_LINE = "command line"
-# Twice what all keys with their values take, and four times as many lines as there are keys: reading the text holds the
-# event loop.
+# Twice the size of all keys with values, and four lines for each key: parsing the text blocks the event loop.
 MAX_UPDATE_BYTES = 64 * 1024
 MAX_UPDATE_LINES = 2_000
-# What stands in the place of a secret.
+# Shown instead of a secret.
 _HIDDEN = "******"
 
 
@@ -80,30 +79,30 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What one server was told: one object of each class, and what its operator should hear about it."""
+    """Configuration of one server: one object of each class, and notices for its operator."""
 
     objects: tuple[_Declaration, ...]
     notices: tuple[str, ...] = ()
-    # The file that was read, if any, and the keys that the command line gives as well.
+    # The file that was read, if any, and the keys that the command line overrides.
     path: Path | None = None
     overridden: frozenset[str] = frozenset()
 
     def of(self, declaration: type[C]) -> C:
-        """The object of class `declaration`.  Raises KeyError if it was not read."""
+        """Return the object of class `declaration`.  Raises KeyError if it was not read."""
         for candidate in self.objects:
             if isinstance(candidate, declaration):
                 return candidate
         raise KeyError(declaration.__name__)
 
     def with_object(self, changed: _Declaration) -> "Configuration":
-        """The same with `changed` in the place of the object of its class."""
+        """Return a copy in which `changed` replaces the object of its class."""
         objects = tuple(changed if type(held) is type(changed) else held for held in self.objects)
         return replace(self, objects=objects)
 
 
 @cache
 def settings_of(declaration: type[_Declaration]) -> tuple[Setting, ...]:
-    """The keys that a configuration class declares, in its order; fields without a key are not configuration."""
+    """Return the keys that a configuration class declares, in its order; fields without a key are not configuration."""
     hints = typing.get_type_hints(declaration)
     found = []
     for declared in fields(declaration):
@@ -122,7 +121,7 @@ def load(
     overrides: Mapping[str, str] | None = None,
     defaults: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """Read the file at `path`, if any, then `overrides` from the command line; what neither has is in `defaults`.
+    """Read the file at `path`, if any, then `overrides` from the command line, then `defaults` for missing keys.
 
     Raises ConfigError when the file cannot be read or holds a bad value.
     """
@@ -150,8 +149,8 @@ def read(
 ) -> Configuration:
     """Make one object of each declaration; a key goes to every class that declares it.
 
-    `overrides` win over `entries`, and of two entries of one key the last one holds.  `environment`
-    (default: the process's) is what ``$ROCKETMQ_HOME`` in a path stands for.  Raises ConfigError.
+    `overrides` win over `entries`, and the last of two entries of one key wins.  `environment` (default: the process's)
+    has the value of ``$ROCKETMQ_HOME`` in a path.  Raises ConfigError.
     """
     environment = os.environ if environment is None else environment
     settings = [setting for declaration in declarations for setting in settings_of(declaration)]
@@ -175,7 +174,7 @@ def read(
 
 
 def convert(setting: Setting, text: str, place: str, environment: Mapping[str, str]) -> object:
-    """`text` as the type of `setting`.  Raises ConfigError that says place, key, value and what is allowed."""
+    """Return `text` as the type of `setting`.  Raises ConfigError that says place, key, value and what is allowed."""
     stripped = text.strip()
     value: object = None
     if not (setting.optional and not stripped):
@@ -186,7 +185,7 @@ def convert(setting: Setting, text: str, place: str, environment: Mapping[str, s
 
 
 def allowed_text(setting: Setting) -> str:
-    """In words what a value may be: ``an integer from 1 to 65535``, ``true or false``, ``A or B``."""
+    """Return the allowed values in words: ``an integer from 1 to 65535``, ``true or false``, ``A or B``."""
     names = _names(setting)
     if names:
         return " or ".join(names)
@@ -200,7 +199,7 @@ def allowed_text(setting: Setting) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value as Java prints it."""
+    """Return a value as Java prints it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -209,13 +208,13 @@ def value_text(value: object) -> str:
 
 
 def _shown(setting: Setting, held: _Declaration) -> str:
-    """The value as anybody may see it."""
+    """Return the value for printing, without secrets."""
     value = value_text(getattr(held, setting.field))
     return _HIDDEN if value and setting.metadata.get("secret") else value
 
 
 def printed(configuration: Configuration, important_only: bool = False) -> Iterator[str]:
-    """``key=value`` of every key in the order of declaration: what ``-p`` and, `important_only`, ``-m`` print."""
+    """Yield ``key=value`` of every key in order of declaration, for ``-p`` and, with `important_only`, ``-m``."""
     for held in configuration.objects:
         for setting in settings_of(type(held)):
             if setting.important or not important_only:
@@ -223,7 +222,7 @@ def printed(configuration: Configuration, important_only: bool = False) -> Itera
 
 
 def to_properties(configuration: Configuration) -> str:
-    """All keys and values, sorted by key: the body of a GET_BROKER_CONFIG response."""
+    """Return all keys and values, sorted by key: the body of a GET_BROKER_CONFIG response."""
     pairs = {
         setting.key: _shown(setting, held) for held in configuration.objects for setting in settings_of(type(held))
     }
@@ -231,7 +230,7 @@ def to_properties(configuration: Configuration) -> str:
 
 
 def updated(configuration: Configuration, text: bytes | str) -> tuple[Configuration, dict[str, str]]:
-    """`configuration` after an update request whose body is `text`, and the keys that changed.
+    """Return `configuration` after an update request whose body is `text`, and the keys that changed.
 
     All or nothing.  Raises ConfigError for a key that is unknown or not in the allowlist (`mutable`), and
     for a bad value.
@@ -259,7 +258,7 @@ def updated(configuration: Configuration, text: bytes | str) -> tuple[Configurat
 
 
 def update_entries(text: bytes | str) -> list[Entry]:
-    """Return the entries of an update request, one for each key: of several the last one holds.
+    """Return the entries of an update request, one for each key: the last of several wins.
 
     Raises ConfigError for a text beyond the limits, before it is read, and for one that is malformed.
     """
@@ -273,7 +272,7 @@ def update_entries(text: bytes | str) -> list[Entry]:
 
 
 def mutable_keys(configuration: Configuration) -> list[str]:
-    """The allowlist of update requests, sorted."""
+    """Return the allowlist of update requests, sorted."""
     return sorted({s.key for held in configuration.objects for s in settings_of(type(held)) if s.mutable})
 
 
@@ -282,7 +281,7 @@ def _keys(configuration: Configuration) -> set[str]:
 
 
 def _check(held: _Declaration, source: str, places: Mapping[str, str]) -> None:
-    """Call the object's own `check`; its error begins with a key, whose place in the file is put before it."""
+    """Call the object's own `check`; prefix its error, which begins with a key, with the key's place in the file."""
     check = getattr(held, "check", None)
     if check is None:
         return
@@ -303,7 +302,7 @@ def _notices(entry: Entry, source: str, known: set[str], earlier: tuple[str, Ent
 
 
 def _unknown(key: str, known: set[str]) -> str:
-    """Why a key has no effect: known to RocketMQ but not supported here, or not known at all."""
+    """Return why a key has no effect: known to RocketMQ but not supported here, or unknown."""
     reference = reference_keys().get(key)
     if reference is not None:
         default = f", default {reference.default}" if reference.default else ""
@@ -319,7 +318,7 @@ def _nearest(key: str, candidates: set[str]) -> str | None:
 
 
 def _convert(wanted: type, text: str, environment: Mapping[str, str]) -> object:
-    """None when `text` is no value of `wanted`."""
+    """Convert `text` to `wanted`; return None if it is no such value."""
     if wanted is bool:
         return {"true": True, "false": False}.get(text.lower())
     if wanted is int:
@@ -332,7 +331,7 @@ def _convert(wanted: type, text: str, environment: Mapping[str, str]) -> object:
 
 
 def _expanded(path: str, environment: Mapping[str, str]) -> str:
-    """A path with ``${user.home}``, ``$ROCKETMQ_HOME`` and ``${ROCKETMQ_HOME}`` replaced.  Raises ConfigError."""
+    """Replace ``${user.home}``, ``$ROCKETMQ_HOME`` and ``${ROCKETMQ_HOME}`` in a path.  Raises ConfigError."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1) or match.group(2)
@@ -357,7 +356,7 @@ def _within(setting: Setting, value: object) -> bool:
 
 
 def _bounds(setting: Setting) -> tuple[int, int]:
-    """Declared bounds, and within what RocketMQ's type of the key can hold."""
+    """Return the declared bounds, limited to the range of RocketMQ's type of the key."""
     reference = reference_keys().get(setting.key)
     low, high = INTEGER_RANGES["int" if reference is not None and reference.type == "int" else "long"]
     minimum, maximum = setting.metadata.get("minimum"), setting.metadata.get("maximum")

@@ -1,8 +1,8 @@
-"""The file that a server was started with (-c), which keeps what update requests change.
+"""The file that a server was started with (-c), into which update requests are written.
 
-The reference replaces it by all keys and their values, without comments; here the keys of the request alone are
-changed.  Where the file cannot be written the reference changes the running server and says nothing; here nothing is
-changed, so that file and server agree.
+The reference replaces the file by all keys and values, without comments; here only the keys of the request change.  If
+the file cannot be written, the reference silently changes the running server; here nothing changes, so that file and
+server agree.
 Source: RocketMQ 5.3.3, `Configuration.update`, `persist`, `MixAll.string2File`.
 """
 
@@ -27,11 +27,11 @@ _ANY_WRITE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class ConfigurationNotKept(SprocketError):
-    """The file cannot be read or written; neither it nor what is in force has changed."""
+    """The file cannot be read or written; neither the file nor the running server has changed."""
 
 
 class ConfigurationFile:
-    """The file at `path`; keys in `overridden` are given on the command line as well, which wins at a start."""
+    """The file at `path`; the command line overrides the keys in `overridden` at a start."""
 
     def __init__(self, path: Path, overridden: frozenset[str] = frozenset()) -> None:
         self.path = path
@@ -39,18 +39,18 @@ class ConfigurationFile:
 
     @classmethod
     def of(cls, configuration: Configuration) -> "ConfigurationFile | None":
-        """The file that `configuration` was read from; None if it was read from none."""
-        # Absolute: nothing promises that the working directory stays.
+        """Return the file that `configuration` was read from; None if it was read from none."""
+        # Absolute: the working directory may change.
         path = configuration.path
         return None if path is None else cls(path.absolute(), configuration.overridden)
 
     def keep(self, values: Mapping[str, str]) -> None:
-        """Put `values` into the file durably; what was there before is kept as ``.bak``.
+        """Write `values` into the file durably; the earlier content is kept as ``.bak``.
 
         Raises ConfigurationNotKept.
         """
         try:
-            # A link goes on pointing to the file.
+            # A link keeps pointing to the file.
             path = self.path.resolve(strict=True)
             status = path.stat()
             content = path.read_bytes()
@@ -66,7 +66,7 @@ class ConfigurationFile:
             raise ConfigurationNotKept(f"nothing was changed: {self.path} cannot be written: {reason}") from None
 
     def note(self, values: Mapping[str, str]) -> str | None:
-        """What whoever changed `values` should know about the next start."""
+        """Return what the caller that changed `values` must know about the next start."""
         overridden = sorted(self._overridden & values.keys())
         if not overridden:
             return None
@@ -75,7 +75,7 @@ class ConfigurationFile:
 
 
 def _replace(path: Path, content: bytes, status: os.stat_result) -> None:
-    """Replace the file, whose mode and owner stay as far as this process may set them.  Raises OSError."""
+    """Replace the file; keep mode and owner as far as this process may set them.  Raises OSError."""
     try:
         replace_file(path, content, stat.S_IMODE(status.st_mode))
     except OSError as error:
@@ -84,7 +84,7 @@ def _replace(path: Path, content: bytes, status: os.stat_result) -> None:
                 path.with_name(name).unlink(missing_ok=True)
         if path.read_bytes() != content:
             raise
-        # It was replaced; that its folder is on the disk is all that is not sure.
+        # The file was replaced; only the sync of its folder is uncertain.
         logger.warning("event=configuration_file_not_synced path=%s reason=%r", path, str(error))
     if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         with contextlib.suppress(OSError):
@@ -92,9 +92,9 @@ def _replace(path: Path, content: bytes, status: os.stat_result) -> None:
 
 
 def kept(file: ConfigurationFile | None, after: Configuration, update: bytes) -> str | None:
-    """Keep the keys that `update` names, as `after` has them, before they are in force; a note for who sent it.
+    """Write the keys that `update` names, with the values of `after`, before they take effect.  Return a note.
 
-    Raises ConfigurationNotKept: then they must not be put in force.
+    Raises ConfigurationNotKept; then the keys must not take effect.
     """
     named = {entry.key for entry in update_entries(update)}
     values = {

@@ -1,4 +1,4 @@
-"""One error tree.  Each class says who is at fault and which response code a peer gets.
+"""Tree of errors.  Each class tells who is at fault and which response code a peer gets.
 
 `ProtocolError`: the peer broke the wire contract; the connection is closed and counted.
 `RequestError`: expected; becomes a response whose remark says what to do.
@@ -43,7 +43,7 @@ class RequestError(SprocketError):
 
 
 class StoreError(SprocketError):
-    """The message store cannot do what was asked."""
+    """The message store cannot carry out a request."""
 
     response_code = _SERVICE_NOT_AVAILABLE
 
@@ -53,7 +53,7 @@ class DiskFull(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Refused before anything was written, because too much waits already; the message says when to try again."""
+    """Refused before anything was written, because too much waits already; the message says when to retry."""
 
     response_code = _SYSTEM_BUSY
 
@@ -69,7 +69,7 @@ class DiskFailed(StoreError):
 
 
 class RestartNeeded(StoreError):
-    """The store is to do something at its next start, which is to come at once."""
+    """The store must be restarted at once, because its start does work that is due."""
 
 
 class CorruptRecord(StoreError):
@@ -84,7 +84,7 @@ class CorruptRecord(StoreError):
 
 
 class ConfigError(SprocketError):
-    """A configuration that cannot be started with; the message says file, line, key and what is allowed."""
+    """An invalid configuration; the message has file, line, key and the allowed values."""
 
 
 class ClientError(SprocketError):

@@ -1,4 +1,4 @@
-"""Named places in the code where a test makes the process die, wait or meet an error of the system.  For tests only.
+"""Failpoints: named places in the code where a test makes the process die, wait or get a system error.
 
 A module declares a point and calls it at the place::
 
@@ -12,12 +12,12 @@ example ``appender.after_log_write=kill@3;group_commit.before_sync=pause:200;dis
 - ``kill``: SIGKILL to the process itself;
 - ``exit``: the process ends at once with status 99, nothing is flushed or closed;
 - ``pause:200``: the thread waits 200 ms;
-- ``error:EIO``: the place raises OSError with this number; only where it handles one (`takes_error`).
+- ``error:EIO``: the place raises OSError with this number; only at a place that handles it (`takes_error`).
 
-``@3`` acts the third time that the point is reached and no other time; without it every time.  A server that starts
-with a point armed warns of it in its log; a point that nobody declares, or an action that is none, ends the start.
-Commands that are no server do not look at the variable.  An unarmed point costs a call and a test of one attribute, so
-it may stand in code that runs once per batch, not in code that runs once per message.
+``@3`` acts only at the third call of the point; without it every call acts.  A server that starts
+with a point armed warns of it in its log; an unknown point or action ends the start.
+Only servers read the variable.  An unarmed point costs a call and a test of one attribute, so it may be used in code
+that runs once per batch, but not once per message.
 """
 
 import difflib
@@ -39,7 +39,7 @@ _points: dict[str, "Failpoint"] = {}
 
 
 class Failpoint:
-    """One place.  `takes_error` says that an OSError raised there is handled as one of the system's."""
+    """One place.  `takes_error` means that the place handles an OSError like one of the system's."""
 
     __slots__ = ("_action", "name", "takes_error")
 
@@ -49,17 +49,17 @@ class Failpoint:
         self._action: Callable[[], None] | None = None
 
     def reach(self) -> None:
-        """Do what the point is armed with."""
+        """Run the action of an armed point."""
         if self._action is not None:
             self._action()
 
     def arm(self, action: Callable[[], None] | None) -> None:
-        """Do `action` at each `reach` from now on; None disarms."""
+        """Run `action` at each `reach` from now on; None disarms."""
         self._action = action
 
 
 def failpoint(name: str, *, takes_error: bool = False) -> Callable[[], None]:
-    """Declare a point, whose name is ``file.place`` and belongs to it alone; return what the place calls."""
+    """Declare a point with the unique name ``file.place``.  Return the function that the place calls."""
     if name in _points:
         raise InvariantError(f"failpoint {name} is declared twice")
     point = _points[name] = Failpoint(name, takes_error)
@@ -68,15 +68,15 @@ def failpoint(name: str, *, takes_error: bool = False) -> Callable[[], None]:
 
 
 def declared() -> dict[str, Failpoint]:
-    """Every point of the modules that are imported, by name."""
+    """Return every point of the modules that are imported, by name."""
     return dict(_points)
 
 
 def arm(text: str | None) -> None:
-    """Arm what `text`, the variable's value, says, and disarm all other points.
+    """Arm the points in `text`, the variable's value, and disarm all others.
 
-    Call it when everything that declares points is imported.  Raises `ConfigError`, with nothing armed, for a clause
-    that cannot be read or a point that is not there.
+    Call it after all modules with points are imported.  Raises `ConfigError`, with nothing armed, for an invalid clause
+    or an unknown point.
     """
     actions = [_parse(clause.strip()) for clause in (text or "").split(";") if clause.strip()]
     for point in _points.values():
@@ -94,7 +94,7 @@ def _parse(clause: str) -> tuple[Failpoint, Callable[[], None], str]:
     if point is None:
         raise ConfigError(f"{VARIABLE}: there is no failpoint {name!r}{_nearest(name)}")
     if count and (not count.isdigit() or int(count) == 0):
-        raise ConfigError(f"{VARIABLE}: {clause!r}: behind @ stands a number from 1 on")
+        raise ConfigError(f"{VARIABLE}: {clause!r}: after @ comes a number from 1 on")
     action = _action(point, verb, argument, clause)
     return point, _only(int(count), action) if count else action, clause
 
@@ -130,7 +130,7 @@ def _only(count: int, action: Callable[[], None]) -> Callable[[], None]:
 
 
 def _die(name: str) -> None:
-    # Past the log's lock and buffer: another thread may hold them, and they die with us.
+    # Without the log's lock and buffer: another thread may hold them, and they are lost with the process.
     os.write(2, f"event=failpoint name={name} action=kill\n".encode())
     os.kill(os.getpid(), signal.SIGKILL)
 

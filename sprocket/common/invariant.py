@@ -1,4 +1,4 @@
-"""Checks of what our own code guarantees."""
+"""Checks of conditions that our own code guarantees."""
 
 from sprocket.common.errors import InvariantError
 

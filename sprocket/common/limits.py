@@ -1,4 +1,4 @@
-"""Every bound on what a peer can make us hold, in one place.
+"""Limits on what a peer can make this process hold, in one place.
 
 A limit is checked before anything is allocated.  Defaults follow RocketMQ where it has one.
 """
@@ -9,7 +9,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 # Entries of a header's extFields map.
 MAX_EXT_FIELDS = 512
-# What a body may inflate to: 4 times a whole frame.
+# Size that a body may inflate to: 4 times a whole frame.
 MAX_INFLATED_BYTES = 64 * 1024 * 1024
 # Unsent response bytes at which a connection's reads are paused, and at which it is closed.
 WRITE_PAUSE_BYTES = 4 * 1024 * 1024
@@ -18,11 +18,13 @@ WRITE_CLOSE_BYTES = 64 * 1024 * 1024
 WRITE_STALL_S = 30.0
 # A partly received frame must be complete within this time.
 FRAME_DEADLINE_S = 30.0
-# Of all connections of a server together: partly received frames, and responses of peers that do not read.  Beyond it
-# those go that have been so for the longest.
+# For all connections of a server together: partly received frames, and responses to peers that do not read.  Above it
+# the connections that stalled first are closed.
 MAX_PARTIAL_BYTES = 512 * 1024 * 1024
 MAX_UNSENT_BYTES = 512 * 1024 * 1024
-# A TLS handshake must be done within this time, and with so many bytes of the peer's: its certificates above all.
+# Limits of a TLS handshake: its time, and the peer's bytes, which are mostly certificates.
+# Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
+# bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of so many still fit a header.
 TLS_HANDSHAKE_S = 10.0
 TLS_HANDSHAKE_BYTES = 256 * 1024
 
@@ -32,14 +34,16 @@ MAX_PROPERTIES_BYTES = 32767
 # Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
 # bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of so many still fit a header.
 MAX_BATCH_MESSAGES = 16 * 1024
-# The records of such a batch may have this beyond twice `maxMessageSize`: what RocketMQ's encoder allows beside a body.
+# Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
+# bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of such a batch fit a header.
+# Bytes that the records of a batch may have beyond twice `maxMessageSize`, as RocketMQ's encoder allows beside a body.
 MAX_BATCH_GROWTH_BYTES = 64 * 1024
 MAX_TOPIC_CHARS = 127
 # RocketMQ allows 255, and fails to make the retry topic of a group that has more than 248: a topic is a directory,
 # whose name has at most 255 bytes, and the retry topic's begins with %RETRY%.
 MAX_GROUP_CHARS = 248
 
-# What one request may name.  Clients stay far below: a client has a few groups and some ten subscriptions.
+# Items in one request.  Clients stay far below: a client has a few groups and some ten subscriptions.
 MAX_HEARTBEAT_GROUPS = 1_000  # of producers, and as many of consumers
 MAX_HEARTBEAT_SUBSCRIPTIONS = 2_000  # of all groups together
 MAX_SUBSCRIPTION_TAGS = 1_000

@@ -1,4 +1,4 @@
-"""Formatter of log lines: no text that a peer chose can begin a line or steer a terminal.
+"""Formatter of log lines: no text from a peer can begin a line or control a terminal.
 
 Group names, KV values and remarks come from peers and may hold line breaks.  They are escaped here, once, for every
 logger of a process.
@@ -9,7 +9,7 @@ import re
 from time import gmtime
 from typing import Final
 
-# Control characters (C0, DEL, C1), the line and paragraph separators, and what reverses the direction of text.
+# Control characters (C0, DEL, C1), line and paragraph separators, and characters that reverse the text direction.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _TIMED: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
@@ -49,7 +49,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _indented(text: str) -> str:
-    # By "\n" alone: what else breaks a line is escaped.
+    # Only by "\n": other line breaks are escaped.
     return "\n".join(_INDENT + escaped(line) for line in text.split("\n"))
 
 
@@ -59,6 +59,6 @@ def timed_formatter() -> LineFormatter:
 
 
 def escape_unconfigured() -> None:
-    """Escape also what a program logs that configured no handler: logging then writes warnings to stderr."""
+    """Escape warnings that logging writes to stderr for a program without a configured handler."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LineFormatter())

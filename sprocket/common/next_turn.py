@@ -1,4 +1,4 @@
-"""How a handler shares the event loop: long work in slices, and work that ends whatever becomes of its client."""
+"""Sharing of the event loop by handlers: long work in slices, and work that outlives its client."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ _unfinished: Final[set[asyncio.Task[Any]]] = set()
 
 
 async def next_turn() -> None:
-    """Return in the next turn of the event loop, after what was ready has been served."""
+    """Return in the next turn of the event loop, after everything that was ready was served."""
     loop = asyncio.get_running_loop()
     turn: asyncio.Future[None] = loop.create_future()
     loop.call_soon(turn.set_result, None)
@@ -17,7 +17,7 @@ async def next_turn() -> None:
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for `work`, which goes on if the waiting task is cancelled: a client may leave at any time."""
+    """Wait for `work`, which continues if the waiting task is cancelled: a client may disconnect at any time."""
     task = asyncio.get_running_loop().create_task(work)
     _unfinished.add(task)
     task.add_done_callback(_unfinished.discard)

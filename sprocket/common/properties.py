@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 def parse(content: bytes | str, source: str = "properties") -> list[Entry]:
-    """Entries in the order of the file; a key may come twice (in Java the last one holds).
+    """Return the entries in the order of the file; a key may occur twice (in Java the last one wins).
 
     `source` names the file in errors.  Raises ConfigError for a malformed ``\\uXXXX``.
     """
@@ -38,15 +38,15 @@ def parse(content: bytes | str, source: str = "properties") -> list[Entry]:
 
 
 def render(values: Mapping[str, str]) -> str:
-    """``key=value`` lines that `parse` reads back as they are; nothing is escaped that need not be."""
+    """Return ``key=value`` lines that `parse` reads back unchanged, with as few escapes as possible."""
     return "".join(f"{_escape(key, '=: ')}={_escape_value(value)}\n" for key, value in values.items())
 
 
 def edited(content: bytes, values: Mapping[str, str], source: str = "properties") -> bytes:
-    """`content` with `values`: each takes the place of the entry of its key that holds, or stands at the end.
+    """Return `content` with `values`: each replaces the effective entry of its key, or is added at the end.
 
-    All else stays byte for byte: comments, order, other entries, line ends.  Raises ConfigError as `parse` does, and
-    where the result would not read back as it should.
+    Everything else stays byte for byte: comments, order, other entries, line ends.  Raises ConfigError as `parse` does,
+    and if the result would not read back correctly.
     """
     before = {entry.key: entry.value for entry in parse(content, source)}
     values = {key: value for key, value in values.items() if before.get(key) != value}
@@ -63,7 +63,7 @@ def edited(content: bytes, values: Mapping[str, str], source: str = "properties"
         if not _line_end(lines[-1]):
             lines[-1] += line_end
         if lines[-1].rstrip(_LINE_ENDS).endswith("\\"):
-            lines.append(line_end)  # ends what would go on with the next line
+            lines.append(line_end)  # ends a continuation
     lines += [render({key: value})[:-1] + line_end for key, value in added.items()]
     result = "".join(lines).encode("iso-8859-1")
     if {entry.key: entry.value for entry in parse(result, source)} != before | values:
@@ -76,7 +76,7 @@ def _line_end(line: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int, int]]:
-    """Lines with continuations joined, comments and blank lines dropped, and the numbers of its first and last line."""
+    """Yield logical lines without comments and blank lines, each with the numbers of its first and last line."""
     pending = ""
     pending_line = 0
     continued = False
@@ -84,7 +84,7 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int, int]]:
     for number, natural in enumerate(_natural_lines(text), 1):
         line = natural.lstrip(_BLANKS)
         if not pending and (not line or line[0] in "#!"):
-            # A comment is never continued; nor does it end a continuation that has gathered nothing yet.
+            # A comment is never continued, and does not end a continuation that is still empty.
             continued = False
             continue
         if not pending and not continued:
@@ -145,12 +145,12 @@ def _unescape(text: str, number: int, source: str) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """Two escapes that are a UTF-16 pair are one character, as they are in a Java string."""
+    """Join two escapes that form a UTF-16 pair into one character, as in a Java string."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _escape_value(value: str) -> str:
-    """A value needs its first blank escaped, else it would be taken for white space before the value."""
+    """Escape the first blank of a value, which a reader would take for white space before the value."""
     escaped = _escape(value, "")
     return "\\" + escaped if escaped[:1] == " " else escaped
 

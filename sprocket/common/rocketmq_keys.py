@@ -18,13 +18,13 @@ class ReferenceKey(NamedTuple):
     important: bool
 
 
-# What a Java integer type can hold, inclusive.
+# Ranges of Java's integer types, inclusive.
 INTEGER_RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
 
 
 @cache
 def reference_keys() -> dict[str, ReferenceKey]:
-    """All keys by name; a key of several classes stands under the first of them."""
+    """Return all keys by name; a key of several classes has the data of the first."""
     text = files("sprocket.common").joinpath("rocketmq_keys.tsv").read_text(encoding="utf-8")
     keys: dict[str, ReferenceKey] = {}
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Fields of configuration classes: key, default and what the documentation says, as one call."""
+"""Fields of configuration classes: key, default and documentation in one call."""
 
 from dataclasses import field
 
@@ -6,16 +6,16 @@ from dataclasses import field
 def int_setting(
     key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None, mutable: bool = False
 ) -> int:
-    """A number."""
+    """Return a field with a number."""
     metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
     return field(default=default, metadata=metadata)
 
 
 def bool_setting(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
-    """True or false."""
+    """Return a field with a boolean."""
     return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
 
 
 def text_setting(key: str, default: str, doc: str, *, mutable: bool = False) -> str:
-    """A text."""
+    """Return a field with a text."""
     return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})

@@ -1,7 +1,7 @@
-"""Saves a table that is replaced whole: in a thread, one write for all changes that came while the last one ran.
+"""Saver of a table whose file is replaced whole: in a thread, one write for all changes made during the last write.
 
-Memory changes first, so that a request goes on at once.  Who must not answer before a change is on the disk waits for
-`saved`; what cannot be written is taken back, and all who wait get the error.
+Memory changes first, so that a request continues at once.  A handler that must not respond before a change is on the
+disk waits for `saved`.  If a write fails, its changes are rolled back, and all waiting handlers get the error.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ Saved = Callable[[StoreError | None], None]
 
 
 class Change(NamedTuple, Generic[T]):
-    """What was changed, and how it is taken back."""
+    """A change, and the function that rolls it back."""
 
     what: T
     undo: Callable[[], None]
 
 
 class TableSaver(Generic[T]):
-    """Lives in the event loop's thread.  Until `start`, and after `stop`, a change is written before it returns.
+    """Saver in the event loop's thread.  Before `start` and after `stop`, a change is written before the call returns.
 
-    `content` is called in this thread and says what to write; what it returns is called in the thread that writes.
+    `content` is called in this thread; it returns a function that the writing thread calls for the bytes to write.
     `on_saved` gets the changes of each write.
     """
 
@@ -45,13 +45,13 @@ class TableSaver(Generic[T]):
         self._pending: list[Change[T]] = []
         self._changed = self._saved = 0  # changes ever made, and those that are written
         self._waiting: deque[tuple[int, Saved]] = deque()
-        # Whether what is appended in this turn of the loop relies on a change that is not written.
+        # Whether appends of this turn of the loop depend on a change that is not written.
         self.is_relied_on = False
 
     # Changing
 
     def changed(self, what: T, undo: Callable[[], None]) -> None:
-        """Save a change that was made in memory.  Before `start` it raises `StoreError`, with the change undone."""
+        """Save a change that was made in memory.  Before `start` a failure raises `StoreError` after a rollback."""
         self._pending.append(Change(what, undo))
         self._changed += 1
         if self._loop is None:
@@ -66,11 +66,11 @@ class TableSaver(Generic[T]):
 
     @property
     def pending(self) -> list[T]:
-        """The changes that no write has begun with."""
+        """The changes that no write includes yet."""
         return [change.what for change in self._pending]
 
     def rely(self) -> None:
-        """Let the answers to what is appended in this turn of the loop wait until the changes so far are written."""
+        """Delay the responses to appends of this turn of the loop until all changes so far are written."""
         if self._changed > self._saved and self._loop is not None and not self.is_relied_on:
             self.is_relied_on = True
             self._loop.call_soon(self._end_turn)
@@ -81,14 +81,14 @@ class TableSaver(Generic[T]):
     # Waiting
 
     def when_saved(self, callback: Saved) -> None:
-        """Call `callback(None)` once all changes so far are written, or with the error that took them back."""
+        """Call `callback(None)` when all changes so far are written, or `callback(error)` after their rollback."""
         if self._saved == self._changed:
             callback(None)
         else:
             self._waiting.append((self._changed, callback))
 
     async def saved(self) -> None:
-        """Wait until all changes so far are written.  Raises the `StoreError` that took them back."""
+        """Wait until all changes so far are written.  Raises the `StoreError` that rolled them back."""
         if self._saved == self._changed:
             return
         future: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
@@ -104,7 +104,7 @@ class TableSaver(Generic[T]):
         self._loop = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Wait until everything is written, and write at once from now on."""
+        """Wait until everything is written, and write each change at once from now on."""
         if self._task is not None:
             await asyncio.wait([self._task])
         self._loop = None
@@ -150,7 +150,7 @@ class TableSaver(Generic[T]):
             self._waiting.popleft()[1](None)
 
     def _take_back(self, written: list[Change[T]], error: StoreError) -> None:
-        """Undo what was not written and what was changed since: a change may build on the one before."""
+        """Roll back the unwritten changes and all later ones: a change may depend on the one before."""
         since, self._pending = self._pending, []
         for change in reversed([*written, *since]):
             change.undo()

@@ -1,7 +1,7 @@
 """One connection, at either end: the edge between asyncio and the pure framing and routing.
 
-A read is handled as a batch: all whole frames are cut out at once, runs of requests whose route has a
-batch handler go to it together, and everything that was answered leaves in one write.
+A read is handled as a batch.  All whole frames are cut out at once, a batch handler gets a run of requests together,
+and all responses leave in one write.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ from sprocket.remoting.tls.names import common_name
 logger = logging.getLogger(__name__)
 
 _channel_ids = count(1)
-# A batch handler gets at most so many requests at once.
-_RUN_MOST = 1024
+# Requests that a batch handler gets at once.
+_MAX_RUN = 1024
 
 
 class RemotingChannel(asyncio.Protocol):
@@ -63,8 +63,8 @@ class RemotingChannel(asyncio.Protocol):
         self.certificate_name: str | None = None  # common name of the peer's certificate, if it was verified
         self.is_closed = False
         self.read_at = 0.0  # loop time of the last read
-        self.stalled_at: float | None = None  # loop time since when the peer does not read
-        self.partial_at: float | None = None  # loop time since when a frame is incomplete
+        self.stalled_at: float | None = None  # loop time at which the peer stopped reading
+        self.partial_at: float | None = None  # loop time at which a frame became incomplete
         self.attributes: dict[str, Any] = {}  # what a server remembers of this peer
         self._table = table
         self._counters = counters
@@ -72,7 +72,7 @@ class RemotingChannel(asyncio.Protocol):
         self._on_close = on_close
         self._on_crowded = on_crowded
         self._on_bug = on_bug
-        # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
+        # A client keeps reading while it cannot write: if both ends stopped reading, neither would continue.
         self._pause_reads = pause_reads
         self.credentials = credentials
         self._drained: asyncio.Future[None] | None = None
@@ -86,7 +86,7 @@ class RemotingChannel(asyncio.Protocol):
         self._backlog: deque[Frame] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
-        self.partial_bytes = 0  # of a frame that is not whole yet
+        self.partial_bytes = 0  # received bytes of an incomplete frame
         self.unsent = UnsentOutput(counters, on_crowded)
         self._reading = self._failed = self._flush_scheduled = False
 
@@ -170,7 +170,7 @@ class RemotingChannel(asyncio.Protocol):
         return frames
 
     def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
-        """What is to be served of a read; the rest is answered."""
+        """Return the frames of a read to serve, and refuse the others."""
         self._pressure = self._pressure or ReadPressure(self._transport, self._turn)
         kept, answers = self._pressure.shed(frames, size_bytes, self._table, overload)
         if answers:
@@ -179,7 +179,7 @@ class RemotingChannel(asyncio.Protocol):
         return kept
 
     def _read_in_turn(self) -> None:
-        """Read others before this one is read again: uvloop reads the same up to 32 times while there is more."""
+        """Let other connections be read first: uvloop reads one connection up to 32 times while it has data."""
         if self._transport is not None and self.stalled_at is None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
@@ -197,7 +197,7 @@ class RemotingChannel(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken yet, and what of its requests waits for that."""
+        """Bytes that the peer has not taken yet, and bytes of its requests that wait for that."""
         if self._transport is None or self.is_closed:
             return 0
         return self._transport.get_write_buffer_size() + sum(len(frame[1]) + len(frame[2]) for frame in self._backlog)
@@ -215,7 +215,7 @@ class RemotingChannel(asyncio.Protocol):
                     admitted_frame.decoded = decoded
                     admitted.append(admitted_frame)
             except ProtocolError as error:
-                # Only when those before it have their answers.
+                # Takes effect after the frames before it have their responses.
                 self._decoder.error = error
                 break
         return admitted
@@ -232,13 +232,13 @@ class RemotingChannel(asyncio.Protocol):
             while index < count:
                 index = self._serve_next(frames, index)
                 if not is_grouped and index + 1 < count:
-                    # One read brought requests for several handlers: a batch each, where their order allows it.
+                    # One read holds requests for several handlers: give each handler a batch, where order allows it.
                     frames = self._table.grouped(frames, index)
                     is_grouped = True
                 if self._out_bytes > limits.WRITE_PAUSE_BYTES:
                     self._flush()
                     if self.stalled_at is not None or self.is_closed:
-                        # What is left waits until the peer reads again.
+                        # The remaining frames wait until the peer reads again.
                         self._backlog.extend(frames[index:])
                         self.unsent.written(self.unsent_bytes, 0, self.read_at)
                         break
@@ -250,7 +250,7 @@ class RemotingChannel(asyncio.Protocol):
             self._flush()
 
     def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
-        """Serve the frame at `index`, or the run for one batch handler that begins there; the index after it."""
+        """Serve the frame at `index`, or the run for one batch handler from there.  Return the index after it."""
         table = self._table
         try:
             decoded = table.decode(frames[index])
@@ -268,11 +268,11 @@ class RemotingChannel(asyncio.Protocol):
             return index + 1
         run = [request]
         if index + 1 < len(frames):
-            table.decode_run(entry, frames[index], frames[index + 1 : index + _RUN_MOST], run)
+            table.decode_run(entry, frames[index], frames[index + 1 : index + _MAX_RUN], run)
         try:
             entry.batch(run)
         except Exception as error:
-            # Those that the handler has answered keep their answer.
+            # Requests that the handler has answered keep their response.
             refusal = self._refusal(request, error)
             for request in run:
                 if not request.is_answered:
@@ -332,7 +332,7 @@ class RemotingChannel(asyncio.Protocol):
         try:
             return encode_response(response, request.opaque, request.serialization)
         except Exception as error:
-            # It must not end the connection: the answers to other requests travel with it.
+            # This must not end the connection, which carries the responses to other requests.
             logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
             refusal = Response(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
             return encode_response(refusal, request.opaque, request.serialization)
@@ -364,7 +364,7 @@ class RemotingChannel(asyncio.Protocol):
         self._out += buffers
         self._out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         if not self._reading and not self._flush_scheduled:
-            # Whatever else is written in this turn of the loop leaves with it in one system call.
+            # All writes of this turn of the loop leave in one system call.
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 
@@ -381,7 +381,7 @@ class RemotingChannel(asyncio.Protocol):
         elif size <= JOIN_BYTES:
             transport.write(b"".join(out))
         else:
-            # Not writelines: that of asyncio in Python 3.12 and 3.13.0 never pauses the protocol (CVE-2024-12254).
+            # Not `writelines`: in Python 3.12 and 3.13.0 asyncio's never pauses the protocol (CVE-2024-12254).
             for buffer in joined(out):
                 transport.write(buffer)
         if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
@@ -390,7 +390,7 @@ class RemotingChannel(asyncio.Protocol):
             self.unsent.written(left, size, self._loop.time())
 
     async def drained(self) -> None:
-        """Wait until the peer has taken enough of what is queued for it; returns at once if it has, or is gone."""
+        """Wait until the peer has taken enough of its queued output.  Returns at once if the connection is closed."""
         if self.stalled_at is None or self.is_closed:
             return
         if self._drained is None:
@@ -409,7 +409,7 @@ class RemotingChannel(asyncio.Protocol):
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close at once; what is unsent is dropped."""
+        """Close at once and drop unsent output."""
         if not self.is_closed and self._transport is not None:
             self._counters.stalled += 1
             self._count_partial(0)
@@ -422,7 +422,7 @@ class RemotingChannel(asyncio.Protocol):
 
     def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: Buffer = b"") -> None:
         """Send a oneway request.  Raises NotEncodable."""
-        # Whole before any of it is queued, so that a request without a form on the wire harms no other.
+        # Encode all of it before any of it is queued, so that a request that cannot be encoded harms no other.
         body = body if type(body) is bytes else as_body(body)
         header = self._signed(header, body)
         prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)

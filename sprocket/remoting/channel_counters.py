@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ChannelCounters:
-    """What the channels of one server or client have seen."""
+    """Counters of all channels of one server or client."""
 
     opened: int = 0
     frames: int = 0
     received_bytes: int = 0
     stalled: int = 0
     idle_closed: int = 0
-    partial_bytes: int = 0  # of frames that are not whole yet
-    unsent_bytes: int = 0  # that peers have not taken yet, or had not when it was looked at last
+    partial_bytes: int = 0  # received bytes of incomplete frames
+    unsent_bytes: int = 0  # bytes that peers had not taken at the last measurement
     protocol_errors: dict[str, int] = field(default_factory=dict)
 
     def count_protocol_error(self, kind: str) -> None:

@@ -34,10 +34,10 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class RemotingClient:
-    """Sends requests to any number of servers; `routes` serve what they ask in turn.
+    """Client of any number of servers; `routes` serve the requests that servers send.
 
     With `credentials` every request is signed, with `tls` every connection is TLS.  `on_open` and `on_close` get the
-    address of every connection that is made and of every one that ends.
+    address of each connection that opens or closes.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RemotingClient:
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
         self._credentials = credentials
-        # Has the other end of a new connection prove itself; until it has, nothing is signed.  Raises ConnectFailed.
+        # Makes the server of a new connection prove its identity; nothing is signed before.  Raises ConnectFailed.
         self.prover: Prover | None = None
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
@@ -66,7 +66,7 @@ class RemotingClient:
         self.counters = ChannelCounters()
 
     async def channel(self, address: str) -> RemotingChannel:
-        """An open connection to `address`.  Raises ConnectFailed."""
+        """Return an open connection to `address`.  Raises ConnectFailed."""
         channel = self._channels.get(address)
         if channel is not None and not channel.is_closed:
             return channel
@@ -80,7 +80,7 @@ class RemotingClient:
         return await outcome_of(task, ConnectFailed(f"{address}: the client is closed"))
 
     def open_channel(self, address: str) -> RemotingChannel | None:
-        """The connection to `address` if it is open now."""
+        """Return the connection to `address` if it is open now."""
         channel = self._channels.get(address)
         return None if channel is None or channel.is_closed else channel
 
@@ -155,7 +155,7 @@ class RemotingClient:
         self._closed = True
         for task in list(self._connecting.values()):
             task.cancel()
-        # Those that have closed leave the table.
+        # A channel that has closed leaves the table.
         for channel in list(self._channels.values()):
             channel.close()
         for _ in range(50):

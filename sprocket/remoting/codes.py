@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for: the `code` of a command whose response bit is clear."""
+    """Code of a request: the `code` of a command whose response bit is clear."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -172,13 +172,13 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
-    # Of Sprocket alone; a broker of RocketMQ answers REQUEST_CODE_NOT_SUPPORTED.
+    # Only Sprocket has these; RocketMQ's broker answers REQUEST_CODE_NOT_SUPPORTED.
     NEGOTIATE_HA_SESSION = 21001
     PROVE_BROKER_IDENTITY = 21002
 
 
 class ResponseCode(IntEnum):
-    """How a request ended: the `code` of a command whose response bit is set."""
+    """Code of a response: the `code` of a command whose response bit is set."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

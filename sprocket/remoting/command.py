@@ -13,7 +13,7 @@ import msgspec
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.base import Header, Int
 
-# What we claim to be: the ordinal of V5_3_3 in `MQVersion`.  Peers read it to choose features.
+# The version that we announce: the ordinal of V5_3_3 in `MQVersion`.  Peers choose features by it.
 VERSION = 479
 LANGUAGE = "PYTHON"
 
@@ -37,22 +37,22 @@ class Channel(Protocol):
         """Unique within the process, never reused."""
         ...
 
-    # A handler has no other way to write: so no request gets two answers, and a oneway request gets none.
+    # A handler has no other way to write.  So no request gets two responses, and a oneway request gets none.
 
     def reply(self, request: "Request[Any]", response: "Response") -> None:
-        """Answer `request` with `response`, unless it is oneway or has its answer."""
+        """Answer `request` with `response`, unless it is oneway or already answered."""
         ...
 
     def refuse(self, request: "Request[Any]", error: Exception) -> None:
-        """Answer `request` with what `error` says, as if its handler had raised it."""
+        """Answer `request` with `error`, as if its handler had raised it."""
         ...
 
     def answer(self, request: "Request[Any]", *frame: Buffer) -> None:
-        """Answer `request` with an encoded frame, unless it is oneway or has its answer.  After close: nothing."""
+        """Answer `request` with an encoded frame, unless it is oneway, already answered, or the channel is closed."""
         ...
 
     def answer_run(self, requests: Sequence["Request[Any]"], frames: bytes) -> None:
-        """Answer `requests` with `frames`, which has one frame for each that `wants_answer`, in any order."""
+        """Answer `requests` with `frames`: one frame for each request that `wants_answer`, in any order."""
         ...
 
     def notify(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
@@ -68,15 +68,15 @@ class Channel(Protocol):
 class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     """One request.  `header` has the type that the route of `code` names.
 
-    `body`, `channel` and `serialization` are set by the connection after the header is decoded.  Their wire names are
-    such that a header cannot hold them by accident; where one does on purpose, the first two are overwritten, and any
-    `serialization` but that of JSON is no request of the usual form.
-    `is_answered` is set by the channel with the answer; a header that holds its wire name is refused like one with
+    The connection sets `body`, `channel` and `serialization` after it has decoded the header.  A header cannot hold
+    their wire names by accident.  If it holds them on purpose, the first two are overwritten, and the general decoder
+    gets a header with another `serialization` than JSON.
+    The channel sets `is_answered` with the response; a header that holds its wire name is treated like one with
     `serialization`.
-    The collector does not follow requests (`gc=False`): nothing that one refers to may refer back to it.
+    The garbage collector does not follow requests (`gc=False`), so no object of a request may refer back to it.
     """
 
-    # In the order in which the usual clients write them: each is then looked for where it is.
+    # In the order in which common clients write them, which is the fastest order to decode.
     code: Int
     header: H_co = msgspec.field(name="extFields", default=None)  # type: ignore[assignment] # typed by the route
     flag: Int = 0
@@ -86,7 +86,7 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     version: Int = 0
     body: bytes = msgspec.field(name="#body", default=b"")
     channel: Any = msgspec.field(name="#channel", default=None)
-    # What a gate left with it, for handlers that have to ask again; see `acl.gate`.
+    # The gate's decision, for handlers that must ask again; see `acl.gate`.
     access: Any = msgspec.field(name="#access", default=None)
     serialization: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#serialization", default=0)
     is_answered: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#answered", default=0)
@@ -97,12 +97,12 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
 
     @property
     def wants_answer(self) -> bool:
-        """Whether an answer may be written: the request is not oneway, and has none yet."""
+        """Whether a response may be written: the request is not oneway and not answered yet."""
         return not (self.is_answered or self.flag & FLAG_ONEWAY)
 
 
 class Response:
-    """What a handler answers.  `body` may be several buffers; they are sent without being joined."""
+    """Response of a handler.  `body` may be several buffers, which are sent without joining them."""
 
     __slots__ = ("body", "code", "header", "remark")
 
@@ -123,7 +123,7 @@ class Response:
 
 
 class ReceivedResponse(msgspec.Struct, kw_only=True):
-    """A response as its caller gets it: header fields are still the strings of the wire."""
+    """Response as its caller gets it; the header fields are still the strings of the wire."""
 
     code: int
     opaque: int
@@ -133,5 +133,5 @@ class ReceivedResponse(msgspec.Struct, kw_only=True):
     body: bytes = b""
 
     def header(self, header_type: type[H_co]) -> H_co:
-        """The header fields as `header_type`.  Raises msgspec.ValidationError when they do not fit."""
+        """Return the header fields as `header_type`.  Raises msgspec.ValidationError when they do not fit."""
         return msgspec.convert(self.ext_fields, header_type, strict=False)

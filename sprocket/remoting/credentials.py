@@ -1,4 +1,4 @@
-"""How a request is signed: the values of its header fields, ordered by name, and its body, with HMAC-SHA1.
+"""Signature of a request: HMAC-SHA1 over the values of its header fields, ordered by name, and its body.
 
 Source: RocketMQ 5.3.3, `AclClientRPCHook`, `AclUtils.combineRequestContent`, `AclSigner`, `SessionCredentials`.
 """
@@ -16,7 +16,7 @@ from sprocket.remoting.command import Buffer
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"
-# A field that clients up to 4.9.3 add after they have signed.  Source: `MixAll.UNIQUE_MSG_QUERY_FLAG`, `MQVersion`.
+# A field that clients up to 4.9.3 add after signing.  Source: `MixAll.UNIQUE_MSG_QUERY_FLAG`, `MQVersion`.
 _LATE_FIELD: Final = "_UNIQUE_KEY_QUERY"
 _V4_9_3: Final = 399
 # Of SHA-1.
@@ -24,7 +24,7 @@ _BLOCK_BYTES: Final = 64
 
 
 def signature(secret_key: str, fields: Mapping[str, str], body: Buffer, version: int = _V4_9_3 + 1) -> str:
-    """What stands in the field Signature of a request with these `fields` and this `body`, of a client of `version`."""
+    """Return the field Signature of a request with `fields` and `body`, from a client of `version`."""
     values = _signed_values(tuple(fields), version <= _V4_9_3)(fields)
     # `TreeMap` orders by UTF-16 units, `sorted` by code points; names of fields are ASCII.
     content = "".join(values).encode()
@@ -40,17 +40,17 @@ def signature(secret_key: str, fields: Mapping[str, str], body: Buffer, version:
 
 @lru_cache(maxsize=64)
 def _signed_values(names: tuple[str, ...], leaves_out_late: bool) -> Callable[[Mapping[str, str]], Iterable[str]]:
-    """What takes the signed values out of fields with these names: the requests of a client repeat theirs."""
+    """Return a function that gets the signed values of fields with these names, which a client repeats."""
     left_out = (SIGNATURE, _LATE_FIELD) if leaves_out_late else (SIGNATURE,)
     signed = sorted(name for name in names if name not in left_out)
-    if len(signed) < 2:  # of which `itemgetter` makes no tuple
+    if len(signed) < 2:  # `itemgetter` would return no tuple
         return lambda fields: [fields[name] for name in signed]
     return itemgetter(*signed)
 
 
 @lru_cache(maxsize=1024)
 def _keyed(secret_key: str) -> tuple["hashlib._Hash", "hashlib._Hash"]:
-    """The two digests that every HMAC with this key begins from (RFC 2104): twice as fast as `hmac` makes one."""
+    """Return the two digests that begin every HMAC with this key (RFC 2104): twice as fast as `hmac`."""
     key = secret_key.encode()
     if len(key) > _BLOCK_BYTES:
         key = hashlib.sha1(key).digest()
@@ -61,14 +61,14 @@ def _keyed(secret_key: str) -> tuple["hashlib._Hash", "hashlib._Hash"]:
 
 @dataclass(frozen=True)
 class Credentials:
-    """An account and its key, which nothing shows."""
+    """An account and its secret key, which `repr` hides."""
 
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str = field(default="", repr=False)
 
     def signed(self, fields: Mapping[str, str], body: Buffer) -> dict[str, str]:
-        """`fields` with account and signature."""
+        """Return `fields` with account and signature."""
         named = {**fields, ACCESS_KEY: self.access_key}
         if self.security_token:
             named[SECURITY_TOKEN] = self.security_token

@@ -1,6 +1,6 @@
-"""Opens frames for who has to look at what they say before they go to a route: a gate.
+"""Decoder of frames for a gate, which must see the header fields before a route does.
 
-What comes out is what `open_frame` makes of a frame; headers of the usual forms are read in one step.
+It returns what `open_frame` returns, but decodes usual headers in one step.
 """
 
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from sprocket.common import limits
-from sprocket.remoting.codec.typed_binary import OpenBinaryDecoder
+from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request
 from sprocket.remoting.framing import JSON, Frame
 from sprocket.remoting.routes import open_frame
@@ -17,18 +17,18 @@ _decode: Final = msgspec.json.Decoder(Request[dict[str, str] | None], strict=Fal
 
 
 class FrameOpener:
-    """Remembers the forms of headers that come again.  Lives in one thread."""
+    """Opener of frames that remembers the shapes of headers.  Not safe for threads."""
 
     __slots__ = ("_binary",)
 
     def __init__(self) -> None:
-        self._binary = OpenBinaryDecoder().request
+        self._binary = BinaryDecoder().request
 
     def open(self, frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
-        """A response, or a request with its fields; its header is for a route to set.  Raises ProtocolError."""
+        """Return a response, or a request with its fields.  A route sets the header.  Raises ProtocolError."""
         serialization, header, body = frame
         if serialization != JSON:
-            usual = self._binary(header, body)
+            usual = self._binary(header, body, None)
             return open_frame(frame) if usual is None else (usual, usual.header)
         try:
             request = _decode(header)
@@ -37,6 +37,6 @@ class FrameOpener:
         fields = request.header
         if fields is None or request.flag & FLAG_RESPONSE or len(fields) > limits.MAX_EXT_FIELDS:
             return open_frame(frame)
-        # Whatever a header says by their names.
+        # A header may hold their wire names.
         request.body, request.channel, request.access = body, None, None
         return request, fields

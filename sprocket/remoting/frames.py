@@ -13,19 +13,19 @@ from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
 from sprocket.remoting.headers.base import Header, to_ext_fields
 
 _JSON_PREFIX = struct.Struct(">ii")
-# Of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
+# Size of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
 _BINARY_FIXED_BYTES = 21
 _BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
 
 
 class NotEncodable(ClientError, ValueError, TypeError):
-    """A request that has no form on the wire; nothing of it was sent."""
+    """A request cannot be encoded; nothing of it was sent."""
 
 
 def as_body(body: object) -> Buffer:
-    """`body` as a buffer whose length is its number of bytes.  Raises NotEncodable.
+    """Return `body` as a buffer whose length is its number of bytes.  Raises NotEncodable.
 
-    A connection joins buffers of many requests: one that is none would be found when all of them are written.
+    A connection joins buffers of many requests, so a wrong object would fail only when all of them are written.
     """
     if isinstance(body, bytes | bytearray):
         return body
@@ -54,7 +54,7 @@ def encode_request(
 
 
 def encode_response(response: Response, opaque: int, serialization: int) -> list[Buffer]:
-    """A response's frame as buffers: prefix and header, then the body's buffers as they are."""
+    """Return a response's frame as buffers: prefix and header, then the body's buffers as they are."""
     header = response.header
     ext_fields = to_ext_fields(header) if isinstance(header, Header) else header
     encode_header = codec_binary.encode_header if serialization == ROCKETMQ else codec_json.encode_header
@@ -65,7 +65,7 @@ def encode_response(response: Response, opaque: int, serialization: int) -> list
 
 
 def as_buffers(body: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:
-    """A body as a sequence of buffers, empty for no body."""
+    """Return a body as a sequence of buffers, empty for no body."""
     if isinstance(body, bytes | bytearray | memoryview):
         return (body,) if len(body) else ()
     return body

@@ -18,10 +18,10 @@ ROCKETMQ = 1
 
 _PREFIX = struct.Struct(">iI")
 _LENGTH = struct.Struct(">i")
-# Pieces of a frame below this are joined at once, up to this.
+# Smaller pieces of a frame are joined at once, up to the second size.
 _SMALL_BYTES = 4096
 _GROWN_BYTES = 64 * 1024
-# A header of up to this size cannot hold more fields than are permitted: in JSON each takes five bytes, `"":0,`.
+# A header of up to this size cannot exceed the permitted number of fields: in JSON each takes five bytes, `"":0,`.
 LARGE_HEADER_BYTES = limits.MAX_EXT_FIELDS * 5
 # The largest header word of a known serialization.
 _MAX_WORD = 0x1FFFFFF
@@ -33,17 +33,17 @@ Frame = tuple[int, bytes, bytes]
 
 
 def frame_prefix(serialization: int, header_bytes: int, body_bytes: int) -> bytes:
-    """The eight bytes that stand before a header."""
+    """Return the eight bytes that stand before a header."""
     return _PREFIX.pack(4 + header_bytes + body_bytes, serialization << 24 | header_bytes)
 
 
 class FrameDecoder:
     """Cuts whole frames out of a stream that arrives in pieces of any size.
 
-    Pure: fed with bytes, answers with frames.  Once `error` is set the stream has no meaning any more:
-    the frames that came before are good, and the connection must be closed.  `pending_bytes` are held for
-    a frame that is not whole yet; they never exceed the limit by more than one read.  `has_large_header` is set with a
-    frame whose header has more than `LARGE_HEADER_BYTES`: somebody has to count its fields.
+    Pure: it takes bytes and returns frames.  After `error` is set, the rest of the stream has no meaning: serve the
+    frames before it, then close the connection.  `pending_bytes` belong to an incomplete frame; they never exceed the
+    limit by more than one read.  `has_large_header` is set by a frame whose header has more than `LARGE_HEADER_BYTES`:
+    the caller must then count its fields.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class FrameDecoder:
         self._missing = 0  # bytes until the pending frame, or its length field, is whole
 
     def feed(self, data: bytes) -> list[Frame]:
-        """All frames that `data` completes, in order; see `error`."""
+        """Return all frames that `data` completes, in order; then look at `error`."""
         if self.error is not None:
             return []
         if self._pieces:
@@ -95,7 +95,7 @@ class FrameDecoder:
         return frames
 
     def _keep(self, data: bytes) -> None:
-        """Add to what is pending; small pieces grow together, for an object of its own for each would cost far more."""
+        """Add `data` to the pending pieces.  Small pieces grow together: one object for each would cost far more."""
         self.pending_bytes += len(data)
         last = self._pieces[-1]
         if len(data) >= _SMALL_BYTES or len(last) >= _GROWN_BYTES:
@@ -106,7 +106,7 @@ class FrameDecoder:
             self._pieces.append(bytearray(data))
 
     def _cut(self, data: bytes, frames: list[Frame]) -> int:
-        """Append the whole frames of `data` to `frames`; the position after the last one."""
+        """Append the whole frames of `data` to `frames`.  Return the position after the last one."""
         end = len(data)
         position = 0
         unpack = _PREFIX.unpack_from
@@ -118,7 +118,7 @@ class FrameDecoder:
             header_start = position + 8
             body_start = header_start + (word & 0xFFFFFF)
             stop = position + 4 + length
-            # A body that ends before it begins: a length below 4, or a header longer than its frame.
+            # The length is below 4, or the header is longer than its frame.
             if body_start > stop or length > max_frame_bytes or word > _MAX_WORD:
                 self._refuse(length, word)
             if body_start - header_start > large_bytes:
@@ -136,7 +136,7 @@ class FrameDecoder:
         return position
 
     def _check_partial_prefix(self, data: bytes, position: int, end: int) -> None:
-        """Refuse a bad length as soon as it is there, also when the header word is not."""
+        """Refuse a bad length as soon as it arrives, even before the header word."""
         self._missing = (8 if end - position >= 4 else 4) - (end - position)
         if end - position >= 4:
             (length,) = _LENGTH.unpack_from(data, position)

@@ -1,7 +1,7 @@
-"""Ports in two steps: bound, so that nobody else can take them, and later served.
+"""Listening in two steps: bind a port, so that no other process can take it, and serve it later.
 
-A server takes its ports before it opens its files.  Until it serves, connections are refused, as at a server that does
-not run, so clients turn to another one at once.
+A server binds its ports before it opens its files.  Until it serves, connections are refused as if it did not run, so
+clients try another server at once.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Callable
 async def bound(
     factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int = 128
 ) -> asyncio.Server:
-    """Return a server that has the port and does not listen yet.  Raises OSError, also for a port that is none."""
+    """Return a server that is bound and does not listen yet.  Raises OSError, also for an invalid port."""
     try:
         return await asyncio.get_running_loop().create_server(
             factory, host, port, backlog=backlog, reuse_address=True, start_serving=False
@@ -40,5 +40,5 @@ def _is_listening(one: socket.socket) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """What an error says, without the address that asyncio adds."""
+    """Return the text of an error without the address that asyncio adds."""
     return os.strerror(error.errno) if error.errno else str(error)

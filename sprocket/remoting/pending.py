@@ -18,7 +18,7 @@ class ConnectionLost(ClientError):
 
 
 class PendingRequests:
-    """Opaque numbers of one connection and the futures behind them."""
+    """Table of the requests of one connection that wait: opaque numbers and their futures."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -34,7 +34,7 @@ class PendingRequests:
         return self._opaque
 
     def register(self, timeout_s: float, what: str) -> tuple[asyncio.Future[ReceivedResponse], int]:
-        """A future for the response to the opaque that is returned with it."""
+        """Return a future for the response to the opaque that is returned with it."""
         future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
         opaque = self.next_opaque()
         self._waiting[opaque] = (future, self._loop.time() + timeout_s, what)
@@ -53,7 +53,7 @@ class PendingRequests:
         self._waiting.pop(opaque, None)
 
     def fail_all(self, reason: str) -> None:
-        """The connection is gone: every waiter gets ConnectionLost."""
+        """Fail every waiting request with ConnectionLost: the connection is gone."""
         waiting, self._waiting = self._waiting, {}
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
 """Routes: one record per request code beside its handler, and the table that a server is built from.
 
-A record says everything that the server needs to know of a request before it calls the handler: the
-type of its header, what access control protects, and which lane carries it.
+A route holds everything that the server must know about a request before it calls the handler: the type of its header,
+what access control protects, and its lane.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ import msgspec
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 from sprocket.remoting.codec import codec_binary, codec_json
-from sprocket.remoting.codec.typed_binary import TypedBinaryDecoder
+from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from sprocket.remoting.framing import JSON, Frame
@@ -23,7 +23,7 @@ from sprocket.remoting.headers.base import Header
 
 
 class Resource(Enum):
-    """What a request touches.  Source: RocketMQ 5.3.3, `ResourceType`."""
+    """Kind of resource that a request concerns.  Source: RocketMQ 5.3.3, `ResourceType`."""
 
     NONE = "none"
     CLUSTER = "cluster"
@@ -32,7 +32,7 @@ class Resource(Enum):
 
 
 class Action(Enum):
-    """What a request does to it.  Source: RocketMQ 5.3.3, `Action`."""
+    """Action of a request on its resource.  Source: RocketMQ 5.3.3, `Action`."""
 
     NONE = "none"
     PUB = "pub"
@@ -45,7 +45,7 @@ class Action(Enum):
 
 
 class Lane(Enum):
-    """Classes of requests that overload protection treats apart."""
+    """Class of requests that overload protection treats separately."""
 
     SEND = "send"
     PULL = "pull"
@@ -54,7 +54,7 @@ class Lane(Enum):
 
 
 class NoHeader(Header):
-    """The header of a request that has none; fields that a peer sends all the same are ignored."""
+    """Header of a request without fields; fields that a peer sends anyway are ignored."""
 
 
 Answer = Response | None | Awaitable[Response | None]
@@ -62,23 +62,21 @@ Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
 
 
-# Asked about a frame that came in on a channel: what of it is to be served, or None when the guard has answered it.
+# Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
-
-# What share of the requests of a lane is served, 0 to 1, and why the others are not.
+# Share of a lane's requests to serve (0 to 1), and the reason for refusing the rest.
 Verdict = tuple[float, str]
-# Asked for each lane about a read that has waited for so long, s, and brought so many requests.
+# Called for each lane of a read with the read's wait in seconds and its number of requests.
 Overload = Callable[[Lane, float, int], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one request code is served.
+    """Service of one request code.
 
-    `handle` answers one request: with a `Response`, with None when it has replied or will reply itself
-    through ``request.channel.reply`` (or never, for a oneway code), or with an awaitable.  `batch`, where
-    present, gets the run of consecutive requests of this code that one read brought, all of one channel,
-    and replies itself.
+    `handle` gets one request.  It returns a `Response`, an awaitable of one, or None if it replies itself through
+    ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the consecutive requests of this
+    code in one read, all of one channel, and replies itself.
     """
 
     code: RequestCode
@@ -91,7 +89,7 @@ class Route:
 
 
 class Entry:
-    """A route with its decoder."""
+    """Route with its decoder."""
 
     __slots__ = ("batch", "binary", "code", "decode", "header", "prefix", "route")
 
@@ -103,11 +101,11 @@ class Entry:
         self.batch = route.batch
         prefix = b'{"code":%d,"' % route.code
         size = next((size for size in _PREFIX_SIZES if prefix[size - 1 :].startswith((b'"', b","))), 0)
-        self.prefix = prefix[:size]  # of a JSON header; empty if it cannot be told by it
+        self.prefix = prefix[:size]  # start of a JSON header; empty if it does not identify the code
         request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
-        # The same of a ROCKETMQ header, or None when it is not of the usual form.
-        self.binary = TypedBinaryDecoder(self.code, route.header).request
+        # The same for a ROCKETMQ header, or None if its form is unusual.
+        self.binary = BinaryDecoder(route.header).request
 
 
 class RouteTable:
@@ -119,7 +117,7 @@ class RouteTable:
         # and the header is decoded once, straight into its typed struct.
         self._by_prefix: dict[bytes, Entry] = {}
         self._by_short_code: dict[int, Entry] = {}
-        # Asked about every frame before anything of it is decoded.
+        # Called for every frame before any of it is decoded.
         self.guard: Guard | None = None
         self.overload = overload
         for route in routes:
@@ -134,7 +132,7 @@ class RouteTable:
         return [entry.route for entry in self.entries.values()]
 
     def decode(self, frame: Frame) -> "Decoded":
-        """A request with its route, or a response.
+        """Return a request with its route, or a response.
 
         Raises ProtocolError when the header is no header, or the frame has not passed the guard, and
         `UnroutableRequest` when the code or the fields of the header are not served.
@@ -160,9 +158,9 @@ class RouteTable:
         return self._decode_slowly(frame)
 
     def grouped(self, frames: Sequence[Frame], start: int) -> list[Frame]:
-        """`frames`, where those from `start` on that alternate between batch handlers stand handler by handler.
+        """Return `frames` with the batch requests after `start` grouped by handler.
 
-        What one handler gets keeps its order, and nothing passes a frame that is for no batch handler.
+        The requests of one handler keep their order, and no frame overtakes a frame without a batch handler.
         """
         groups: dict[BatchHandler, list[Frame]] = {}
         end = start
@@ -175,27 +173,34 @@ class RouteTable:
         return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
     def _entry_of(self, frame: Frame) -> Entry | None:
-        """Where a frame goes, as far as its first bytes tell."""
+        """Return the entry for a frame, as far as its first bytes tell."""
         serialization, header, _ = frame
         if serialization == JSON:
             return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
         return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
 
-    def lane_of(self, frame: Frame) -> Lane | None:
-        """The lane of a request, as far as its first bytes tell."""
-        entry = self._entry_of(frame)
-        return None if entry is None else entry.route.lane
+    def lanes_of(self, frames: Sequence[Frame]) -> list[Lane | None]:
+        """Return the lane of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
+        known: dict[bytes, Lane | None] = {}
+        lanes: list[Lane | None] = []
+        for frame in frames:
+            start = frame[1][: _LONG_PREFIX_BYTES if frame[0] == JSON else _BINARY_CODE_BYTES]
+            if start not in known:
+                entry = self._entry_of(frame)
+                known[start] = None if entry is None else entry.route.lane
+            lanes.append(known[start])
+        return lanes
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
-        """Append the requests of `frames` to `run`, up to the first that does not go where `run` goes.
+        """Append the requests of `frames` to `run`, up to the first with another route.
 
-        `run` holds the request of the frame `first`, whose route is `entry`; all get its channel.  What is
-        wrong with a frame is found out when it is decoded by itself.
+        `run` holds the request of the frame `first`, whose route is `entry`; all get its channel.  An invalid frame
+        ends the run; its error appears when it is decoded alone.
         """
         if self.guard is not None:
             _append_admitted(entry, frames, run)
             return
-        # The innermost loop of a server: `decode` without its calls, and one test of where a frame goes.
+        # The innermost loop of a server: `decode` without its calls, and one test of the route.
         decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
         first_serialization, header, _ = first
         is_usual = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
@@ -228,7 +233,7 @@ class RouteTable:
         return opened if isinstance(opened, ReceivedResponse) else self.routed(*opened)
 
     def routed(self, request: Request[Any], fields: dict[str, str]) -> tuple[Entry, Request[Any]]:
-        """An opened `request` with its route and the header that `fields` are.  Raises `UnroutableRequest`."""
+        """Return an opened `request` with its route and its header from `fields`.  Raises `UnroutableRequest`."""
         entry = self.entries.get(request.code)
         if entry is None:
             raise UnroutableRequest(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, _unsupported(request.code))
@@ -244,13 +249,13 @@ Decoded = tuple[Entry, Request[Any]] | ReceivedResponse
 
 
 class AdmittedFrame(tuple[int, bytes, bytes]):
-    """A frame that a guard let in, with what the guard decoded: the very thing that was judged is served."""
+    """Frame that a guard admitted, with the request that it decoded, so that exactly the checked request is served."""
 
     decoded: Decoded
 
 
 def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
-    """A response, or a request whose header stays None, with its fields.  Raises ProtocolError."""
+    """Return a response, or a request whose header stays None, with its fields.  Raises ProtocolError."""
     serialization, header, body = frame
     if serialization == JSON:
         envelope, ext_fields = codec_json.decode_header(header)
@@ -276,14 +281,14 @@ def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str,
 
 
 def _admitted(frame: Frame) -> Decoded:
-    """Return what the guard decoded of `frame`.  Raises ProtocolError for a frame that the guard has not let in."""
+    """Return the request that the guard decoded.  Raises ProtocolError for a frame that the guard has not admitted."""
     if not isinstance(frame, AdmittedFrame):
         raise ProtocolError("unguarded", "the frame has reached its route without passing access control")
     return frame.decoded
 
 
 def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
-    """Append what the guard decoded of `frames`, up to the first that does not go to `entry`."""
+    """Append the requests that the guard decoded, up to the first with another route than `entry`."""
     for frame in frames:
         decoded = frame.decoded if isinstance(frame, AdmittedFrame) else None
         if decoded is None or isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
@@ -291,16 +296,16 @@ def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[An
         run.append(decoded[1])
 
 
-# As many bytes as tell codes of two or three digits apart, and those of six.
+# Bytes that distinguish codes of two or three digits, and codes of six.
 _PREFIX_BYTES = 12
 _LONG_PREFIX_BYTES = 15
 _PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
-# A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.
+# A ROCKETMQ header begins with the low 16 bits of its code.
 _BINARY_CODE_BYTES = 2
 
 
 class UnroutableRequest(RequestError):
-    """A whole and well-formed request that no handler can be called for; `request` is answered with it."""
+    """A well-formed request without a handler; the error is the response to `request`."""
 
     def __init__(self, request: Request[Any], code: int, remark: str) -> None:
         super().__init__(code, remark)

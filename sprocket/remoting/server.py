@@ -1,4 +1,4 @@
-"""The listening side: accepts connections, serves them from one table of routes, and keeps them honest."""
+"""Server of the remoting protocol: accepts connections, serves them from one table of routes, and closes bad ones."""
 
 import asyncio
 import logging
@@ -26,9 +26,8 @@ IDLE_S = 120.0
 class RemotingServer:
     """A server of the remoting protocol on one port.
 
-    `on_close` callbacks get every channel that ends.  Idle channels, peers that stop reading and peers
-    that leave a frame unfinished are closed by a sweep; others are unharmed.  With `tls` connections may be TLS.
-    Buffers of 0 bytes are left to the system.
+    `on_close` callbacks get every channel that closes.  A sweep closes idle channels, peers that stop reading and peers
+    that leave a frame incomplete.  With `tls` connections may be TLS.  0 bytes leave a buffer's size to the system.
     """
 
     def __init__(
@@ -71,9 +70,9 @@ class RemotingServer:
         return port
 
     async def bind(self) -> None:
-        """Take the port without serving it: nobody else can have it, and connections are refused until `start`.
+        """Bind the port without serving it; connections are refused until `start`.
 
-        Raises ConfigError when the address cannot be had, or the files of TLS are wrong.
+        Raises ConfigError if the address cannot be bound, or the files of TLS are wrong.
         """
         loop = asyncio.get_running_loop()
         self._turn = Turn(loop)
@@ -104,7 +103,7 @@ class RemotingServer:
     async def _bound(self, port: int) -> asyncio.Server:
         server = await bound(self._entrance.visitor, self._host, port, backlog=self._backlog)
         try:
-            # Connections have the options of the socket that they came to.
+            # Connections inherit the options of the listening socket.
             set_buffers(server.sockets, *self._buffer_bytes)
         except OSError:
             server.close()
@@ -112,7 +111,7 @@ class RemotingServer:
         return server
 
     async def listen_also(self, port: int) -> str:
-        """Serve the same at another port of the host; why it cannot be had, or the empty text."""
+        """Serve the same routes at another port of the host.  Return why it cannot be bound, or the empty text."""
         try:
             server = await self._bound(port)
             await serve(server)
@@ -122,7 +121,7 @@ class RemotingServer:
         return ""
 
     async def stop_accepting(self) -> None:
-        """Take no new connections; those that are open go on."""
+        """Accept no new connections; open connections continue."""
         for server in (self._server, *self._others):
             if server is not None:
                 server.close()
@@ -135,7 +134,7 @@ class RemotingServer:
         self._entrance.close()
         for channel in list(self.channels.values()):
             channel.close()
-        # Closing connections are given a turn to leave; a peer that does not read cannot hold us.
+        # Give closing connections time to finish; a peer that does not read cannot block the stop.
         for _ in range(50):
             if not self.channels:
                 break
@@ -164,7 +163,7 @@ class RemotingServer:
             callback(channel)
 
     def _relieve(self) -> None:
-        """All connections together hold too much: those go that have been so for the longest."""
+        """Close the connections that stalled first, if all together hold too many bytes."""
         partial = self.counters.partial_bytes - limits.MAX_PARTIAL_BYTES
         if partial > 0:
             waiting = [channel for channel in self.channels.values() if channel.partial_bytes]
@@ -175,7 +174,7 @@ class RemotingServer:
                     channel.unsent.looked_at(channel.unsent_bytes)
         unsent = self.counters.unsent_bytes - limits.MAX_UNSENT_BYTES
         if unsent > 0:
-            # What was written in this turn of the loop alone may leave at its end.
+            # Output that was written in this turn of the loop may leave at its end.
             now = asyncio.get_running_loop().time()
             slow = [channel for channel in self.channels.values() if (channel.unsent.since or now) < now]
             self._abort_oldest(sorted(slow, key=lambda channel: channel.unsent.since or 0.0), unsent, is_partial=False)
@@ -193,7 +192,7 @@ class RemotingServer:
             self.sweep(asyncio.get_running_loop().time())
 
     def sweep(self, now: float) -> None:
-        """Close what has been idle, stalled or half received for too long at loop time `now`."""
+        """Close connections that were idle, stalled or in an incomplete frame for too long at loop time `now`."""
         self.counters.idle_closed += self._entrance.sweep(now)
         for channel in list(self.channels.values()):
             if channel.stalled_at is not None:
@@ -203,7 +202,7 @@ class RemotingServer:
                 self.counters.count_protocol_error("frame_deadline")
                 channel.abort("frame_not_finished")
             elif now - channel.read_at > self.idle_s + limits.WRITE_STALL_S:
-                # It was closed, and does not take what is left for it.
+                # It was closed, and the peer does not read the remaining output.
                 channel.abort("peer_does_not_read")
             elif now - channel.read_at > self.idle_s:
                 self.counters.idle_closed += 1

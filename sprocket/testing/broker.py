@@ -1,7 +1,6 @@
-"""A broker in a child process, isolated from the caller's import path.
+"""Broker in a child process, isolated from the caller's import path.
 
-The child is started with ``python -I``: a project that has its own `store`, `broker` or `common` packages does not
-lend them to it.
+The child runs with ``python -I``, so it never imports a project's own `store`, `broker` or `common` packages.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from typing import Self
 
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, bound
 
-# However full or slow the machine's disk is, a test's messages are neither refused nor removed for it.
+# A full or slow disk of the machine must neither refuse nor remove a test's messages.
 _THROWAWAY = {
     "diskSpaceWarningLevelRatio": "100",
     "cleanFileForciblyEnable": "false",
@@ -27,7 +26,7 @@ _THROWAWAY = {
 
 
 class BrokerNotStarted(ProcessNotStarted):
-    """The broker's process ended or said nothing in time; the text holds the end of its log."""
+    """The broker's process ended or did not start in time; the text holds the end of its log."""
 
 
 class Broker:
@@ -66,7 +65,7 @@ class Broker:
 
     @property
     def namesrv(self) -> str:
-        """What a client is given as `namesrv`."""
+        """The `namesrv` argument of clients."""
         return f"127.0.0.1:{self._namesrv_port}"
 
     @property
@@ -119,7 +118,7 @@ class Broker:
         self._end(signal.SIGKILL)
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Create `topic` with so many queues, or change it.  Raises ClientError."""
+        """Create `topic` with `queues` queues, or change it.  Raises ClientError."""
         from sprocket.client import arguments
 
         arguments.check_topic(topic)
@@ -135,14 +134,14 @@ class Broker:
         command = bound("sprocket.cli", "standalone")
         command += ["--store", str(self.store), "--port", str(self._port), "--namesrv-port", str(self._namesrv_port)]
         command += ["--json", "--log-level", "warning"]
-        # The port for slaves too stays what it was: the one after listenPort may be anybody's by now.
+        # The port for slaves also stays the same: another process may have the one after listenPort by now.
         ports = {"haListenPort": str(self._ha_port)}
         for key, value in (_THROWAWAY | ports | self._properties).items():
             command += ["--set", f"{key}={value}"]
         return command
 
     def _facts(self, process: ChildProcess) -> dict[str, str]:
-        """What the process says of itself once it listens."""
+        """Return the facts that the process prints when it listens."""
         try:
             return {key: str(value) for key, value in process.facts(self._start_limit_s).items()}
         except ProcessNotStarted as error:

@@ -36,7 +36,6 @@ from acl.plain.policy import PlainPolicy
 from broker.server import Broker
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import InvariantError, RequestError
 from sprocket.remoting import routes
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -45,6 +44,7 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.routes import Route
 from tests.acl.matrix import CLUSTER, FORGERIES, GROUP, TOPIC, Doors, Shape, shape, unknown_shapes
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 
 SUPER = Credentials("SuperUser", "secret-of-super")
 RIGHT = Credentials("WithRight", "secret-of-right")

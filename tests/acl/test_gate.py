@@ -13,7 +13,6 @@ from acl.gate import Gate, require_topic
 from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codec import codec_binary
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -26,6 +25,7 @@ from sprocket.remoting.routes import Action as RouteAction
 from sprocket.remoting.routes import NoHeader, Route
 from sprocket.remoting.routes import Resource as RouteResource
 from tests.acl.matrix import Doors, shape
+from tests.clock import ManualClock
 
 WRITER = Credentials("SomeWriter", "secret-of-writer")
 ACCOUNTS = b"""

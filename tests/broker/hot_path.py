@@ -24,7 +24,7 @@ from broker.send.message_id import UniqueKeys, host_bytes
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
-from sprocket.common.clock import ManualClock, SystemClock
+from sprocket.common.clock import SystemClock
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
 from sprocket.remoting.client import RemotingClient
@@ -40,6 +40,7 @@ from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, sealed_crc
 from store.record.record import Record, TagsCodes, decode
+from tests.clock import ManualClock
 
 STORE_HOST = host_bytes("10.1.2.3", 10911)
 TOPIC = "Orders"

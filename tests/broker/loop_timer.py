@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sprocket.common.clock import ManualClock
+from tests.clock import ManualClock
 
 
 class LoopTimer:

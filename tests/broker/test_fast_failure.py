@@ -7,10 +7,10 @@ import pytest
 
 from broker.config.live_config import LiveConfig
 from broker.fast_failure import FastFailure, LaneLoad
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.routes import Lane
 from store.config.store_config import StoreConfig
 from tests.broker.rig import broker_config
+from tests.clock import ManualClock
 
 
 @pytest.fixture

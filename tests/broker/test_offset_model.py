@@ -26,7 +26,6 @@ from hypothesis.stateful import (
 )
 
 from broker.server import Broker
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.stats import ConsumeStats, ResetOffsetBody
@@ -45,6 +44,7 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config
+from tests.clock import ManualClock
 
 T = TypeVar("T")
 Key = tuple[str, int]  # group, queue id

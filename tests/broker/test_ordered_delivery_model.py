@@ -25,13 +25,13 @@ from hypothesis.stateful import (
 )
 
 from broker.server import Broker
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from tests.broker.ordered_member import LOCK_INTERVAL_S, REBALANCE_S, OrderedMember, Taken
 from tests.broker.ordered_model import LOCK_LIVE_S, QUEUES, Model
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
+from tests.clock import ManualClock
 
 T = TypeVar("T")
 IDS = ("m1", "m2", "m3")

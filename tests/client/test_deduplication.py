@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from sprocket import ConsumeFrom, Consumer, Deduplicator, KeyWindow, Message, Producer, ReceivedMessage, SendSettings
-from sprocket.common.clock import ManualClock
 from sprocket.testing import Broker
 from tests.client.consume.test_process_queue import message
 from tests.client.fake_cluster import until
+from tests.clock import ManualClock
 
 
 async def test_window_forgets_by_age_and_by_number() -> None:

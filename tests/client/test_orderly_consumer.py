@@ -18,7 +18,7 @@ from sprocket import (
     Producer,
     ReceivedMessage,
 )
-from sprocket.common.clock import Clock, ManualClock
+from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps, loads
@@ -30,6 +30,7 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.testing import Broker
 from tests.client.fake_cluster import until
+from tests.clock import ManualClock
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 

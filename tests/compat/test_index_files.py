@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
+from tests.clock import ManualClock
 from tests.compat import maven
 
 GOLDEN = Path(__file__).resolve().parent / "data" / "apache-index-5.3.3.tar.xz"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.message.record import SysFlag
 from store.config.store_config import StoreConfig
 from store.message_store import Boundary, MessageStore, PendingMessage
 from store.queue.logic_queue import QueueType
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import Record, TagsCodes
+from tests.clock import ManualClock
 from tests.compat import maven
 from tests.compat.store_files import dump, parse, run_tool
 from tests.store.insides import crash, records_of

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from store.config.timer_config import SLOTS_TOTAL
 from store.message_store import MessageStore
 from store.record.record import Record, decode
 from store.timer.timer_message_store import TimerMessageStore
 from tests.broker.rig import TestClient
+from tests.clock import ManualClock
 from tests.compat import maven, wire
 from tests.compat.cluster import Cluster, SprocketCluster
 from tests.compat.turns import ApacheBroker, properties

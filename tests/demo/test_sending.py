@@ -2,9 +2,9 @@
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.demo.flights import Flight
 from sprocket.demo.sending import Sending
+from tests.clock import ManualClock
 
 LIMIT_S = 120.0
 

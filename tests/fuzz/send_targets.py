@@ -15,7 +15,6 @@ from broker.send.admission import Admission
 from broker.send.intake import MessageIntake
 from broker.send.message_id import UniqueKeys
 from broker.timer.timer_intake import TimerIntake
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
@@ -26,6 +25,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.routes import RouteTable, UnroutableRequest, open_frame
 from store.record.record import Appended, PendingMessage, TagsCodes
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 from tests.fuzz.hostile_requests import TEXTS
 from tests.fuzz.target import Target
 

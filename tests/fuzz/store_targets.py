@@ -15,7 +15,6 @@ from broker.subscription.request_modes import RequestModeTable
 from broker.timer.schedule import DelayOffsetTable
 from broker.timer.timer_metrics import TimerMetricsTable
 from broker.transaction.half_message import HalfMessage, op_offsets
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ProtocolError, StoreError
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfigTable
@@ -29,6 +28,7 @@ from store.record.log_walk import walk
 from store.record.record import Record, TagsCodes, decode, encode_head, topic_field
 from store.record.record_batch import read_batch
 from store.timer.timer_progress import Progress, TimerCheckpoint
+from tests.clock import ManualClock
 from tests.fuzz.target import Target
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import STORE_ROOT, SimStore, small_config

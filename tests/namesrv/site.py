@@ -8,7 +8,6 @@ from typing import Any
 
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.registration import RegisterBrokerBody
 from sprocket.remoting.bodies.route import ClusterInfo, QueueData, TopicRouteData
 from sprocket.remoting.client import RemotingClient
@@ -17,6 +16,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
+from tests.clock import ManualClock
 from tests.namesrv.reports import body, header
 
 WAIT_S = 60.0

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
 from store.config.store_config import StoreConfig
 from store.message_store import PendingMessage
+from tests.clock import ManualClock
 from tests.sim.log_model import LogModel, check_store
 from tests.sim.script import ScriptRun, read_log
 from tests.sim.sim_disk import Operation, SimDisk

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
 from store.config.store_config import StoreConfig, parse_delay_levels
 from store.message_store import MessageStore
+from tests.clock import ManualClock
 from tests.sim.log_model import Expected, LogModel, check_offsets
 from tests.sim.script import ScriptRun
 from tests.sim.sim_disk import SimDisk

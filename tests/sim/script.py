@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError, RestartNeeded, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.record import SysFlag
@@ -13,6 +12,7 @@ from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import StoreConfig
 from store.layout import file_name
 from store.message_store import MessageStore, PendingMessage
+from tests.clock import ManualClock
 from tests.sim.log_model import LogModel, ReadLog, check_offsets, check_store
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_image import Subset, Survivors

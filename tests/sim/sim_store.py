@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from sprocket.common.clock import ManualClock
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
+from tests.clock import ManualClock
 from tests.sim.sim_disk import ROOT, SimDisk
 
 STORE_ROOT: Final = ROOT / "store"

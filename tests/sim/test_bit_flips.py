@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import CorruptRecord
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.layout import file_name
+from tests.clock import ManualClock
 from tests.sim.damage_sweep import DamageSweep
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import LOG_ROOT, STORE_ROOT, SimStore, small_config

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.layout import file_name
+from tests.clock import ManualClock
 from tests.sim.sim_disk import Operation, SimDisk
 from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import LOG_ROOT, SEGMENT_BYTES, SimStore, small_config

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFull, StoreError
+from tests.clock import ManualClock
 from tests.sim.crash_sweep import CrashedState
 from tests.sim.script import ScriptRun
 from tests.sim.sim_disk import Fault, SimDisk

@@ -19,13 +19,13 @@ from spark.rows.row_batches import spark_schema
 from spark.source import LogPartition, LogReader
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ConfigError, StoreError
 from sprocket.testing import Broker
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.flush.confirm_mark import CONFIRM_MARK, decode_confirm_mark
 from store.message_store import MessageStore
 from store.retention.leases import Leases
+from tests.clock import ManualClock
 from tests.spark.conftest import read_rows
 from tests.store.insides import write_confirm_mark
 from tests.store.rig import message

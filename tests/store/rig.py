@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.config.store_config import StoreConfig
 from store.disk.disk import Content, Disk, DiskFile, RealDisk, RealFile
 from store.message_store import MessageStore, PendingMessage
 from store.queue.logic_queue import QueueType
+from tests.clock import ManualClock
 from tests.store.insides import crash
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")

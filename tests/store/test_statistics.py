@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.statistics import StoreStatistics
+from tests.clock import ManualClock
 
 
 def statistics() -> StoreStatistics:

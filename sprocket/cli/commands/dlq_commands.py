@@ -74,7 +74,9 @@ async def _redrive(
 
     owner = (await new_identity(SystemClock(), None)).client_id
     try:
-        return await Redrive(admin, group, to_retry=to_retry, owner=owner).run(wanted, dry_run=dry_run, most=max_count)
+        return await Redrive(admin, group, to_retry=to_retry, owner=owner).run(
+            wanted, dry_run=dry_run, max_messages=max_count
+        )
     except RedriveFailed as error:
         for line in report_lines(error.done, dry_run):
             click.echo(line)

@@ -235,7 +235,7 @@ def query_by_offset(
         lookup = MessageLookup(admin)
         for queue, address in await lookup.queues(topic.strip()):
             if (queue.broker_name, queue.queue_id) == (broker_name.strip(), queue_id):
-                messages, _ = await lookup.messages(queue, address, offset, most=1)
+                messages, _ = await lookup.messages(queue, address, offset, max_messages=1)
                 return messages[0] if messages and messages[0].queue_offset == offset else None
         raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
 

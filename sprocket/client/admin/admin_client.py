@@ -1,6 +1,6 @@
-"""What an operator asks of name servers and brokers, as typed coroutines over the wire.
+"""Administration client: requests of an operator to name servers and brokers, as typed coroutines.
 
-Source of requests and of how answers are gathered: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, `MQClientAPIImpl`.
+Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, `MQClientAPIImpl`.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ T = TypeVar("T")
 
 
 class AdminError(ClientError):
-    """A server refused or could not be asked; `code` is its response code, None without an answer.
+    """A server refused the request or could not be reached; `code` is its response code, None without a response.
 
-    `fields` are those of the answer's header.
+    `fields` are the header fields of the response.
     """
 
     def __init__(self, message: str, code: int | None = None, fields: Mapping[str, str] | None = None) -> None:
@@ -85,7 +85,7 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 
 
 class AdminClient:
-    """Asks the name servers given, in turn until one answers, and the brokers they name.
+    """Client of the name servers, tried in turn until one answers, and of their brokers.
 
     Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one
     request; with `credentials` each is signed, with `tls` each connection is TLS.
@@ -108,7 +108,7 @@ class AdminClient:
         self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
 
     async def __aenter__(self) -> "AdminClient":
-        """Raises TlsUnusable for files of TLS that are wrong."""
+        """Raises TlsUnusable for invalid TLS files."""
         if self._tls is not None:
             try:
                 self._tls.start()
@@ -122,21 +122,21 @@ class AdminClient:
         await self._remoting.close()
 
     async def topic_list(self) -> list[str]:
-        """Every topic that a name server knows, sorted."""
+        """Return every topic that a name server knows, sorted."""
         response = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(_decoded(response, TopicList).topic_list)
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Where the queues of `topic` are."""
+        """Return the route of `topic`."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         return _decoded(await self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), TopicRouteData)
 
     async def cluster_info(self) -> ClusterInfo:
-        """Clusters, their brokers and the brokers' addresses."""
+        """Return the clusters, their brokers and the brokers' addresses."""
         return _decoded(await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
 
     async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
-        """Addresses of the brokers of `cluster`, by broker name and id."""
+        """Return the addresses of the brokers of `cluster`, by broker name and id."""
         info = await self.cluster_info()
         if cluster not in info.cluster_addr_table:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
@@ -148,7 +148,7 @@ class AdminClient:
         return addresses
 
     async def broker_runtime_info(self, broker: str) -> dict[str, str]:
-        """Figures that the broker at an address tells of itself."""
+        """Return the runtime figures of the broker at an address."""
         return _decoded(await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
 
     async def clean_expired_queues(self, broker: str) -> None:
@@ -160,7 +160,7 @@ class AdminClient:
         await self.ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     async def clean_unused_topics(self, broker: str) -> None:
-        """Have a broker remove the ConsumeQueues of topics that it does not know."""
+        """Have a broker remove the ConsumeQueues of unknown topics."""
         await self.ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def create_topic(self, broker: str, config: TopicConfig) -> None:
@@ -188,9 +188,9 @@ class AdminClient:
         await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, order)
 
     async def set_order_conf(self, topic: str, broker_queues: Mapping[str, int], *, whole: bool) -> str:
-        """Set how many queues of an ordered topic each broker has; not `whole`, others' entries are kept.
+        """Set the number of queues of an ordered topic on each broker.  Without `whole` other entries are kept.
 
-        Returns what was set: ``broker-a:8;broker-b:8``.
+        Returns the new value: ``broker-a:8;broker-b:8``.
         """
         entries: dict[str, str] = {}
         if not whole:
@@ -204,7 +204,7 @@ class AdminClient:
         return value
 
     async def topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
-        """Extent of every queue of `topic`, from each broker on its route or on that of `route_topic`."""
+        """Return the extent of every queue of `topic`, from each broker on its route or on `route_topic`'s."""
         stats = TopicStatsTable()
         for broker in _addresses((await self.topic_route(route_topic or topic)).broker_datas):
             header = GetTopicStatsInfoRequestHeader(topic=topic)
@@ -216,7 +216,7 @@ class AdminClient:
     async def consume_stats(
         self, group: str, topic: str | None = None, route_topic: str | None = None
     ) -> ConsumeStats[MessageQueue]:
-        """How far `group` is in every queue, of `topic` or of all topics that it consumes.
+        """Return the offsets of `group` in every queue, of `topic` or of all topics that it consumes.
 
         The brokers asked are those on the route of the group's retry topic, else of `topic`, else of
         `route_topic`.
@@ -231,7 +231,7 @@ class AdminClient:
         return stats
 
     async def consumer_connection(self, group: str) -> ConsumerConnection:
-        """The clients of `group` that are online, from the first broker that serves it."""
+        """Return the clients of `group` that are online, from the first broker that serves it."""
         brokers = _addresses(await self._brokers_of_group(group, None, None))
         if not brokers:
             raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
@@ -240,7 +240,7 @@ class AdminClient:
         return _decoded(response, ConsumerConnection)
 
     async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
-        """Which client IP holds which queue; a client that does not tell is left out.
+        """Return the client IP of each queue; a client that does not answer is left out.
 
         Source: RocketMQ 5.3.3, `ConsumerProgressSubCommand.getMessageQueueAllocationResult`.
         """
@@ -257,11 +257,11 @@ class AdminClient:
         return holders
 
     async def set_request_mode(self, broker: str, mode: SetMessageRequestModeRequestBody) -> None:
-        """Have the consumers of a group that leave the division of queues to brokers take a topic by pull or pop."""
+        """Make a group's consumers take a topic by pull or by pop, if brokers assign their queues."""
         await self.ask(broker, RequestCode.SET_MESSAGE_REQUEST_MODE, body=dumps(mode))
 
     async def groups_of_topic(self, topic: str) -> list[str]:
-        """Consumer groups that have consumed `topic`, sorted."""
+        """Return the consumer groups that have consumed `topic`, sorted."""
         groups: set[str] = set()
         for broker in _addresses((await self.topic_route(topic)).broker_datas):
             header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
@@ -295,7 +295,7 @@ class AdminClient:
         return []
 
     async def _kv_config(self, namespace: str, key: str) -> str:
-        """Empty when there is none."""
+        """Return the value; empty if there is none."""
         try:
             response = await self._ask_name_server(
                 RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
@@ -311,7 +311,7 @@ class AdminClient:
             await self.ask(address, code, header)
 
     async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
-        """The answer of the first name server that gives one, even a refusal."""
+        """Return the response of the first name server that answers, even a refusal."""
         for position, address in enumerate(self._name_servers, 1):
             try:
                 return await self.ask(address, code, header)
@@ -329,7 +329,7 @@ class AdminClient:
         *,
         timeout_s: float | None = None,
     ) -> ReceivedResponse:
-        """The answer of the server at `address`; a refusal raises AdminError with its code."""
+        """Return the response of the server at `address`; a refusal raises AdminError with its code."""
         within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
@@ -344,7 +344,7 @@ class AdminClient:
 
 
 def _addresses(brokers: Iterable[BrokerData]) -> list[str]:
-    """The master of each broker group, else a slave; by broker name."""
+    """Return the master of each broker group, else a slave; by broker name."""
     ordered = sorted(brokers, key=lambda broker: broker.broker_name)
     return [address for address in (broker.master_or_slave() for broker in ordered) if address is not None]
 

@@ -1,4 +1,4 @@
-"""What an operator asks and orders of users and policies.
+"""Administration of users and policies.
 
 Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl.createUser` and those beside it, `DefaultMQAdminExtImpl`.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class AclChange(msgspec.Struct, frozen=True):
-    """What `mqadmin createAcl` and `updateAcl` say: the same of each of `resources`."""
+    """One policy for each of `resources`, as `mqadmin createAcl` and `updateAcl` take it."""
 
     subject: str
     resources: tuple[str, ...]
@@ -34,14 +34,14 @@ class AclChange(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> AclInfo:
-        """As it travels."""
+        """Return the form on the wire."""
         source_ips = list(self.source_ips) or None
         entries = [PolicyEntryInfo(one, list(self.actions), source_ips, self.decision) for one in self.resources]
         return AclInfo(self.subject, [PolicyInfo(None, entries)])
 
 
 class AuthAdmin:
-    """Asks single brokers, by their addresses.  Every method raises AdminError."""
+    """Client of single brokers, given by address.  Every method raises AdminError."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -52,49 +52,49 @@ class AuthAdmin:
         await self._admin.ask(broker, RequestCode.AUTH_CREATE_USER, header, dumps(user))
 
     async def update_user(self, broker: str, user: UserInfo) -> None:
-        """Change what is given of a user."""
+        """Change the given properties of a user."""
         header = UserRequestHeader(username=user.username)
         await self._admin.ask(broker, RequestCode.AUTH_UPDATE_USER, header, dumps(user))
 
     async def delete_user(self, broker: str, username: str) -> None:
-        """Remove a user and its acl."""
+        """Remove a user and its ACL."""
         await self._admin.ask(broker, RequestCode.AUTH_DELETE_USER, UserRequestHeader(username=username))
 
     async def user(self, broker: str, username: str | None) -> UserInfo | None:
-        """A user, with its password if a super user asks; None if there is none."""
+        """Return a user, with its password if a super user asks; None if there is none."""
         header = UserRequestHeader(username=username)
         body = (await self._admin.ask(broker, RequestCode.AUTH_GET_USER, header)).body
         return _decoded(body, UserInfo) if body else None
 
     async def users(self, broker: str, filter_: str | None = None) -> list[UserInfo]:
-        """The users whose names contain the filter."""
+        """Return the users whose names contain the filter."""
         header = ListUsersRequestHeader(filter=filter_)
         body = (await self._admin.ask(broker, RequestCode.AUTH_LIST_USER, header)).body
         return _decoded(body, list[UserInfo]) if body else []
 
     async def create_acl(self, broker: str, acl: AclInfo) -> None:
-        """Add policies for a subject; they replace what was said of the same resources."""
+        """Add policies for a subject; they replace its policies for the same resources."""
         header = AclRequestHeader(subject=acl.subject)
         await self._admin.ask(broker, RequestCode.AUTH_CREATE_ACL, header, dumps(acl))
 
     async def update_acl(self, broker: str, acl: AclInfo) -> None:
-        """The same."""
+        """Do the same as `create_acl`."""
         header = AclRequestHeader(subject=acl.subject)
         await self._admin.ask(broker, RequestCode.AUTH_UPDATE_ACL, header, dumps(acl))
 
     async def delete_acl(self, broker: str, subject: str, resource: str | None = None) -> None:
-        """Remove what the custom policy of a subject says of a resource; without one its whole acl."""
+        """Remove a subject's custom policy for a resource; without a resource its whole ACL."""
         header = DeleteAclRequestHeader(subject=subject, resource=resource)
         await self._admin.ask(broker, RequestCode.AUTH_DELETE_ACL, header)
 
     async def acl(self, broker: str, subject: str | None) -> AclInfo | None:
-        """The acl of a subject; None if it has none."""
+        """Return the ACL of a subject; None if it has none."""
         header = AclRequestHeader(subject=subject)
         body = (await self._admin.ask(broker, RequestCode.AUTH_GET_ACL, header)).body
         return _decoded(body, AclInfo) if body else None
 
     async def acls(self, broker: str, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
-        """The acls whose subjects and resources contain these."""
+        """Return the ACLs whose subjects and resources contain these texts."""
         header = ListAclsRequestHeader(subject_filter=subject, resource_filter=resource)
         body = (await self._admin.ask(broker, RequestCode.AUTH_LIST_ACL, header)).body
         return _decoded(body, list[AclInfo]) if body else []
@@ -102,7 +102,7 @@ class AuthAdmin:
     # From one broker to another
 
     async def copy_users(self, source: str, target: str, usernames: list[str] | None = None) -> list[str]:
-        """Give `target` the users of `source`, or those named; who was copied.  Needs a super user of `source`."""
+        """Copy users of `source`, all or those named, to `target`.  Return their names.  Needs a super user."""
         if usernames:
             users = [one for name in usernames if (one := await self.user(source, name)) is not None]
         else:
@@ -115,7 +115,7 @@ class AuthAdmin:
         return [user.username or "" for user in users]
 
     async def copy_acls(self, source: str, target: str, subjects: list[str] | None = None) -> list[str]:
-        """Give `target` the acls of `source`, or of the subjects named; whose were copied."""
+        """Copy the ACLs of `source`, or of the subjects named, to `target`.  Return the subjects."""
         if subjects:
             acls = [one for subject in subjects if (one := await self.acl(source, subject)) is not None]
         else:

@@ -1,6 +1,6 @@
-"""What an operator asks and orders of consumer and producer groups: offsets, members, what members do.
+"""Administration of consumer and producer groups: offsets, members, and the work of members.
 
-Source of requests and of how answers are gathered: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, and the commands of
+Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, and the commands of
 `tools.command.offset`, `consumer`, `connection`, `producer`, `broker`, `queue`.
 """
 
@@ -50,7 +50,7 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.message.topic_names import RETRY_PREFIX, TIMER_TOPIC
 
-# As a time to reset to: the end of the queue.
+# Time that resets to the end of the queue.
 TO_END: Final = -1
 _LIGHT_PREFIX: Final = "%LMQ%"
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Rollback(NamedTuple):
-    """Where a queue's offset was set by a commit in place of a reset; `reset_offset` is where it is now."""
+    """Outcome of a reset by commit in one queue; `reset_offset` is the new offset."""
 
     broker_name: str
     queue_id: int
@@ -69,7 +69,7 @@ class Rollback(NamedTuple):
 
 
 class GroupAdmin:
-    """Asks the brokers that `admin` finds.  Every method raises AdminError."""
+    """Client of the brokers that `admin` finds.  Every method raises AdminError."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -79,9 +79,9 @@ class GroupAdmin:
     async def reset_to_time(
         self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
     ) -> dict[MessageQueue, int]:
-        """Send `group` to a time, or `TO_END`, in all queues of `topic`; where that is.
+        """Reset `group` to a time, or `TO_END`, in all queues of `topic`.  Return the new offsets.
 
-        A broker that leaves it to its clients refuses with CONSUMER_NOT_ONLINE if there are none.
+        A broker that lets its clients do it refuses with CONSUMER_NOT_ONLINE if there are none.
         """
         header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=timestamp_ms, is_force=force)
         offsets: dict[MessageQueue, int] = {}
@@ -93,7 +93,7 @@ class GroupAdmin:
     async def commit_to_time(
         self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
     ) -> list[Rollback]:
-        """The same by commits, for a group that is offline; not `force`, no queue goes forward."""
+        """Reset an offline group by commits.  Without `force` no queue moves forward."""
         done = []
         for name, address in await self._brokers(_route_topic(topic, route_topic)):
             stats_header = GetConsumeStatsRequestHeader(consumer_group=group)
@@ -120,7 +120,7 @@ class GroupAdmin:
         return done
 
     async def offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first offset of a queue from a time on, or with `TO_END` one past its last."""
+        """Return the first offset of a queue at or after a time; with `TO_END` the offset after the last."""
         ask = self._admin.ask
         if timestamp_ms == TO_END:
             response = await ask(
@@ -132,7 +132,7 @@ class GroupAdmin:
         return header_of(response, SearchOffsetResponseHeader, AdminError).offset
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Send `group` to an offset of one queue: by a commit, and by a reset for its members that are online."""
+        """Reset `group` to an offset of one queue: by a commit, and by a reset for its online members."""
         await self.commit(broker, group, topic, queue_id, offset)
         header = ResetOffsetRequestHeader(
             group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=0, is_force=False
@@ -147,7 +147,7 @@ class GroupAdmin:
         await self._admin.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> None:
-        """Give `target` the offsets of `source` in every topic that it consumes, on the brokers of `topic`."""
+        """Copy the offsets of `source` in every topic that it consumes to `target`, on the brokers of `topic`."""
         stats = await self._admin.consume_stats(source)
         if not stats.offset_table:
             return
@@ -160,7 +160,7 @@ class GroupAdmin:
     # Members
 
     async def positions(self, topic: str, group: str, client_id: str = "") -> dict[str, dict[MessageQueue, int]]:
-        """For each client of the group, or one, where it is in the queues of `topic` that it holds."""
+        """Return the offsets of one or every client of the group in its queues of `topic`, by client id."""
         brokers = await self._brokers(topic)
         if not brokers:
             return {}
@@ -170,7 +170,7 @@ class GroupAdmin:
         return {client: _by_queue(table) for client, table in body.consumer_table.items()}
 
     async def consumers(self, group: str, broker: str | None = None) -> ConsumerConnection:
-        """The members of a consumer group, as one broker knows them."""
+        """Return the members of a consumer group, as one broker knows them."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         address = broker or await self._broker_of(group)
         response = await self._admin.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
@@ -182,14 +182,14 @@ class GroupAdmin:
     async def running_info(
         self, group: str, client_id: str, *, jstack: bool = False, broker: str | None = None
     ) -> ConsumerRunningInfo[str]:
-        """What a consumer says of itself; its tables by queue have JSON texts as keys."""
+        """Return a consumer's running info; its tables by queue have JSON texts as keys."""
         header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
         address = broker or await self._broker_of(group)
         response = await self._admin.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return _decoded(response, ConsumerRunningInfo[str])
 
     async def producers(self, group: str, topic: str) -> ProducerConnection:
-        """The members of a producer group, as the first broker of `topic` knows them."""
+        """Return the members of a producer group, as the first broker of `topic` knows them."""
         brokers = await self._brokers(topic)
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         if not brokers:
@@ -198,28 +198,28 @@ class GroupAdmin:
         return _decoded(response, ProducerConnection)
 
     async def all_producers(self, broker: str) -> ProducerTableInfo:
-        """The members of every producer group on a broker."""
+        """Return the members of every producer group on a broker."""
         return _decoded(await self._admin.ask(broker, RequestCode.GET_ALL_PRODUCER_INFO), ProducerTableInfo)
 
-    # What brokers say
+    # Figures of brokers
 
     async def broker_consume_stats(
         self, broker: str, *, ordered_only: bool = False, timeout_s: float = 50.0
     ) -> ConsumeStatsList[str]:
-        """How far every group of a broker is; the tables have JSON texts as keys."""
+        """Return the offsets of every group of a broker; the tables have JSON texts as keys."""
         header = GetConsumeStatsInBrokerHeader(is_order=ordered_only)
         response = await self._admin.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_s=timeout_s)
         return _decoded(response, ConsumeStatsList[str])
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
-        """Sums and rates that a broker keeps under a name, of a topic (TOPIC_PUT_NUMS) or ``topic@group``."""
+        """Return the sums and rates of a broker's statistic: of a topic (TOPIC_PUT_NUMS) or of ``topic@group``."""
         header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
         return _decoded(await self._admin.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header), BrokerStatsData)
 
     async def consume_queue(
         self, topic: str, queue_id: int, index: int, count: int, *, group: str | None = None, broker: str | None = None
     ) -> QueryConsumeQueueResponseBody:
-        """Entries of a ConsumeQueue, of the broker named or of the first one of `topic`."""
+        """Return entries of a ConsumeQueue of the named broker, or of the first broker of `topic`."""
         if not broker:
             brokers = await self._brokers(topic)
             if not brokers:
@@ -234,7 +234,7 @@ class GroupAdmin:
         return _decoded(response, QueryConsumeQueueResponseBody)
 
     async def masters(self, topic: str) -> list[str]:
-        """Addresses of the masters of a topic."""
+        """Return the addresses of the masters of a topic."""
         route = await self._admin.topic_route(topic)
         return [data.broker_addrs[0] for data in route.broker_datas if 0 in data.broker_addrs]
 
@@ -245,14 +245,14 @@ class GroupAdmin:
         return brokers[0][1]
 
     async def _brokers(self, topic: str) -> list[tuple[str, str]]:
-        """Name and address of each broker of a topic, by name; the master's, else a slave's."""
+        """Return name and address of each broker of a topic, sorted by name; the master's address, else a slave's."""
         datas: list[BrokerData] = (await self._admin.topic_route(topic)).broker_datas
         found = ((data.broker_name, data.master_or_slave()) for data in datas)
         return sorted((name, address) for name, address in found if address is not None)
 
 
 def _route_topic(topic: str, route_topic: str | None) -> str:
-    """A light topic and the wheel's have no route of their own."""
+    """Return the topic whose route to use: light topics and the timer wheel's have no route of their own."""
     if route_topic and (topic.startswith(_LIGHT_PREFIX) or topic == TIMER_TOPIC):
         return route_topic
     return topic

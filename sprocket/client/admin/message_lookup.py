@@ -1,4 +1,4 @@
-"""Single messages, found by what identifies them: key, unique key, offset message id, place in a queue.
+"""Lookup of single messages by key, unique key, offset message id, or offset in a queue.
 
 Source: RocketMQ 5.3.3, `MQAdminImpl.queryMessage`, `MQAdminImpl.viewMessage`, `MessageDecoder.decodeMessageId`.
 """
@@ -34,7 +34,7 @@ _QUEUE_ID_AT: Final = 12
 
 
 class MessageLookup:
-    """Asks the brokers that `admin` finds.  Every method raises AdminError."""
+    """Client of the brokers that `admin` finds.  Every method raises AdminError."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -48,9 +48,9 @@ class MessageLookup:
         end_ms: int = MAX_TIMESTAMP,
         route_topic: str | None = None,
     ) -> list[ReceivedMessage]:
-        """Messages of `topic` that have `key`, at most `max_messages` of each broker.
+        """Return messages of `topic` that have `key`, at most `max_messages` of each broker.
 
-        Brokers are those on the route of `route_topic`, else of `topic`.
+        The brokers are those on the route of `route_topic`, else of `topic`.
         """
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_messages, begin_timestamp=begin_ms, end_timestamp=end_ms
@@ -58,7 +58,7 @@ class MessageLookup:
         return await self._query(header, route_topic or topic, lambda message: key in message.keys)
 
     async def by_unique_key(self, topic: str, key: str, route_topic: str | None = None) -> list[ReceivedMessage]:
-        """Messages of `topic` with the id that their producer gave, the oldest first."""
+        """Return messages of `topic` with the id that their producer gave, the oldest first."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=32, begin_timestamp=0, end_timestamp=MAX_TIMESTAMP, is_unique_key="true"
         )
@@ -77,7 +77,7 @@ class MessageLookup:
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     refusal = error
                 continue
-            # Brokers compare hashes: what has another key or topic is none of ours.
+            # Brokers compare hashes, so messages with another key or topic must be dropped.
             messages = _messages(response.body, header.topic, name)
             found += [message for message in messages if message.topic == header.topic and is_wanted(message)]
         if refusal is not None and not found:
@@ -85,7 +85,7 @@ class MessageLookup:
         return found
 
     async def by_offset_id(self, topic: str, message_id: str) -> ReceivedMessage:
-        """The message with an offset message id, from the broker whose address is part of it."""
+        """Return the message with an offset message id, from the broker whose address is part of it."""
         address, offset = parse_offset_id(message_id)
         header = ViewMessageRequestHeader(topic=topic, offset=offset)
         response = await self._admin.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
@@ -95,7 +95,7 @@ class MessageLookup:
         return messages[0]
 
     async def by_id(self, topic: str, message_id: str, route_topic: str | None = None) -> ReceivedMessage | None:
-        """The message with an id of either kind: offset message id, else unique key; None if there is none."""
+        """Return the message with an id of either kind: offset message id, else unique key; None if there is none."""
         try:
             parse_offset_id(message_id)
         except AdminError:
@@ -112,7 +112,7 @@ class MessageLookup:
         return found[0] if found else None
 
     async def queues(self, topic: str, route_topic: str | None = None) -> list[tuple[MessageQueue, str]]:
-        """The queues of `topic` that can be read, each with the address of its broker."""
+        """Return the queues of `topic` that can be read, each with the address of its broker."""
         route = await self._admin.topic_route(route_topic or topic)
         addresses = dict(_brokers(route))
         return [
@@ -125,7 +125,7 @@ class MessageLookup:
     async def bounds(
         self, queue: MessageQueue, address: str, begin_ms: int | None = None, end_ms: int | None = None
     ) -> tuple[int, int]:
-        """First offset of a queue and one past its last, of all its messages or of those of a time."""
+        """Return the first offset of a queue and the offset after its last, for all messages or a range of time."""
         return (
             await self._bound(queue, address, begin_ms, RequestCode.GET_MIN_OFFSET),
             await self._bound(queue, address, end_ms, RequestCode.GET_MAX_OFFSET),
@@ -150,19 +150,18 @@ class MessageLookup:
         address: str,
         offset: int,
         tags: str = "*",
-        most: int = _PULL_MESSAGES,
+        max_messages: int = _PULL_MESSAGES,
         *,
         expression_type: str = "TAG",
     ) -> tuple[list[ReceivedMessage], int]:
-        """Messages of a queue from `offset` on, those with `tags`, and where to go on.  No offset is committed.
+        """Return messages of a queue with `tags` from `offset` on, and the next offset.  Commits no offset.
 
-        With `expression_type` SQL92 `tags` is an expression of that kind.
-
-        Where there is nothing to read the next offset is `offset` itself.
+        With `expression_type` SQL92 `tags` is an SQL92 expression.
+        If there is nothing to read, the next offset is `offset` itself.
         """
         header = PullMessageRequestHeader(
             consumer_group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset,
-            max_msg_nums=most, sys_flag=_PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0,
+            max_msg_nums=max_messages, sys_flag=_PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0,
             subscription=tags, sub_version=0, expression_type=expression_type,
         )  # fmt: skip
         try:
@@ -171,7 +170,7 @@ class MessageLookup:
             if error.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED):
                 return [], offset
             if error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-                return [], int(error.fields.get("nextBeginOffset") or offset + most)
+                return [], int(error.fields.get("nextBeginOffset") or offset + max_messages)
             raise
         next_offset = header_of(response, PullMessageResponseHeader, AdminError).next_begin_offset
         return _messages(response.body, queue.topic, queue.broker_name), next_offset
@@ -179,7 +178,7 @@ class MessageLookup:
     async def pages(
         self, queue: MessageQueue, address: str, start: int, end: int, tags: str = "*"
     ) -> AsyncIterator[list[ReceivedMessage]]:
-        """The messages of a queue from `start` to before `end`, in pages."""
+        """Yield the messages of a queue from `start` to before `end`, in pages."""
         offset = start
         while offset < end:
             messages, next_offset = await self.messages(queue, address, offset, tags)
@@ -190,7 +189,7 @@ class MessageLookup:
 
 
 def parse_offset_id(message_id: str) -> tuple[str, int]:
-    """Address of the broker and physical offset that an offset message id names.  Raises AdminError."""
+    """Return the broker's address and the physical offset of an offset message id.  Raises AdminError."""
     try:
         raw = bytes.fromhex(message_id)
     except ValueError:
@@ -204,7 +203,7 @@ def parse_offset_id(message_id: str) -> tuple[str, int]:
 
 
 def _brokers(route: TopicRouteData) -> Iterable[tuple[str, str]]:
-    """Name and address of the master of each broker group on a route, else of a slave."""
+    """Return name and address of the master of each broker group on a route, else of a slave."""
     for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
         address = broker.broker_addrs.get(MASTER_ID) or broker.master_or_slave()
         if address is not None:
@@ -212,7 +211,7 @@ def _brokers(route: TopicRouteData) -> Iterable[tuple[str, str]]:
 
 
 def _messages(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
-    """The messages of records side by side, of any queues."""
+    """Return the messages of adjacent records of any queues."""
     messages: list[ReceivedMessage] = []
     at = 0
     try:

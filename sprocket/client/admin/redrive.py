@@ -1,11 +1,13 @@
-"""Sends the messages of a dead-letter topic back: to their original topics, or to the group's retry topic.
+"""Redrive: send the messages of a dead-letter topic to their original topics, or to the group's retry topic.
 
-A message keeps its id, keys, tag and properties; new is REDRIVEN_FROM, the offset message id that it has in the
-dead-letter topic, which keeps its copy.  How far a redrive came is kept as two groups' offsets in the dead-letter
-topic: all before that of ``<group>_REDRIVE`` is sent, and nothing from that of ``<group>_REDRIVE_SEEN`` on has been
-tried.  What lies between, because a filter left some out or a run was cut off, is looked up by id in its target topic
-and not sent again.  That needs the target's index, and finds nothing that has expired there.
-One redrive of a group at a time: its queues are locked.
+A message keeps its id, keys, tag and properties.  It gets the property REDRIVEN_FROM, its offset message id in the
+dead-letter topic, which keeps its copy.
+
+The progress of a redrive is the offsets of two groups in the dead-letter topic.  All messages before the offset of
+``<group>_REDRIVE`` are sent.  No message from the offset of ``<group>_REDRIVE_SEEN`` on has been tried.  Messages
+between them, which a filter left out or a stopped run did not send, are looked up by id in their target topic and not
+sent twice.  The lookup needs the target's index, and does not find expired messages.
+Only one redrive of a group runs at a time: it locks the queues.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ logger = logging.getLogger(__name__)
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 _PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 _WINDOW: Final = 32  # messages that are sent at a time
-# What says how a message was carried, delayed or tried, and not what it is.
+# Properties about transport, delay and retries of a message, which a redrive drops.
 _NOT_CARRIED: Final = frozenset(
     {
         names.DELAY, names.WAIT, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.RETRY_TOPIC, names.RECONSUME_TIME,
@@ -58,9 +60,9 @@ _NOT_CARRIED: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters are meant: those that fulfil all that is given.
+    """Filter of dead letters; they must match every given field.
 
-    `since_ms` and `until_ms` are about when they died; `sql` is SQL92, which the broker must allow
+    `since_ms` and `until_ms` bound the time at which they died; `sql` is SQL92, which the broker must allow
     (enablePropertyFilter).
     """
 
@@ -81,7 +83,7 @@ class DeadLetterFilter:
             arguments.text("sql", self.sql)
 
     def matches(self, message: ReceivedMessage) -> bool:
-        """Whether tag and keys are wanted; time and SQL are looked at when messages are read."""
+        """Return whether tag and keys match; time and SQL are applied when messages are read."""
         return (not self.tags or message.tags in self.tags) and (
             not self.keys or not set(self.keys).isdisjoint(message.keys)
         )
@@ -89,17 +91,17 @@ class DeadLetterFilter:
 
 @dataclass
 class Redriven:
-    """What a redrive did, or in a dry run would do; `targets` counts what was sent by topic."""
+    """Outcome of a redrive, or of a dry run; `targets` counts the messages sent by topic."""
 
     matched: int = 0
     sent: int = 0
     sent_before: int = 0
-    without_origin: int = 0  # nothing says which topic they came from
+    without_origin: int = 0  # messages without an original topic
     targets: dict[str, int] = field(default_factory=dict)
 
 
 class RedriveFailed(ClientError):
-    """A message could not be sent; `done` counts what was.  Another run goes on from there."""
+    """A message could not be sent; `done` counts the messages before it.  Another run continues there."""
 
     def __init__(self, reason: str, done: Redriven) -> None:
         super().__init__(reason)
@@ -107,7 +109,7 @@ class RedriveFailed(ClientError):
 
 
 class Redrive:
-    """Redrives one group's dead letters.
+    """Redrive of one group's dead letters.
 
     With `to_retry` they go to the group's retry topic, so that no other group gets them again.
     """
@@ -127,31 +129,40 @@ class Redrive:
         self._choice = RoundRobin(random_number)
 
     async def run(
-        self, wanted: DeadLetterFilter | None = None, *, dry_run: bool = False, most: int | None = None
+        self,
+        wanted: DeadLetterFilter | None = None,
+        *,
+        dry_run: bool = False,
+        max_messages: int | None = None,
+        most: int | None = None,
     ) -> Redriven:
-        """Send what `wanted` says, at most `most`; a dry run sends and remembers nothing.
+        """Send the messages that match `wanted`, up to `max_messages`; a dry run sends and records nothing.
+
+        `most` is the older name of `max_messages`.
 
         Raises AdminError, also when another redrive of the group runs, and RedriveFailed.
         """
         arguments.optional("wanted", wanted, DeadLetterFilter)
-        if most is not None:
-            arguments.whole("most", most, 1)
+        if max_messages is None:
+            max_messages = most
+        if max_messages is not None:
+            arguments.whole("max_messages", max_messages, 1)
         report = Redriven()
         for queue, address in await self._lookup.queues(self._topic):
             if dry_run:
-                await self._queue(queue, address, wanted or DeadLetterFilter(), report, True, most)
+                await self._queue(queue, address, wanted or DeadLetterFilter(), report, True, max_messages)
                 continue
             await self._create_groups(address)
             await self._lock(queue, address)
             try:
-                await self._queue(queue, address, wanted or DeadLetterFilter(), report, False, most)
+                await self._queue(queue, address, wanted or DeadLetterFilter(), report, False, max_messages)
             finally:
                 await self._unlock(queue, address)
         return report
 
     async def _queue(
         self, queue: MessageQueue, address: str, wanted: DeadLetterFilter, report: Redriven, dry_run: bool,
-        most: int | None,
+        max_messages: int | None,
     ) -> None:  # fmt: skip
         low, high = await self._lookup.bounds(queue, address)
         done = max(low, await self._committed(self._done_group, queue, address))
@@ -162,12 +173,12 @@ class Redrive:
             if not dry_run:
                 await self._lock(queue, address)  # it holds for a minute
             todo = await self._todo(page, wanted, seen, progress, report)
-            if most is not None:
-                todo = todo[: max(0, most - report.sent)]
+            if max_messages is not None:
+                todo = todo[: max(0, max_messages - report.sent)]
             if not dry_run and todo:
                 last = todo[-1].queue_offset + 1
                 if last > seen:
-                    # Before it is tried: whoever comes after a crash then looks what has been sent.
+                    # Before sending, so that a run after a crash looks up what was sent.
                     await self._commit(self._seen_group, queue, address, last)
                     seen = last
                 try:
@@ -179,7 +190,7 @@ class Redrive:
                 for message in todo:
                     report.sent += 1
                     self._count(report, self._target_of(message) or "")
-            if most is not None and report.sent >= most:
+            if max_messages is not None and report.sent >= max_messages:
                 return
         if not dry_run and progress.moved:
             await self._commit(self._done_group, queue, address, progress.offset)
@@ -187,7 +198,7 @@ class Redrive:
     async def _todo(
         self, page: list[ReceivedMessage], wanted: DeadLetterFilter, seen: int, progress: "_Progress", report: Redriven
     ) -> list[ReceivedMessage]:
-        """Those of a page that are wanted, have somewhere to go, and have not gone there before."""
+        """Return the messages of a page that match, have a target, and were not sent there before."""
         todo = []
         for message in page:
             if not wanted.matches(message):
@@ -209,7 +220,7 @@ class Redrive:
         return message.properties.get(names.RETRY_TOPIC)
 
     async def _was_sent(self, message: ReceivedMessage, target: str) -> bool:
-        """By any redrive: also one that went to the other kind of topic is looked for."""
+        """Return whether any redrive has sent the message, to either kind of target."""
         origin = message.properties.get(names.RETRY_TOPIC)
         for topic in {target, origin or target, RETRY_PREFIX + self._group}:
             try:
@@ -240,7 +251,7 @@ class Redrive:
     # Sending
 
     async def _send_all(self, messages: list[ReceivedMessage], progress: "_Progress", report: Redriven) -> None:
-        """All at once, in order on each connection."""
+        """Send all messages at once, in order on each connection."""
         queues = [await self._queue_for(self._target_of(message) or "", message) for message in messages]
         outcomes = await asyncio.gather(
             *(self._send(message, *place) for message, place in zip(messages, queues, strict=True)),
@@ -268,7 +279,7 @@ class Redrive:
         properties.setdefault(names.UNIQ_KEY, message.message_id)
         properties[REDRIVEN_FROM] = message.offset_message_id
         if self._to_retry:
-            # What the group's consumers read the topic from that they subscribed to.
+            # The property from which the group's consumers read the topic that they subscribed to.
             properties[names.RETRY_TOPIC] = message.properties.get(names.RETRY_TOPIC, message.topic)
         header = SendMessageRequestHeaderV2(
             producer_group=_PRODUCER_GROUP, topic=queue.topic, default_topic=AUTO_CREATE_TOPIC,
@@ -279,7 +290,7 @@ class Redrive:
         return header_of(response, SendMessageResponseHeader, AdminError)
 
     async def _queue_for(self, topic: str, message: ReceivedMessage) -> tuple[MessageQueue, str]:
-        """Messages of one sharding key go to the queue of that key, others to all queues in turn."""
+        """Return a queue: for a sharding key the queue of that key, else each queue in turn."""
         route = self._routes.get(topic)
         if route is None:
             route = self._routes[topic] = topic_route(topic, await self._admin.topic_route(topic))
@@ -310,7 +321,7 @@ class Redrive:
         await self._admin.ask(address, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
 
     async def _committed(self, group: str, queue: MessageQueue, address: str) -> int:
-        """0 where there is none."""
+        """Return the committed offset; 0 if there is none."""
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
         )
@@ -330,7 +341,7 @@ class Redrive:
 
 
 class _Progress:
-    """How far a queue is done with from its start on."""
+    """Progress of a queue from its start on."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset

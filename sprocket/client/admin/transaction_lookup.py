@@ -1,7 +1,8 @@
-"""The open transactions of a cluster: half messages that neither an op message nor a newer copy makes done.
+"""Lookup of a cluster's open transactions: half messages without an op message or a newer copy.
 
-Reads both queues of every broker from where its transaction service has come to, so it works for RocketMQ's brokers,
-too.  Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl`, `TransactionalMessageBridge.fetchConsumeOffset`.
+It reads both queues of every broker from the offsets that its transaction service committed, so it also works for
+RocketMQ's brokers.
+Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl`, `TransactionalMessageBridge.fetchConsumeOffset`.
 """
 
 import msgspec
@@ -18,7 +19,7 @@ from sprocket.remoting.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC,
 
 
 class OpenTransaction(msgspec.Struct, rename="camel", kw_only=True):
-    """One half message that waits for its end; `queue_offset` is in the half topic, times are ms."""
+    """One half message that is neither committed nor rolled back; `queue_offset` is in the half topic, times are ms."""
 
     broker: str
     topic: str
@@ -32,12 +33,12 @@ class OpenTransaction(msgspec.Struct, rename="camel", kw_only=True):
 
 
 async def open_transactions(admin: AdminClient) -> list[OpenTransaction]:
-    """What is open on every broker, by broker and age.  Raises AdminError."""
+    """Return the open transactions of every broker, by broker and age.  Raises AdminError."""
     lookup = MessageLookup(admin)
     found: list[OpenTransaction] = []
     for queue, address in await lookup.queues(TRANS_HALF_TOPIC):
         op_queue = MessageQueue(TRANS_OP_HALF_TOPIC, queue.broker_name, queue.queue_id)
-        # The op messages last: what ends while the half messages are read is then not shown.
+        # The op messages last, so that transactions that end during the read are left out.
         halves = await _unread(admin, lookup, queue, address)
         done = {
             int(offset)
@@ -56,7 +57,7 @@ async def open_transactions(admin: AdminClient) -> list[OpenTransaction]:
 async def _unread(
     admin: AdminClient, lookup: MessageLookup, queue: MessageQueue, address: str
 ) -> list[ReceivedMessage]:
-    """What lies behind the offset that the broker's transaction service has committed."""
+    """Return the messages after the offset that the broker's transaction service has committed."""
     low, high = await lookup.bounds(queue, address)
     header = QueryConsumerOffsetRequestHeader(consumer_group=TRANS_GROUP, topic=queue.topic, queue_id=queue.queue_id)
     try:

@@ -1,7 +1,7 @@
-"""What a producer or a consumer has of the cluster: connections, routes and heartbeats.
+"""Client of a cluster that producers and consumers share code with: connections, routes and heartbeats.
 
-Source: RocketMQ 5.3.3, `MQClientInstance`.  Routes are kept until a refresh replaces them, also while no
-name server answers; heartbeats run in a task of their own, whatever the application's handlers do.
+Source: RocketMQ 5.3.3, `MQClientInstance`.  Routes are kept until a refresh replaces them, even while no name server
+answers.  Heartbeats run in their own task, independent of the application's handlers.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from sprocket.remoting.tls.watch import ClientTls
 logger = logging.getLogger(__name__)
 
 _FIRST_POLL_S = 1.0
-# A route that has lost a broker is asked for this often, so that a restarted broker is found at once; for so long.
+# Interval and duration of refreshes of a route that has lost a broker, to find a restarted broker soon.
 _DIMINISHED_POLL_S = 1.0
 _DIMINISHED_LIMIT_S = 120.0
 
@@ -62,7 +62,7 @@ class ClientSettings:
     persist_consumer_offset_interval_s: float = 5.0
     api_timeout_s: float = 3.0  # mqClientApiTimeout
     connect_timeout_s: float = 3.0
-    instance_name: str | None = None  # None: one that no other client has
+    instance_name: str | None = None  # None: a unique name
     credentials: Credentials | None = None  # with them every request is signed, as `AclClientRPCHook` does
     tls: TlsSettings | None = None  # with them every connection is TLS; `TlsSettings.for_client` makes them
 
@@ -85,7 +85,7 @@ _CHECKS = {
 
 
 def settings_of(namesrv: str | Sequence[str], client: ClientSettings | None) -> ClientSettings:
-    """The settings of a client that was given one of both.  Raises IllegalArgument for both or neither."""
+    """Return the settings of a client that was given one of both.  Raises IllegalArgument for both or neither."""
     if client is None:
         return ClientSettings(namesrv=namesrv)
     arguments.optional("client", client, ClientSettings)
@@ -95,7 +95,7 @@ def settings_of(namesrv: str | Sequence[str], client: ClientSettings | None) -> 
 
 
 class ClientInstance:
-    """One client of a cluster.  `heartbeat` makes what is told to brokers; None sends none."""
+    """One client of a cluster.  `heartbeat` makes the heartbeat's body; None sends none."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ClientInstance:
         clock: Clock | None = None,
         denied: Callable[[PermissionDenied | None], None] = lambda error: None,
     ) -> None:
-        """`denied` is told what access control refuses of what this client does by itself; see `Outages`."""
+        """`denied` gets the refusals of access control for this client's own requests; see `Outages`."""
         self.settings = settings
         self.clock = clock or SystemClock()
         self.outages = Outages(self.clock.monotonic, denied)
@@ -139,7 +139,7 @@ class ClientInstance:
         return self.identity.client_id
 
     async def open(self) -> None:
-        """Start the tasks.  Makes no connection yet.  Raises TlsUnusable for files of TLS that are wrong."""
+        """Start the tasks without connecting.  Raises TlsUnusable for invalid TLS files."""
         if self._tls is not None:
             try:
                 self._tls.start()
@@ -160,7 +160,7 @@ class ClientInstance:
         await self.remoting.close()
 
     def check_open(self) -> None:
-        """Raises ClientClosed."""
+        """Raise ClientClosed unless the client is open."""
         if not self.is_open:
             raise ClientClosed("the client is not open; use it inside `async with`")
 
@@ -182,11 +182,11 @@ class ClientInstance:
         return self._routes.get(topic)
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route as known, else as a name server says.  Raises as `refresh_route`."""
+        """Return the known route, else that of a name server.  Raises as `refresh_route`."""
         return self._routes.get(topic) or await self.refresh_route(topic)
 
     async def publish_route(self, topic: str, queue_count: int) -> TopicRoute:
-        """A route with queues to send to; for an unknown topic that of brokers which create topics.
+        """Return a route with writable queues; for an unknown topic the route of brokers that create topics.
 
         Raises TopicNotFound when there is neither, TopicNotWritable, NameServerUnreachable, BrokerRefused.
         """
@@ -209,7 +209,7 @@ class ClientInstance:
         return route
 
     async def _has_brokers(self) -> bool:
-        """Whether a name server knows any broker; assumed when none can tell."""
+        """Return whether a name server knows any broker; True if no name server answers."""
         try:
             return bool((await self.name_servers.cluster_info()).broker_addr_table)
         except ClientError:
@@ -259,13 +259,13 @@ class ClientInstance:
     def _refreshed(self, topic: str, task: "asyncio.Task[TopicRoute]") -> None:
         self._refreshing.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # retrieved: whoever waited has it
+            task.exception()  # retrieve it: the waiting callers have it
 
     def _keep_route(self, route: TopicRoute) -> None:
         previous = self._routes.get(route.topic)
         if previous == route:
             return
-        # At the end: where routes differ about a broker's address, the newest is right.
+        # Last: if routes differ in a broker's address, the newest is right.
         self._routes.pop(route.topic, None)
         self._routes[route.topic] = route
         if previous is not None:
@@ -283,7 +283,7 @@ class ClientInstance:
         self._on_route(route)
 
     def _watch_lost_brokers(self, previous: TopicRoute, route: TopicRoute) -> None:
-        """Poll sooner while masters or slaves are missing that the topic had before."""
+        """Poll more often while the topic lacks masters or slaves that it had before."""
         lost = set(previous.members()) | self._diminished.pop(route.topic, (set(), 0.0))[0]
         lost -= set(route.members())
         if lost:
@@ -299,7 +299,7 @@ class ClientInstance:
             pass  # logged when it began; the polling goes on for all topics
 
     async def _poll_routes(self) -> None:
-        # Often at first: what is young, a topic or a cluster, changes soon.
+        # Often at first: a new topic or cluster changes soon.
         now = asyncio.get_running_loop().time
         interval_s = min(_FIRST_POLL_S, self.settings.poll_name_server_interval_s)
         all_due = now() + interval_s
@@ -319,14 +319,14 @@ class ClientInstance:
     # Brokers
 
     def broker_addresses(self, broker_name: str) -> dict[int, str] | None:
-        """Addresses of a broker group by broker id."""
+        """Return the addresses of a broker group by broker id."""
         return self._addresses.get(broker_name)
 
     def master_address(self, broker_name: str) -> str | None:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
     def master_or_slave_address(self, broker_name: str) -> str | None:
-        """The master's address; while the routes have none, that of another member."""
+        """Return the master's address, or another member's while the routes have no master."""
         return subscribe_address(self._addresses.get(broker_name), MASTER_ID)[0] or None
 
     async def invoke_master(
@@ -338,7 +338,7 @@ class ClientInstance:
         *,
         timeout_s: float | None = None,
     ) -> ReceivedResponse:
-        """The answer of the master of a group.
+        """Return the response of the master of a broker group.
 
         Raises BrokerNotFound, ConnectFailed, ConnectionLost, RemotingTimeout.
         """
@@ -348,7 +348,7 @@ class ClientInstance:
     async def invoke_master_or_slave(
         self, broker_name: str, code: int, header: Header, *, timeout_s: float | None = None
     ) -> ReceivedResponse:
-        """The answer of the master of a group; while the routes have none, of another member.  Raises as above."""
+        """Return the response of the master, or of another member while the routes have no master.  Raises as above."""
         address = self.master_or_slave_address(broker_name)
         return await self._invoke_at(broker_name, address, code, header, b"", timeout_s)
 
@@ -367,7 +367,7 @@ class ClientInstance:
         return await self.remoting.invoke(address, code, header, body, timeout_s=timeout_s)
 
     def expect_success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
-        """`response` unless it is an error.  Raises BrokerRefused."""
+        """Return `response` unless it is an error.  Raises BrokerRefused."""
         if response.code != ResponseCode.SUCCESS:
             address = self.master_or_slave_address(broker_name) or broker_name
             raise refusal(response.code, response.remark, address)
@@ -376,7 +376,7 @@ class ClientInstance:
     # Heartbeats
 
     def _channel_opened(self, address: str) -> None:
-        # A broker that was restarted knows nothing of us: tell it at once.
+        # A restarted broker does not know this client: send a heartbeat at once.
         if any(address in members.values() for members in self._addresses.values()):
             self._heartbeat_due.set()
 
@@ -386,7 +386,7 @@ class ClientInstance:
             await self.heartbeat_all()
 
     async def heartbeat_all(self) -> None:
-        """Tell every broker of the known routes that we are here; those that fail are told the next time."""
+        """Send a heartbeat to every broker of the known routes; failed ones get the next heartbeat."""
         data = self._heartbeat()
         if data is None:
             return
@@ -421,7 +421,7 @@ class ClientInstance:
             logger.info("event=heartbeat_recovered broker=%s after_s=%.1f failures=%d", address, *over)
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
-        """Tell every broker that is connected that this client leaves; one that does not answer is left."""
+        """Unregister this client at every connected broker; a broker that does not answer is skipped."""
         header = UnregisterClientRequestHeader(
             client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
         )

@@ -1,4 +1,4 @@
-"""One event loop in a thread of its own, for programs that have none.  It lives as long as somebody uses it."""
+"""Event loop in a background thread, for programs without a loop.  It ends with its last user."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ _NAME: Final = "sprocket-client"
 
 
 class EventLoopThread:
-    """Counts its users: the thread begins with the first and ends with the last."""
+    """Loop thread that counts its users: it starts with the first and ends with the last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,23 +32,23 @@ class EventLoopThread:
         return self._thread is not None and self._thread.is_alive()
 
     def acquire(self) -> None:
-        """One more user."""
+        """Add a user."""
         with self._lock:
             if self._pid != os.getpid():
-                # A process that was forked has the parent's fields, and none of its threads.
+                # A forked process has the parent's fields but not its threads.
                 self._users, self._loop, self._thread, self._pid = 0, None, None, os.getpid()
             if not self._users:
                 self._start()
             self._users += 1
 
     def release(self) -> None:
-        """One user less; after the last one the thread has ended when this returns."""
+        """Remove a user.  The last removal returns after the thread has ended."""
         ending = None
         with self._lock:
             self._users -= 1
             if not self._users:
                 ending = self._stop()
-        # Not under the lock: a handler that the thread waits for may open a client meanwhile, in a new thread.
+        # Not under the lock: a handler that the thread waits for may open a client in a new thread.
         if ending is not None and ending is not threading.current_thread():
             ending.join()
 
@@ -58,7 +58,7 @@ class EventLoopThread:
         self._thread.start()
 
     def _stop(self) -> threading.Thread | None:
-        """Ask the loop to end; the thread to wait for."""
+        """Ask the loop to end.  Return the thread to wait for."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None:
@@ -66,7 +66,7 @@ class EventLoopThread:
         return thread
 
     def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
-        """Begin `work`.  Raises ClientError outside `acquire` and `release`."""
+        """Start `work`.  Raises ClientError outside `acquire` and `release`."""
         loop = self._loop
         if loop is None or self._pid != os.getpid():
             work.close()
@@ -74,7 +74,7 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(work, loop)
 
     def call(self, work: Coroutine[object, object, T]) -> T:
-        """The outcome of `work`; an interrupt of the caller, such as Ctrl-C, cancels it.
+        """Return the outcome of `work`; an interrupt of the caller, such as Ctrl-C, cancels it.
 
         Raises what `work` raises; ClientError when the caller is the thread of the loop itself; ClientClosed when the
         last client is closed meanwhile.
@@ -114,5 +114,5 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-# What the clients of a process share.
+# The clients of a process share this one.
 shared_loop: Final = EventLoopThread()

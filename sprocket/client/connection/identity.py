@@ -1,4 +1,4 @@
-"""Who this client is: its address, its client id, and the seed of its message ids.  An edge file."""
+"""Identity of a client: its address, its client id, and the seed of its message ids.  An edge file."""
 
 import asyncio
 import ipaddress
@@ -23,12 +23,12 @@ class Identity:
 
 
 def random_number() -> int:
-    """A number that differs among clients that start at the same time."""
+    """Return a number that differs among clients that start at the same time."""
     return int.from_bytes(os.urandom(4))
 
 
 async def local_address() -> str:
-    """The address by which others most likely reach this machine; 127.0.0.1 without a network."""
+    """Return the address by which others most likely reach this machine; 127.0.0.1 without a network."""
     try:
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             asyncio.DatagramProtocol, remote_addr=_ELSEWHERE
@@ -41,7 +41,7 @@ async def local_address() -> str:
 
 
 async def new_identity(clock: Clock, instance_name: str | None = None) -> Identity:
-    """An identity; `instance_name` None makes one that no other client has.
+    """Return an identity; without `instance_name` it is unique.
 
     Source: RocketMQ 5.3.3, `ClientConfig.buildMQClientId`, `changeInstanceNameToPID`.
     """

@@ -1,4 +1,4 @@
-"""The name servers as a client uses them: one at a time, the next when one does not answer.
+"""Name servers of a client: it uses one until that does not answer, then the next.
 
 Source: RocketMQ 5.3.3, `NettyRemotingClient.getAndCreateNameserverChannel`, `MQClientAPIImpl`.
 """
@@ -20,7 +20,7 @@ TIMEOUT_S = 3.0
 
 
 class NameServers:
-    """A list of name servers of which any one will do."""
+    """List of equivalent name servers."""
 
     def __init__(self, remoting: RemotingClient, addresses: list[str], timeout_s: float = TIMEOUT_S) -> None:
         self._remoting = remoting
@@ -32,7 +32,7 @@ class NameServers:
         return ";".join(self._addresses)
 
     async def invoke(self, code: int, header: Header | None = None) -> ReceivedResponse:
-        """The answer of the first name server that gives one.  Raises NameServerUnreachable."""
+        """Return the response of the first name server that answers.  Raises NameServerUnreachable."""
         failures = []
         for _ in self._addresses:
             address = self._addresses[self._current]
@@ -47,7 +47,7 @@ class NameServers:
         )
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Where the queues of `topic` are.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""
+        """Return the route of `topic`.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""
         response = await self.invoke(
             RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         )
@@ -56,7 +56,7 @@ class NameServers:
         return body_of(self._body(response), TopicRouteData)
 
     async def cluster_info(self) -> ClusterInfo:
-        """All brokers that are registered."""
+        """Return all brokers that are registered."""
         return body_of(self._body(await self.invoke(RequestCode.GET_BROKER_CLUSTER_INFO)), ClusterInfo)
 
     def _body(self, response: ReceivedResponse) -> bytes:

@@ -1,4 +1,4 @@
-"""What fails at present: so that an outage is logged when it begins and when it is over, and not at every attempt."""
+"""Table of current failures, so that the begin and end of an outage are logged, not each attempt."""
 
 from collections.abc import Callable, Hashable
 
@@ -6,9 +6,9 @@ from sprocket.client.errors import PermissionDenied
 
 
 class Outages:
-    """Failures that last, by what was attempted; times are monotonic s.
+    """Lasting failures by attempt; times are monotonic s.
 
-    `denied` is called with what access control refuses now, and with None when it refuses nothing any more.
+    `denied` is called with a refusal of access control, and with None after the last one ends.
     """
 
     def __init__(
@@ -21,11 +21,11 @@ class Outages:
 
     @property
     def denial(self) -> PermissionDenied | None:
-        """What access control refuses now; None for nothing."""
+        """The current refusal of access control; None if there is none."""
         return next(iter(self._refused.values()), None)
 
     def failed(self, attempt: Hashable, error: Exception) -> bool:
-        """Note that `attempt` failed; whether this begins an outage, so that it is worth a line in the log."""
+        """Record that `attempt` failed.  Return whether an outage begins, which should be logged."""
         since, count = self._since.get(attempt, (self._monotonic(), 0))
         self._since[attempt] = since, count + 1
         if isinstance(error, PermissionDenied):
@@ -34,15 +34,15 @@ class Outages:
         return not count
 
     def succeeded(self, attempt: Hashable) -> tuple[float, int] | None:
-        """Note that `attempt` went well; after an outage, its seconds and its failures."""
+        """Record that `attempt` succeeded.  Return the seconds and failures of the outage that ended, else None."""
         if not self._since:
-            return None  # the usual case, told fast
+            return None  # fast path
         began = self._since.pop(attempt, None)
         if self._refused.pop(attempt, None) is not None and not self._refused:
             self._denied(None)
         return None if began is None else (self._monotonic() - began[0], began[1])
 
     def told(self) -> None:
-        """Note that the application was told what is refused: it is told again when that is refused again."""
+        """Record that the application got the refusal; the next refusal is reported again."""
         self._refused.clear()
         self._denied(None)

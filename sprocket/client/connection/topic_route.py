@@ -1,4 +1,4 @@
-"""What a client makes of a topic's route: the queues to send to, the queues to read, the brokers' addresses.
+"""A topic's route as a client uses it: queues to send to, queues to read, and addresses of brokers.
 
 Source: RocketMQ 5.3.3, `MQClientInstance.topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`,
 `findBrokerAddressInPublish`, `findBrokerAddressInSubscribe`.
@@ -15,10 +15,10 @@ from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """One topic.  `publish` is in the order that keys are spread over; `subscribe` is sorted.
+    """Route of one topic.  `publish` has the order that sharding keys use; `subscribe` is sorted.
 
-    `rotation` are the queues of `publish` in the order that sending goes through: a queue of each broker in turn.
-    `unwritable` says, for each broker without a queue to send to, why.
+    `rotation` has the queues of `publish` in the order of sends: one queue of each broker in turn.
+    `unwritable` has the reason of each broker without a writable queue.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class TopicRoute:
 
 
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
-    """The route that `data`, a name server's answer, means."""
+    """Return the route for `data`, a name server's response."""
     addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     publish = tuple(_publish(topic, data, addresses))
     unwritable = () if publish else tuple(_unwritable(data, addresses))
@@ -49,7 +49,7 @@ def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
 
 
 def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> TopicRoute:
-    """The route of a topic that brokers will create: that of TBW102 with at most `queue_count` queues each."""
+    """Return the route of a topic that brokers will create: that of TBW102 with at most `queue_count` queues each."""
     for queues in data.queue_datas:
         queues.read_queue_nums = queues.write_queue_nums = min(queue_count, queues.read_queue_nums)
     return topic_route(topic, data)
@@ -87,9 +87,9 @@ def _subscribe(topic: str, data: TopicRouteData) -> list[MessageQueue]:
 
 
 def subscribe_address(addresses: dict[int, str] | None, broker_id: int, only_this: bool = False) -> tuple[str, int]:
-    """Address and id of the member of a broker group to read from; ``("", -1)`` when there is none.
+    """Return address and id of the member of a broker group to read from; ``("", -1)`` if there is none.
 
-    The wanted one, else the slave after it, else any member unless `only_this`.
+    It is the wanted member, else the next slave, else any member unless `only_this`.
     """
     if addresses:
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]

@@ -13,17 +13,17 @@ from sprocket.common.clock import Clock
 
 
 def derived_id(topic: str, key: str) -> str:
-    """The id of the message that an application calls `key`: the same one whoever sends it, and whenever.
+    """Return the message id for an application's `key`: the same for every sender and time.
 
-    In the form of the others: the time in it is the beginning of a month, where address, process and counter stand
-    are 96 bits of a hash.
+    It has the form of other ids.  The time is the begin of a month; a hash of 96 bits replaces address, process and
+    counter.
     """
     digest = hashlib.sha256(f"{topic}\x00{key}".encode()).hexdigest().upper()
     return f"{digest[:20]}00000000{digest[20:24]}"
 
 
 def month_bounds_ms(wall_ms: int) -> tuple[int, int]:
-    """Start of the month that `wall_ms` lies in and of the next one, local time, ms since the epoch."""
+    """Return the start of the month of `wall_ms` and of the next month, local time, ms since the epoch."""
     now = datetime.fromtimestamp(wall_ms / 1000)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     following = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
@@ -31,7 +31,7 @@ def month_bounds_ms(wall_ms: int) -> tuple[int, int]:
 
 
 def unique_ids(address: bytes, process_id: int, salt: bytes, clock: Clock) -> Callable[[], str]:
-    """A function that makes ids; `address` has 4 or 16 bytes, `salt` 4.
+    """Return a function that makes ids; `address` has 4 or 16 bytes, `salt` 4.
 
     The counter wraps at 65,536: ids of one process are unique unless it makes more in one millisecond.
     """
@@ -45,7 +45,7 @@ def unique_ids(address: bytes, process_id: int, salt: bytes, clock: Clock) -> Ca
         if now_ms >= next_ms:
             start_ms, next_ms = month_bounds_ms(now_ms)
         since_ms = now_ms - start_ms
-        if -1_000_000 < since_ms < 0:  # a clock that was set back a little over the start of a month
+        if -1_000_000 < since_ms < 0:  # the clock was set back slightly, across the start of a month
             since_ms = 0
         return f"{prefix}{since_ms & 0xFFFFFFFF:08X}{next(numbers) & 0xFFFF:04X}"
 

@@ -1,10 +1,10 @@
-"""Waiting: a flag that a task waits for up to a time, so that loops of the client end at once; and a pause."""
+"""Interruptible waiting: a flag with a timeout, so that loops of the client end at once, and a pause."""
 
 import asyncio
 
 
 class Wakeup:
-    """`set` ends a wait that is under way, or else the next one."""
+    """Flag whose `set` ends the current wait, or else the next one."""
 
     __slots__ = ("_is_set", "_waiters")
 
@@ -19,7 +19,7 @@ class Wakeup:
                 waiter.set_result(None)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for `set`, which is used up by this; False after `timeout_s` without it."""
+        """Wait for `set` and clear it.  Return False after `timeout_s` without it."""
         if not self._is_set:
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()
@@ -36,7 +36,7 @@ class Wakeup:
 
 
 async def pause(seconds: float) -> None:
-    """Do nothing for so long; not at all for zero or less."""
+    """Sleep for `seconds`; return at once for zero or less."""
     if seconds > 0:
         await Wakeup().wait(seconds)
 

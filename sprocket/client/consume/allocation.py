@@ -23,7 +23,7 @@ class AllocateMessageQueueStrategy(Protocol):
 
 
 class AllocateMessageQueueAveragely:
-    """Consecutive queues, as many to each as to any other or one more.  The default."""
+    """Consecutive queues, evenly divided; the first members get one more.  The default."""
 
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         if client_id not in client_ids:
@@ -44,7 +44,7 @@ class AllocateMessageQueueAveragelyByCircle:
 
 
 class AllocateMessageQueueByConfig:
-    """Always the same queues, whoever else is in the group."""
+    """The same queues always, independent of the group's members."""
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
         """Raises IllegalArgument."""
@@ -57,7 +57,7 @@ class AllocateMessageQueueByConfig:
 
 
 class AllocateMessageQueueByMachineRoom:
-    """Averagely, of the queues whose broker is named ``<room>@<name>`` with one of the given rooms."""
+    """Evenly divided queues of the brokers named ``<room>@<name>`` in the given rooms."""
 
     def __init__(self, rooms: str | Iterable[str]) -> None:
         """A str is one room.  Raises IllegalArgument."""
@@ -80,7 +80,7 @@ class AllocateMessageQueueByMachineRoom:
 
 
 class AllocateMessageQueueConsistentHash:
-    """By a ring of hashes with `virtual_nodes` points per client: a member that comes or goes moves few queues."""
+    """Division by a hash ring with `virtual_nodes` points per client: a change of members moves few queues."""
 
     def __init__(self, virtual_nodes: int = 10) -> None:
         """Raises IllegalArgument."""
@@ -103,11 +103,11 @@ class AllocateMessageQueueConsistentHash:
 
 @lru_cache(maxsize=16)  # a broker divides for many members of few groups
 def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[dict[int, str], list[int]]:
-    """Whose each point is, and the points in order."""
+    """Return the client of each point, and the sorted points."""
     ring = {_hash(f"{member}-{index}"): member for member in client_ids for index in range(virtual_nodes)}
     return ring, sorted(ring)
 
 
 def _hash(text: str) -> int:
-    """The first four bytes of the MD5 digest."""
+    """Return the first four bytes of the MD5 digest."""
     return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:4], "big")

@@ -1,4 +1,4 @@
-"""The queues that a consumer has: taken and given up, their offsets committed.
+"""The queues that a consumer has, and the commits of their offsets.
 
 Source: RocketMQ 5.3.3, `RebalanceImpl.updateProcessQueueTableInRebalance`, `RebalancePushImpl`.
 """
@@ -40,7 +40,7 @@ class Assignment:
         self._is_wanted = is_wanted
         self._loops: dict[MessageQueue, PullLoop] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
-        # Offsets of given-up queues whose broker could not be told: they count if the queue comes back to us.
+        # Offsets of released queues whose commit failed: they count if this consumer gets the queue again.
         self._unsaved: dict[MessageQueue, int] = {}
         self._persisting = asyncio.Lock()
         self._assigning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by topic
@@ -51,13 +51,13 @@ class Assignment:
         return sorted(self._loops)
 
     def held(self) -> Iterator[ProcessQueue]:
-        """What is held of each queue."""
+        """Return the process queue of each queue."""
         return (loop.process_queue for loop in list(self._loops.values()))
 
     async def assign(self, topic: str, queues: set[MessageQueue], grace_s: float = 0.0) -> tuple[bool, bool]:
-        """Make `queues` those of `topic`; whether all of them are now, and whether any came or went.
+        """Make `queues` the queues of `topic`.  Return whether all of them are consumed, and whether any changed.
 
-        New ones are begun after `grace_s`, in which the member that had them gives them up and commits.
+        New queues start after `grace_s`, in which their previous owner releases them and commits.
         """
         async with self._assigning[topic]:
             if self._is_closed:
@@ -75,7 +75,7 @@ class Assignment:
 
     async def _begin(self, queue: MessageQueue) -> bool:
         try:
-            # What a broker forgot in a crash, or never heard, is at least known here.
+            # The broker may have lost a commit in a crash, or never got it.
             offset = max(await self._start.of(queue), self._unsaved.pop(queue, 0))
         except ClientError as error:
             if self._instance.outages.failed(("begin", queue), error):
@@ -95,7 +95,7 @@ class Assignment:
         held = loop.process_queue
         if not await loop.run():
             return
-        # The offset was illegal: what was pulled is void, and the broker's offset becomes the committed one.
+        # The offset was illegal: drop the pulled messages and commit the broker's offset.
         logger.warning("event=offset_moved queue=%s offset=%d", queue_name(held.queue), held.next_offset)
         held.is_dropped = True
         await self._store.persist({held.queue: held.next_offset})
@@ -103,11 +103,11 @@ class Assignment:
             self._pull(held.queue, held.next_offset)
 
     async def _give_up(self, queues: set[MessageQueue]) -> None:
-        """Stop consuming `queues`; what is acknowledged of them is committed, the rest goes to their next owner."""
+        """Stop consuming `queues` and commit their offsets; their next owner gets unacknowledged messages."""
         offsets = {}
         for queue in queues:
             loop, task = self._loops.pop(queue), self._tasks.pop(queue)
-            # What is dropped already was reset: its new offset is on the way.
+            # A dropped queue was reset: its new offset is being committed.
             offset = None if loop.process_queue.is_dropped else loop.process_queue.commit_offset
             loop.process_queue.is_dropped = True
             task.cancel()
@@ -119,7 +119,7 @@ class Assignment:
         self._unsaved.update({queue: offset for queue, offset in offsets.items() if queue not in saved})
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
-        """Count `message` as consumed; False when its queue is another's by now, or it was already."""
+        """Count `message` as consumed; False if it was counted before, or if this consumer lost the queue."""
         source = message.source
         if source is None or not source.acknowledge(message):
             return False
@@ -129,7 +129,7 @@ class Assignment:
         return True
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on from other offsets in those of `offsets` that are held; what was pulled before is void."""
+        """Continue from `offsets` in the queues that this consumer has; pulled messages are dropped."""
         async with self._persisting:
             moved = {queue: offset for queue, offset in offsets.items() if queue in self._loops}
             for queue in moved:
@@ -142,7 +142,7 @@ class Assignment:
                     self._pull(queue, offset)
 
     async def persist(self) -> None:
-        """Commit the offsets of all queues, also unchanged ones: a broker may have lost them in a crash."""
+        """Commit the offsets of all queues, even unchanged ones: a broker may have lost them in a crash."""
         async with self._persisting:
             offsets = {}
             for queue, loop in self._loops.items():
@@ -153,7 +153,7 @@ class Assignment:
                 await self._store.persist(offsets)
 
     async def close(self) -> None:
-        """Stop pulling and commit what is acknowledged."""
+        """Stop pulling and commit acknowledged offsets."""
         self._is_closed = True
         async with self._persisting:
             await self._give_up(set(self._loops))

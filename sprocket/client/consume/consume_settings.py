@@ -1,4 +1,4 @@
-"""How a consumer consumes.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`, `MessageModel`."""
+"""Settings of a consumer.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`, `MessageModel`."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,12 +17,12 @@ class MessageModel(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeSettings:
-    """How messages are consumed, under RocketMQ's names."""
+    """Settings of consumption under RocketMQ's names."""
 
     pull: PullSettings = field(default_factory=PullSettings)
     max_reconsume_times: int = 16  # then the message goes to the dead-letter topic
     consume_message_batch_max_size: int = 1  # of `run_batches`; 1 to 1024
-    consume_timeout_s: float = 15 * 60.0  # a message that is not acknowledged by then is given back
+    consume_timeout_s: float = 15 * 60.0  # a message that is not acknowledged by then is redelivered
     local_offset_store_dir: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
 
     def __post_init__(self) -> None:

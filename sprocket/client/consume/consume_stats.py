@@ -1,6 +1,6 @@
-"""How fast a consumer works, topic by topic, over the last minute and the last hour.  Pure: it is told the time.
+"""Rates of a consumer by topic over the last minute and the last hour.  Pure: callers pass the time.
 
-Counting is a few additions per message; samples of the counts are kept, and rates are differences to old ones.
+To count costs a few additions per message.  Samples of the counts are kept; a rate is a difference of two samples.
 Source: RocketMQ 5.3.3, `ConsumerStatsManager`, `StatsItem`.
 """
 
@@ -15,20 +15,20 @@ _HOUR_STEP_S = 600.0
 
 
 class TopicCounts:
-    """What has happened in one topic since the start; whoever counts adds to these."""
+    """Counts of one topic since the start; callers add to them."""
 
     __slots__ = ("consumed", "consumed_s", "failed", "pulled", "pulls", "pulls_s")
 
     def __init__(self) -> None:
         self.pulls = 0
-        self.pulls_s = 0.0  # that they took, together
+        self.pulls_s = 0.0  # total time of the pulls
         self.pulled = 0  # messages
         self.consumed = 0
-        self.consumed_s = 0.0  # from taken to acknowledged, together
+        self.consumed_s = 0.0  # total time from taking to acknowledging
         self.failed = 0
 
     def minus(self, other: "TopicCounts") -> "TopicCounts":
-        """What has happened since `other`."""
+        """Return the difference to the earlier `other`."""
         difference = TopicCounts()
         for name in self.__slots__:
             setattr(difference, name, getattr(self, name) - getattr(other, name))
@@ -36,7 +36,7 @@ class TopicCounts:
 
 
 class _Samples:
-    """Counts as they were, each `step_s` after the one before, for `span_s`."""
+    """Samples of the counts every `step_s`, kept for `span_s`."""
 
     __slots__ = ("_span_s", "_step_s", "_taken")
 
@@ -48,12 +48,12 @@ class _Samples:
     def take(self, now: float, counts: TopicCounts) -> None:
         if now - self._taken[-1][0] >= self._step_s:
             self._taken.append((now, counts.minus(TopicCounts())))
-        # The oldest one that is kept is as old as the span, or older.
+        # The oldest sample is at least as old as the span.
         while len(self._taken) > 1 and now - self._taken[1][0] >= self._span_s:
             self._taken.popleft()
 
     def since(self, now: float, counts: TopicCounts) -> tuple[TopicCounts, float]:
-        """What happened in the span, and how many seconds that is."""
+        """Return the counts within the span, and its seconds."""
         at, then = self._taken[0]
         return counts.minus(then), max(now - at, 1.0)
 
@@ -74,12 +74,12 @@ class ConsumerStats:
         self._topics: dict[str, _Topic] = {}
 
     def of(self, topic: str, now: float) -> TopicCounts:
-        """The counts of `topic`, to add to."""
+        """Return the counts of `topic`, to add to."""
         found = self._topics.get(topic)
         return self._of(topic, now).counts if found is None else found.counts
 
     def pulled(self, topic: str, now: float, messages: int, seconds: float) -> None:
-        """A pull of `seconds` brought `messages`."""
+        """Count a pull that took `seconds` and brought `messages`."""
         counts = self.of(topic, now)
         counts.pulls += 1
         counts.pulls_s += seconds
@@ -92,13 +92,13 @@ class ConsumerStats:
         return found
 
     def sample(self, now: float) -> None:
-        """Remember the counts as they are; called every few seconds."""
+        """Take a sample of the counts; call it every few seconds."""
         for topic in self._topics.values():
             topic.minute.take(now, topic.counts)
             topic.hour.take(now, topic.counts)
 
     def status(self, topic: str, now: float) -> ConsumeStatus:
-        """The rates in `topic`."""
+        """Return the rates in `topic`."""
         found = self._of(topic, now)
         last, seconds = found.minute.since(now, found.counts)
         hour, _ = found.hour.since(now, found.counts)

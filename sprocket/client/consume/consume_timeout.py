@@ -1,8 +1,8 @@
-"""Giving back what an application has held for too long, so that a lost message does not stop its queue.
+"""Consume timeout: redeliver messages that an application held for too long, so that none of them stops its queue.
 
 Source: RocketMQ 5.3.3, `ConsumeMessageConcurrentlyService.cleanExpireMsg`, `ProcessQueue.cleanExpiredMsg`.
-Different here: every message that the application has is looked at, not the first of each queue alone, and more
-often than once per timeout.
+Different here: every message that the application holds is checked, not only the first of each queue, and more often
+than once per timeout.
 """
 
 import logging
@@ -15,7 +15,7 @@ from sprocket.common.errors import ClientError
 
 logger = logging.getLogger(__name__)
 
-# The delay level of what is given back so.
+# Delay level of such a redelivery.
 _DELAY_LEVEL = 3
 _MAX_INTERVAL_S = 60.0
 
@@ -26,7 +26,7 @@ async def give_back_expired(
     monotonic: Callable[[], float],
     timeout_s: float,
 ) -> None:
-    """For ever: give back, of all queues in `held`, what was taken `timeout_s` ago and is not acknowledged."""
+    """Forever reject messages of the queues in `held` that were taken `timeout_s` ago and are not acknowledged."""
     while True:
         await pause(min(timeout_s / 4, _MAX_INTERVAL_S))
         limit = monotonic() - timeout_s

@@ -1,4 +1,4 @@
-"""Handing messages to an application's handler, and what its outcome means for them.
+"""Calls of an application's handler, and what its outcome means for the messages.
 
 Source: RocketMQ 5.3.3, `ConsumeMessageConcurrentlyService`, `ConsumeConcurrentlyContext`, `ConsumeOrderlyContext`.
 """
@@ -24,11 +24,11 @@ BatchHandler = Callable[[list[ReceivedMessage]], Awaitable[object] | object]
 
 
 class ReconsumeLater(Exception):
-    """Raised by a handler that wants its message again, as a decision and not as a fault.
+    """Raised by a handler that wants its message redelivered, without an error in the log.
 
     `delay_level` 1 to 18 chooses the delay (delayLevelWhenNextConsume), 0 leaves it to the broker and its retry
-    policy, -1 sends the message to the dead-letter topic.  In order there is no delay level: `suspend_s`, within
-    10 ms and 30 s, is how long the queue waits this time (suspendCurrentQueueTimeMillis).
+    policy, -1 sends the message to the dead-letter topic.  An orderly consumer has no delay level: there `suspend_s`,
+    10 ms to 30 s, is how long the queue waits (suspendCurrentQueueTimeMillis).
     """
 
     def __init__(self, delay_level: int = 0, *, suspend_s: float | None = None) -> None:
@@ -42,7 +42,7 @@ class ReconsumeLater(Exception):
 
 
 def as_batch_handler(handler: Handler) -> BatchHandler:
-    """`handler` for lists of one."""
+    """Return a batch handler that calls `handler` with the only message of a list."""
     return lambda messages: handler(messages[0])
 
 
@@ -56,7 +56,7 @@ async def call(handler: BatchHandler, messages: list[ReceivedMessage]) -> None:
 async def try_directly(
     handler: BatchHandler, message: ReceivedMessage, monotonic: Callable[[], float], *, is_orderly: bool
 ) -> ConsumeMessageDirectlyResult:
-    """Have `handler` consume `message` once more for an operator: nothing is acknowledged or given back."""
+    """Let `handler` consume `message` again for an operator; nothing is acknowledged or redelivered."""
     begun = monotonic()
     result = ConsumeMessageDirectlyResult(order=is_orderly, consume_result=CMResult.SUCCESS)
     try:
@@ -72,7 +72,7 @@ async def try_directly(
 
 
 class Consumption(Protocol):
-    """What a handler's outcome is reported to."""
+    """Receiver of a handler's outcome."""
 
     @property
     def group(self) -> str: ...
@@ -83,25 +83,25 @@ class Consumption(Protocol):
 
 
 class Handling:
-    """Takes messages out of an inbox for one handler, and reports to `consumption` what became of them."""
+    """Workers that pass messages of an inbox to one handler and report its outcome to `consumption`."""
 
-    def __init__(self, inbox: Inbox, consumption: Consumption, handler: BatchHandler, most: int) -> None:
+    def __init__(self, inbox: Inbox, consumption: Consumption, handler: BatchHandler, max_messages: int) -> None:
         self._inbox = inbox
         self._consumption = consumption
         self._handler = handler
-        self._most = most
+        self._max_messages = max_messages
         self.denied: PermissionDenied | None = None  # why it ended
 
     async def work(self) -> None:
-        """Handle lists of up to `most` messages, one list after the other, until the inbox is closed.
+        """Handle lists of up to `max_messages` messages, one list after the other, until the inbox is closed.
 
-        Also until access control refuses what the consumer needs: then `denied` says so, and all workers end.
+        If access control refuses a request that the consumer needs, `denied` is set and all workers end.
         """
         next_ready = self._inbox.next_ready
         while self.denied is None:
-            message = next_ready() if self._most == 1 else None
+            message = next_ready() if self._max_messages == 1 else None
             try:
-                messages = [message] if message is not None else await self._inbox.take(self._most)
+                messages = [message] if message is not None else await self._inbox.take(self._max_messages)
             except PermissionDenied as denied:
                 self.denied = denied
                 return
@@ -123,9 +123,9 @@ class Handling:
                     self._consumption.acknowledge(message)
 
     async def _give_back(self, messages: list[ReceivedMessage], delay_level: int) -> None:
-        """Nack, until it works, what the handler has not acknowledged itself.
+        """Nack the messages that the handler has not acknowledged itself, until it succeeds.
 
-        Meanwhile a message holds the queue's offset, so it is not lost.
+        Meanwhile the queue's offset stays before the message, so it is not lost.
         """
         for message in messages:
             while not self._inbox.is_closed and message.source is not None and message.source.is_pending(message):
@@ -142,7 +142,7 @@ class Handling:
 
 
 async def run_workers(handling: Handling, concurrency: int) -> None:
-    """`concurrency` workers until all are through.  Raises PermissionDenied if that is why."""
+    """Run `concurrency` workers until all have ended.  Raises PermissionDenied if access control ended them."""
     async with asyncio.TaskGroup() as workers:
         for _ in range(concurrency):
             workers.create_task(handling.work())

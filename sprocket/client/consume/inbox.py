@@ -1,4 +1,4 @@
-"""What was pulled and nobody has asked for yet, and those who wait for it."""
+"""Pulled messages that no reader has taken yet, and waiting readers."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from sprocket.client.message import ReceivedMessage
 
 
 class Inbox:
-    """Messages of all queues of a consumer, in the order in which they came; any number of readers."""
+    """Messages of all queues of a consumer in order of arrival; any number of readers."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -18,7 +18,7 @@ class Inbox:
         self._failure: Exception | None = None
 
     def fail(self, failure: Exception | None) -> None:
-        """Raise `failure` in all who wait for a message, also later, until this is called with None."""
+        """Raise `failure` in all current and later waiting readers, until this is called with None."""
         self._failure = failure
         if failure is not None:
             for reader in self._readers:
@@ -27,7 +27,7 @@ class Inbox:
             self._readers.clear()
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Messages of one queue, in order."""
+        """Add messages of one queue, in order."""
         if self.is_closed:
             return
         self._ready.extend(messages)
@@ -35,7 +35,7 @@ class Inbox:
             self._wake_reader()
 
     def close(self) -> None:
-        """Give nothing more; all readers are told."""
+        """Deliver nothing more and wake all readers."""
         self.is_closed = True
         self._ready.clear()
         for reader in self._readers:
@@ -50,7 +50,7 @@ class Inbox:
                 return
 
     def next_ready(self) -> ReceivedMessage | None:
-        """The next message if one is here: what it costs is paid for every message, so there is no list and no task."""
+        """Return the next message if there is one.  It runs for every message, so it makes no list and no task."""
         ready = self._ready
         while ready:
             message = ready.popleft()
@@ -60,10 +60,10 @@ class Inbox:
                 return message
         return None
 
-    async def take(self, most: int = 1) -> list[ReceivedMessage]:
-        """Up to `most` messages that lie one behind the other in one queue; none once it is closed.
+    async def take(self, max_messages: int = 1) -> list[ReceivedMessage]:
+        """Wait for up to `max_messages` consecutive messages of one queue; return none after `close`.
 
-        Raises what `fail` was given when no message is here.
+        If there is no message, raises the error that `fail` got.
         """
         ready = self._ready
         while not self.is_closed:
@@ -75,7 +75,7 @@ class Inbox:
                 continue
             taken = [first]
             source = first.source
-            while len(taken) < most and ready and ready[0].source is source and source is not None:
+            while len(taken) < max_messages and ready and ready[0].source is source and source is not None:
                 message = ready.popleft()
                 source.take(message, first.taken_at)
                 taken.append(message)
@@ -90,7 +90,7 @@ class Inbox:
         except asyncio.CancelledError:
             # The wake-up was for a message that another reader must now take.
             if reader.done() and not reader.cancelled():
-                reader.exception()  # of `fail`: others have it too
+                reader.exception()  # retrieve the error of `fail`, which other readers have too
                 self._wake_reader()
             elif reader in self._readers:
                 self._readers.remove(reader)

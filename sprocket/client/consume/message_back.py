@@ -1,4 +1,4 @@
-"""Giving messages back: to the broker they came from, else as new messages to the retry topic.
+"""Redelivery of messages: by the broker that they came from, else as new messages to the retry topic.
 
 Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.sendMessageBack`, `sendMessageBackAsNormalMessage`.
 """
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_S = 5.0
 # MixAll.CLIENTINNER_PRODUCER_GROUP
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-# What a message that has failed n times waits for is level n + 3.
+# After n failures a message waits for delay level n + 3.
 _FIRST_DELAY_LEVEL = 3
 
 
 class MessageBack:
-    """Gives back messages of one group."""
+    """Sender of a group's messages for redelivery."""
 
     def __init__(self, instance: ClientInstance, group: str, max_reconsume_times: int) -> None:
         self._instance = instance
@@ -34,7 +34,7 @@ class MessageBack:
         self._sender = Sender(instance, INNER_PRODUCER_GROUP, SendSettings())
 
     async def send(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Raises SendFailed, TopicNotFound or NameServerUnreachable when it reached no broker at all."""
+        """Send `message` back.  Raises SendFailed, TopicNotFound or NameServerUnreachable if no broker took it."""
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,
             group=self._group,
@@ -54,7 +54,7 @@ class MessageBack:
             await self.send_as_new(message, delay_level)
 
     async def send_as_new(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Send a copy to the retry topic; whose attempts are used up, the broker puts into the dead-letter topic."""
+        """Send a copy to the retry topic; without retries left the broker makes it a dead letter."""
         await self._sender.send(self._as_new_message(message, delay_level))
 
     def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
@@ -62,7 +62,7 @@ class MessageBack:
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
         properties[names.RETRY_TOPIC] = message.topic
         properties.pop(names.TRANSACTION_PREPARED, None)
-        # These two travel in the header of the request instead.
+        # The request's header has these two instead.
         properties.pop(names.RECONSUME_TIME, None)
         properties.pop(names.MAX_RECONSUME_TIMES, None)
         level = delay_level if delay_level > 0 else _FIRST_DELAY_LEVEL + message.reconsume_times

@@ -1,4 +1,4 @@
-"""Where the offsets of a group are kept: on the brokers (clustering) or in a file (broadcasting).
+"""Stores of a group's offsets: on the brokers (clustering) or in a file (broadcasting).
 
 Source: RocketMQ 5.3.3, `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`, `OffsetSerializeWrapper`.
 """
@@ -35,11 +35,11 @@ class OffsetStore(Protocol):
     """Committed offsets of one group."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """The committed offset, None if there is none.  Raises ClientError when that cannot be told."""
+        """Return the committed offset, None if there is none.  Raises ClientError if it cannot be read."""
         ...
 
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Commit; the queues for which it worked.  What failed is tried again with the next call."""
+        """Commit `offsets`.  Return the queues that succeeded; the next call retries the others."""
         ...
 
 
@@ -47,9 +47,9 @@ class RemoteBrokerOffsetStore:
     """Offsets on the brokers: at the masters, and at a slave while there is no master."""
 
     def __init__(self, instance: ClientInstance, group: str, *, is_strict: bool = False) -> None:
-        """Without `is_strict` a broker answers 0 for a new group on a queue whose first message is still in memory.
+        """Without `is_strict` a broker answers 0 for a new group if the queue's first message is still in memory.
 
-        So a group that is new along with its topic misses nothing that came before its first pull.
+        So a new group of a new topic misses no message that arrived before its first pull.
         """
         self._instance = instance
         self._group = group
@@ -89,7 +89,7 @@ class RemoteBrokerOffsetStore:
             )
             self._instance.expect_success(response, queue.broker_name)
         except ClientError as error:
-            # Of one broker, the queues fail together.
+            # All queues of a broker fail together, so log once for each broker.
             if self._instance.outages.failed(("commit", queue.broker_name), error):
                 logger.warning(
                     "event=commit_failed group=%s queue=%s offset=%d reason=%r",

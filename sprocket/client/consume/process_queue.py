@@ -1,4 +1,4 @@
-"""One queue as its consumer holds it: what was pulled, what of it is acknowledged, and what may be committed.
+"""One queue of a consumer: pulled messages, acknowledged messages, and the offset to commit.
 
 Source: RocketMQ 5.3.3, `ProcessQueue`, `DefaultMQPushConsumerImpl.pullMessage` (flow control).  Pure.
 """
@@ -40,12 +40,12 @@ class ProcessQueue:
         self.is_confirmed = False  # a broker has answered a pull at `next_offset`
         self.last_pull_at: float | None = None  # both monotonic s
         self.last_taken_at: float | None = None
-        self.taken: dict[int, ReceivedMessage] = {}  # what the application has, by offset, in the order of taking
+        self.taken: dict[int, ReceivedMessage] = {}  # messages of the application by offset, in the order of taking
         self._pending: deque[int] = deque()
         self._acknowledged: set[int] = set()
 
     def put(self, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
-        """Take what a pull brought, in order; the next one begins at `next_offset`."""
+        """Add the messages of a pull, in order; the next pull begins at `next_offset`."""
         pending = self._pending
         for message in messages:
             message.source = self
@@ -56,17 +56,17 @@ class ProcessQueue:
         self.is_confirmed = True
 
     def take(self, message: ReceivedMessage, now: float) -> None:
-        """The application has got `message` now (monotonic s)."""
+        """Record that the application got `message` at `now`, monotonic s."""
         message.taken_at = self.last_taken_at = now
         self.taken[message.queue_offset] = message
 
     def is_pending(self, message: ReceivedMessage) -> bool:
-        """Whether `message` was put and not yet acknowledged."""
+        """Return whether `message` was put and not yet acknowledged."""
         pending, offset = self._pending, message.queue_offset
         return bool(pending) and pending[0] <= offset and offset not in self._acknowledged
 
     def taken_before(self, limit: float) -> list[ReceivedMessage]:
-        """What the application took before `limit` (monotonic s) and has not acknowledged."""
+        """Return the messages that the application took before `limit` (monotonic s) and has not acknowledged."""
         expired = []
         for message in self.taken.values():
             if message.taken_at >= limit:
@@ -75,7 +75,7 @@ class ProcessQueue:
         return expired
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
-        """Count `message` as done; False when it was already, or the queue belongs to another by now."""
+        """Count `message` as consumed; False if it was counted before, or if this consumer lost the queue."""
         pending = self._pending
         offset = message.queue_offset
         if self.is_dropped or not pending or offset < pending[0] or offset in self._acknowledged:

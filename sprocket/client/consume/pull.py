@@ -1,4 +1,4 @@
-"""Pulling: one request for the messages of a queue, and the loop that keeps a queue supplied.
+"""Pulling: one request for the messages of a queue, and the loop that keeps its process queue filled.
 
 Source: RocketMQ 5.3.3, `PullAPIWrapper`, `DefaultMQPushConsumerImpl.pullMessage`, `PullSysFlag`.
 """
@@ -31,15 +31,15 @@ _SUSPEND = 0x2
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 3.0  # pullTimeDelayMillsWhenException
 _FLOW_CONTROL_S = 0.02
-# Whoever stands in for the wanted broker holds a pull no longer than this: that may be back by then.
+# A member that replaces the wanted broker holds a pull at most this long: the wanted one may be back by then.
 _STAND_IN_S = 1.0
-# Who is sent elsewhere goes at once the first time, and then more slowly.
+# The first redirect to another member is followed at once; repeated redirects wait up to this time.
 _ASTRAY_MAX_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PullSettings:
-    """How queues are pulled, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
+    """Settings of pulls under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
 
     pull_batch_size: int = 32
     pull_batch_size_in_bytes: int = 256 * 1024
@@ -67,7 +67,7 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
 
 
 class PullStatus(Enum):
-    """How a pull ended.  Source: RocketMQ 5.3.3, `PullStatus`."""
+    """Outcome of a pull.  Source: RocketMQ 5.3.3, `PullStatus`."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -85,7 +85,7 @@ _STATUS = {
 
 @dataclass(slots=True)
 class PullResult:
-    """What a pull brought; `next_begin_offset` is where to go on."""
+    """Result of a pull; the next pull begins at `next_begin_offset`."""
 
     status: PullStatus
     next_begin_offset: int
@@ -95,7 +95,7 @@ class PullResult:
 
 
 class Puller:
-    """Pulls for one group, from the member of a broker group that the last answer suggested."""
+    """Sender of a group's pulls, each to the broker that the last response suggested."""
 
     def __init__(self, instance: ClientInstance, group: str, settings: PullSettings) -> None:
         self._instance = instance
@@ -106,10 +106,10 @@ class Puller:
     async def pull(
         self, queue: MessageQueue, subscription: SubscriptionData, offset: int, commit_offset: int | None
     ) -> PullResult:
-        """One pull; held by the broker until a message comes or the suspend time is over.
+        """Send one pull, which the broker holds until a message arrives or the suspend time is over.
 
-        `commit_offset`, unless None, is committed on the way.  Raises BrokerNotFound, BrokerRefused, ConnectFailed,
-        ConnectionLost, RemotingTimeout, ProtocolError.
+        The broker also commits `commit_offset`, unless it is None.  Raises BrokerNotFound, BrokerRefused,
+        ConnectFailed, ConnectionLost, RemotingTimeout, ProtocolError.
         """
         wanted_id = self._suggested.get(queue, MASTER_ID)
         address, broker_id = await self._address(queue, wanted_id)
@@ -141,7 +141,7 @@ class Puller:
             if status is None:
                 raise refusal(response.code, response.remark, address)
         except ClientError:
-            # A slave that cannot be had, or does not serve: the master says whom to ask.
+            # The slave is unreachable or refuses: ask the master, which suggests a broker.
             self._suggested.pop(queue, None)
             raise
         answer = response.header(PullMessageResponseHeader)
@@ -150,7 +150,7 @@ class Puller:
         if status is PullStatus.FOUND:
             messages = decode_records(response.body, queue, answer.offset_delta or 0, offset)
             if subscription.tags_set:
-                # The broker filters by hash; this is by the tags themselves.
+                # The broker filters by the tags' hashes, the client by the tags.
                 wanted = subscription.tags_set
                 messages = [message for message in messages if message.tags in wanted]
         return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
@@ -166,7 +166,7 @@ class Puller:
 
 
 class PullLoop:
-    """Keeps one queue supplied until it is dropped: pulls, waits for room, backs off when a broker fails."""
+    """Loop that pulls one queue until it is dropped: it waits for room, and backs off when a broker fails."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class PullLoop:
         commits_with_pull: bool,
         pulled: Callable[[str, int, float], None] = lambda topic, messages, seconds: None,
     ) -> None:
-        """`pulled` is told, of every pull that brought messages, topic, how many, and how long it took."""
+        """`pulled` gets topic, number of messages and seconds of every pull that brought messages."""
         self.process_queue = process_queue
         self.room = Wakeup()
         self.is_waiting = False  # for room
@@ -192,7 +192,7 @@ class PullLoop:
         self._astray_s = 0.0
 
     def is_full(self) -> bool:
-        """Whether so much is not acknowledged yet that pulling must wait."""
+        """Return whether too much is unacknowledged, so that pulling must wait."""
         held, settings = self.process_queue, self._puller.settings
         return (
             held.count > settings.pull_threshold_for_queue
@@ -203,7 +203,7 @@ class PullLoop:
     async def run(self) -> bool:
         """Pull until the queue is dropped (False) or its offset proves illegal (True).
 
-        After True `process_queue.next_offset` is the right one and what was pulled before is void.
+        After True `process_queue.next_offset` is corrected, and the messages pulled before must be dropped.
         """
         held = self.process_queue
         monotonic = self._instance.clock.monotonic
@@ -230,7 +230,7 @@ class PullLoop:
                 held.next_offset = result.next_begin_offset
                 return True
             if result.status is PullStatus.NO_MATCHED_MSG and result.next_begin_offset == held.next_offset:
-                # Nothing was looked at: a slave sends us to the master, or back if that has gone from the route.
+                # Nothing was read: a slave redirects to the master, or back if the route has no master.
                 await pause(self._astray_s)
                 self._astray_s = min(self._astray_s * 2, _ASTRAY_MAX_S) or _BACKOFF_FIRST_S
                 continue

@@ -1,8 +1,8 @@
-"""Which queues this consumer has: divided anew when members, brokers or topics come and go.
+"""Rebalance: divide queues again when members, brokers or topics change.
 
-Source: RocketMQ 5.3.3, `RebalanceImpl`, `RebalanceService`.  Different here: the members of the group are asked of
-every broker of the topic and put together, and a list without ourselves changes nothing: a broker that has just
-restarted knows only those members that have already told it of themselves.
+Source: RocketMQ 5.3.3, `RebalanceImpl`, `RebalanceService`.  Different here: the group's members are the union of the
+lists of all brokers of the topic, and a list without this client changes nothing.  A restarted broker knows only the
+members that have sent it a heartbeat.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ logger = logging.getLogger(__name__)
 
 _WAIT_INTERVAL_S = 20.0
 _MIN_INTERVAL_S = 1.0
-# Notifications of several brokers about one change come together; they are one rebalance.
+# Several brokers notify of one change at nearly the same time; this gathers them into one rebalance.
 _GATHER_S = 0.05
-# What another member gives up is begun so much later: by then that has committed how far it came.
+# Delay before a queue of another member starts here, in which that member commits its offset.
 _GRACE_S = 0.5
-# A retry topic comes into being with the group's first heartbeat; after so many rounds it is not waited for.
+# The group's first heartbeat creates its retry topic; after this many rounds rebalance does not wait for it.
 _RETRY_TOPIC_ROUNDS = 10
 
 
 class Rebalance:
-    """Divides the queues of the subscribed topics; `assign` takes and gives them.
+    """Rebalance of the subscribed topics' queues.
 
-    `assign(topic, queues, grace_s)` makes `queues` those that are consumed of `topic`, the new ones after `grace_s`;
-    it says whether all of them are, and whether anything changed.
-    `changed()` is awaited after a round in which something was taken or given.
+    `assign(topic, queues, grace_s)` makes `queues` the consumed queues of `topic`; new queues start after `grace_s`.
+    It returns whether all of them are consumed, and whether anything changed.  `changed()` is awaited after a round
+    that changed something.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class Rebalance:
         self._assign = assign
         self._changed = changed
         self._rounds = 0
-        self._told: set[str] = set()  # topics whose brokers know of a broadcasting member
+        self._told: set[str] = set()  # topics whose brokers know this broadcasting member
 
     async def run(self) -> None:
-        """Rebalance at once, when `due` is set, and every 20 s; every second while something is missing."""
+        """Rebalance at once, when `due` is set, and every 20 s; every second after a failed round."""
         while True:
             is_balanced = await self.once()
             if await self.due.wait(_WAIT_INTERVAL_S if is_balanced else _MIN_INTERVAL_S):
                 await pause(_GATHER_S)
 
     async def once(self) -> bool:
-        """One round; False when something could not be had and should be tried again soon."""
+        """Run one round; return False if it failed for a topic and should be retried soon."""
         self._rounds += 1
         outcomes = await asyncio.gather(*(self._topic_or_not(topic) for topic in self._subscriptions))
         if any(is_changed for _, is_changed in outcomes):
@@ -82,11 +82,11 @@ class Rebalance:
         return all(is_balanced for is_balanced, _ in outcomes)
 
     async def _topic_or_not(self, topic: str) -> tuple[bool, bool]:
-        """`_topic`, which says False to both when it fails."""
+        """Call `_topic`; return False for both if it fails."""
         try:
             outcome = await self._topic(topic)
         except (SprocketError, msgspec.ValidationError) as error:
-            # Tried again every second: said once, not every second.
+            # It is retried every second: log it once, not every second.
             if self._instance.outages.failed(("rebalance", topic), error):
                 logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
             return False, False
@@ -98,7 +98,7 @@ class Rebalance:
         return outcome
 
     async def _topic(self, topic: str) -> tuple[bool, bool]:
-        """Whether all queues of the topic that are ours are consumed, and whether any was taken or given."""
+        """Return whether all our queues of the topic are consumed, and whether any changed."""
         try:
             route = await self._instance.route(topic)
         except TopicNotFound as error:
@@ -111,32 +111,32 @@ class Rebalance:
             return False, False  # logged when it began
         if self._strategy is None:
             if topic not in self._told:
-                # A broker serves those alone that it knows.
+                # A broker serves only the members that it knows.
                 await self._instance.heartbeat_all()
                 self._told.add(topic)
             return await self._assign(topic, set(route.subscribe), 0.0)
         members, is_known = await self._members(route)
         if not is_known:
-            # A broker that has just come in does not know us yet, and would refuse our pulls.
+            # A new broker does not know this member yet, and would refuse its pulls.
             await self._instance.heartbeat_all()
         if self._instance.client_id not in members:
             return False, False
         try:
             mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
         except Exception as error:
-            # It may be the application's own: what it raises must not end the rounds.
+            # The strategy may be the application's own; its errors must not end the rounds.
             raise ClientError(f"the strategy failed: {error!r}") from error
         return await self._assign(topic, set(mine), _GRACE_S if len(members) > 1 else 0.0)
 
     async def _members(self, route: TopicRoute) -> tuple[set[str], bool]:
-        """Client ids of the group, as all brokers of the topic that answer know them; whether each knows us."""
+        """Return the group's client ids from all brokers that answer, and whether each of them knows this client."""
         answers = await asyncio.gather(*(self._members_at(name) for name in route.broker_addresses))
         told = [answer for answer in answers if answer is not None]
         is_known = bool(told) and all(self._instance.client_id in answer for answer in told)
         return {member for answer in told for member in answer}, is_known
 
     async def _members_at(self, broker_name: str) -> list[str] | None:
-        """Those that one broker knows; None when it does not answer."""
+        """Return the client ids that one broker knows; None if it does not answer."""
         address, _ = subscribe_address(self._instance.broker_addresses(broker_name), 0)
         try:
             response = await self._instance.remoting.invoke(
@@ -150,5 +150,5 @@ class Rebalance:
             return None
         if is_access_refusal(response.code, response.remark):
             raise refusal(response.code, response.remark, address)
-        # An error says that the broker knows no member.
+        # An error means that the broker knows no member.
         return body_of(response.body, ConsumerIdList).consumer_id_list if response.code == ResponseCode.SUCCESS else []

@@ -1,4 +1,4 @@
-"""Messages out of the body of a PULL response: records one after the other.
+"""Decoder of messages from the body of a PULL response: consecutive records.
 
 Source: RocketMQ 5.3.3, `MessageDecoder.decodesBatch`, `clientDecode`, `decodeMessage` (inner batches).
 The layout is declared in `sprocket.remoting.message.record`.
@@ -27,9 +27,9 @@ _INNER_HEAD = struct.Struct(">iiiii")
 def decode_records(
     data: bytes, queue: MessageQueue, offset_delta: int = 0, from_offset: int = 0
 ) -> list[ReceivedMessage]:
-    """All messages of `data`, which lie in `queue`; `offset_delta` is added to their queue offsets.
+    """Return all messages of `data`, which lie in `queue`; `offset_delta` is added to their queue offsets.
 
-    A batch that is one record comes whole; those of its messages before `from_offset` are left out.
+    A batch in one record arrives whole; its messages before `from_offset` are left out.
     Raises ProtocolError for bytes that are not whole records.
     """
     messages: list[ReceivedMessage] = []
@@ -49,7 +49,7 @@ def decode_records(
 
 def _decode_one(data: bytes, at: int, end: int, queue: MessageQueue, offset_delta: int) -> ReceivedMessage:
     if int.from_bytes(data[at + 36 : at + 40], "big") & _V6_FLAGS:
-        fixed: tuple[Any, ...] = _fixed_with_ipv6(data, at)  # what struct gives has no types
+        fixed: tuple[Any, ...] = _fixed_with_ipv6(data, at)  # struct returns untyped values
         body_at = at + fixed[-1]
     else:
         fixed = (*_FIXED.unpack_from(data, at), _FIXED_BYTES)
@@ -92,7 +92,7 @@ def _decode_one(data: bytes, at: int, end: int, queue: MessageQueue, offset_delt
 
 
 def _fixed_with_ipv6(data: bytes, at: int) -> tuple[Any, ...]:
-    """The fields of `_FIXED` and where the body begins, for a record with a host of 16 bytes."""
+    """Return the fields of `_FIXED` and where the body begins, for a record with a host of 16 bytes."""
     head = HEAD.unpack_from(data, at)
     sys_flag = head[7]
     born_at = at + HEAD.size
@@ -106,7 +106,7 @@ def _fixed_with_ipv6(data: bytes, at: int) -> tuple[Any, ...]:
 
 
 def _inner_messages(outer: ReceivedMessage, from_offset: int) -> list[ReceivedMessage]:
-    """Those from `from_offset` on; the batch itself if its body cannot be read: its handler is told, as of others."""
+    """Return a batch's messages from `from_offset` on; the batch itself if its body is unreadable."""
     try:
         return [inner for inner in _unwrap(outer) if inner.queue_offset >= from_offset]
     except BodyUnreadable:
@@ -114,7 +114,7 @@ def _inner_messages(outer: ReceivedMessage, from_offset: int) -> list[ReceivedMe
 
 
 def _unwrap(outer: ReceivedMessage) -> Iterator[ReceivedMessage]:
-    """The messages inside a batch that a broker stored as one record."""
+    """Return the messages inside a batch that a broker stored as one record."""
     data = outer.body
     position = 0
     index = 0

@@ -38,7 +38,7 @@ def properties_of(
     started_ms: int,
     consume_from_where: str,
 ) -> dict[str, object]:
-    """The properties that RocketMQ's tools read, and the settings under RocketMQ's names."""
+    """Return the properties that RocketMQ's tools read, and the settings under RocketMQ's names."""
     pull = settings.pull
     return {
         PROP_NAMESERVER_ADDR: name_servers,

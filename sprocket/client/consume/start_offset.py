@@ -1,4 +1,4 @@
-"""Where a consumer begins in a queue that it was given.
+"""Start offset of a consumer in a new queue.
 
 Source: RocketMQ 5.3.3, `RebalancePushImpl.computePullFromWhere`.
 """
@@ -22,14 +22,14 @@ from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 
 class ConsumeFrom(Enum):
-    """Where a group begins that has no committed offset.  A `datetime` says it by time instead."""
+    """Start of a group without a committed offset.  A `datetime` starts at a time instead."""
 
     FIRST = "CONSUME_FROM_FIRST_OFFSET"
     LAST = "CONSUME_FROM_LAST_OFFSET"
 
 
 def checked_start(consume_from: ConsumeFrom | datetime) -> ConsumeFrom | datetime:
-    """`consume_from` if it is one, and not a time that means another moment on another machine."""
+    """Return `consume_from` if it is valid; a datetime must have a time zone."""
     if isinstance(consume_from, datetime):
         arguments.moment_ms("consume_from", consume_from)
         return consume_from
@@ -37,12 +37,12 @@ def checked_start(consume_from: ConsumeFrom | datetime) -> ConsumeFrom | datetim
 
 
 def consume_from_where(consume_from: ConsumeFrom | datetime) -> str:
-    """The name that heartbeats carry."""
+    """Return its name in heartbeats."""
     return "CONSUME_FROM_TIMESTAMP" if isinstance(consume_from, datetime) else consume_from.value
 
 
 class StartOffset:
-    """Finds start offsets for one group."""
+    """Start offsets for one group."""
 
     def __init__(self, instance: ClientInstance, store: OffsetStore, consume_from: ConsumeFrom | datetime) -> None:
         self._instance = instance
@@ -50,7 +50,7 @@ class StartOffset:
         self._consume_from = consume_from
 
     async def of(self, queue: MessageQueue) -> int:
-        """The committed offset, else what `consume_from` says.  Raises ClientError when neither can be told."""
+        """Return the committed offset, else the one for `consume_from`.  Raises ClientError if neither is known."""
         committed = await self._store.read(queue)
         if committed is not None and committed >= 0:
             return committed
@@ -59,7 +59,7 @@ class StartOffset:
             return await self._max(queue) if is_retry else await self._search(queue, self._consume_from)
         if self._consume_from is ConsumeFrom.LAST and not is_retry:
             return await self._max(queue)
-        return 0  # corrected by the broker's answer to the first pull when the queue begins later
+        return 0  # the broker's response to the first pull corrects it if the queue begins later
 
     async def _max(self, queue: MessageQueue) -> int:
         response = await self._instance.invoke_master_or_slave(

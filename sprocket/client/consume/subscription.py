@@ -1,4 +1,4 @@
-"""What a consumer wants of its topics.
+"""Subscriptions of a consumer.
 
 Source: RocketMQ 5.3.3, `FilterAPI.buildSubscriptionData`, `FilterAPI.build`, `MessageSelector`,
 `SubscriptionData`, `MixAll.getRetryTopic`.
@@ -21,9 +21,9 @@ _SQL92: Final = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Messages by their properties, in SQL92: ``SqlFilter("a > 5 AND region IN ('eu', 'us')")``.
+    """Filter of messages by their properties, in SQL92: ``SqlFilter("a > 5 AND region IN ('eu', 'us')")``.
 
-    Brokers filter so if enablePropertyFilter is on.
+    Brokers need enablePropertyFilter.
     """
 
     expression: str
@@ -33,17 +33,17 @@ class SqlFilter:
         arguments.text("expression", self.expression)
 
 
-# One topic, a list of topics, or what is wanted of each: ``*``, tags with ``||`` between them, or a SqlFilter.
+# One topic, a list of topics, or an expression for each topic: ``*``, tags with ``||`` between them, or a SqlFilter.
 Topics = str | Iterable[str] | Mapping[str, str | SqlFilter]
 
 
 def is_sql(data: SubscriptionData) -> bool:
-    """Whether a subscription is by properties, not by tags."""
+    """Return whether a subscription is by properties, not by tags."""
     return data.expression_type == _SQL92
 
 
 def subscription(topic: str, expression: str | SqlFilter, version_ms: int) -> SubscriptionData:
-    """The subscription to `topic`; `expression` is ``*``, tags with ``||`` between them, or a SqlFilter.
+    """Return the subscription to `topic`; `expression` is ``*``, tags with ``||`` between them, or a SqlFilter.
 
     Raises IllegalMessage for an expression without a tag, for one that no message can match, and for an empty filter.
     """
@@ -65,7 +65,7 @@ def subscription(topic: str, expression: str | SqlFilter, version_ms: int) -> Su
 
 
 def subscriptions(group: str, topics: Topics, version_ms: int, *, with_retry: bool) -> dict[str, SubscriptionData]:
-    """All subscriptions of a member of `group`, its retry topic among them unless it is broadcasting.
+    """Return all subscriptions of a member of `group`, with its retry topic unless it is broadcasting.
 
     Raises IllegalMessage.
     """

@@ -1,4 +1,4 @@
-"""Asks brokers, before anything is pulled, whether they filter as a consumer wants.
+"""Check before the first pull that the brokers accept a consumer's filters.
 
 Source: RocketMQ 5.3.3, `MQClientInstance.checkClientInBroker`.
 """
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 async def check_subscriptions(instance: ClientInstance, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-    """Ask every broker of a topic that is filtered by SQL92; one that does not answer is not asked again.
+    """Ask every broker of each topic with an SQL92 filter; a broker that does not answer is skipped.
 
-    Raises BrokerRefused when one does not filter by SQL92, or takes the expression for none.
+    Raises BrokerRefused if a broker does not filter by SQL92, or finds the expression invalid.
     """
     for data in subscriptions:
         if is_sql(data):

@@ -1,9 +1,9 @@
-"""The queues of an orderly consumer: taken when their lock is had, given up when their handler is through.
+"""The queues of an orderly consumer: taken when they are locked, released after their handler.
 
 Source: RocketMQ 5.3.3, `RebalancePushImpl.removeUnnecessaryMessageQueue`, `tryRemoveOrderMessageQueue`,
 `RebalanceImpl.updateProcessQueueTableInRebalance`.
-Different here: a queue that is given up stays locked, and the lock renewed, as long as its handler runs; the reference
-lets go after 20 s.  A queue whose lock was lost is begun anew from the committed offset.
+Different here: a released queue stays locked, and its lock renewed, while its handler runs; the reference unlocks after
+20 s.  A queue whose lock was lost starts again at the committed offset.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 
 logger = logging.getLogger(__name__)
 
-# How long the end of a consumer waits for handlers.
+# How long `close` waits for handlers.
 _CLOSE_WAIT_S = 15.0
 
 
@@ -56,7 +56,7 @@ class OrderlyAssignment(Assignment):
     async def _begin(self, queue: MessageQueue) -> bool:
         if queue in self._leaving or queue not in await self._locks.lock([queue]):
             return False
-        # The offset is read under the lock: whoever had the queue has committed.
+        # The offset is read under the lock, so the previous owner has committed.
         is_begun = await super()._begin(queue)
         if queue not in self._loops:
             await self._locks.unlock([queue])
@@ -82,7 +82,7 @@ class OrderlyAssignment(Assignment):
         queue = held.queue
         orderly.end()
         await asyncio.wait([orderly.task])
-        # What is dropped already was reset, or is another member's.
+        # A dropped queue was reset, or another member has it.
         offset = None if held.is_dropped else held.commit_offset
         held.is_dropped = True
         if offset is not None and queue not in await self._store.persist({queue: offset}):
@@ -93,7 +93,7 @@ class OrderlyAssignment(Assignment):
         logger.info("event=queue_given_up queue=%s offset=%s", queue_name(queue), offset)
 
     def _lost(self, held: ProcessQueue) -> None:
-        """Another member may have the queue: nothing more of it is handled or committed."""
+        """Drop the queue, which another member may have: handle and commit nothing more of it."""
         queue = held.queue
         held.is_dropped = True
         loop = self._loops.get(queue)
@@ -109,13 +109,13 @@ class OrderlyAssignment(Assignment):
             del self._consumed[held.queue]
 
     async def renew(self) -> None:
-        """Renew the locks every 20 s, of queues that are being given up too."""
+        """Renew the locks every 20 s, also of queues that are being released."""
         while True:
             await self._renew_due.wait(LOCK_INTERVAL_S)
             await self.renew_once()
 
     async def renew_once(self) -> None:
-        """Renew all locks; what is another's by now is lost."""
+        """Renew all locks; drop queues that another member has locked."""
         queues = {*self._loops, *self._leaving}
         await self._locks.lock(queues)
         for loop in list(self._loops.values()):

@@ -1,4 +1,4 @@
-"""One queue that is consumed in order: its messages one after the other, and only while its lock is held.
+"""Consumption of one queue in order: one message after the other, and only while its lock is held.
 
 Source: RocketMQ 5.3.3, `ConsumeMessageOrderlyService.ConsumeRequest`, `processConsumeResult`.
 """
@@ -12,32 +12,32 @@ from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.message import ReceivedMessage
 
-# What the pause before a message is tried again is kept within.
+# Bounds of the pause before a retry.
 _SUSPEND_MIN_S = 0.01
 _SUSPEND_MAX_S = 30.0
 
 
 class Slots:
-    """How many queues may be handled at once; none before `open`."""
+    """Slots for queues that are handled at the same time; none before `open`."""
 
     def __init__(self) -> None:
-        self._most = 0
+        self._max_slots = 0
         self._taken = 0
         self._waiting: dict[Wakeup, None] = {}
 
-    def open(self, most: int) -> None:
-        self._most = most
+    def open(self, max_slots: int) -> None:
+        self._max_slots = max_slots
         for due in self._waiting:
             due.set()
         self._waiting.clear()
 
     def close(self) -> None:
-        """Give none from now on."""
-        self._most = 0
+        """Give no more slots."""
+        self._max_slots = 0
 
     def take(self, due: Wakeup) -> bool:
-        """Whether there was one; if not, `due` is set when it is worth trying again."""
-        if self._taken < self._most:
+        """Take a slot and return True; if there is none, return False and set `due` when one may be free."""
+        if self._taken < self._max_slots:
             self._taken += 1
             return True
         self._waiting[due] = None
@@ -48,8 +48,8 @@ class Slots:
         self.wake_next()
 
     def wake_next(self) -> None:
-        """Wake one that waits: also called by one that was woken and needs no slot any more."""
-        if self._taken < self._most and self._waiting:
+        """Wake one waiting queue; a queue that was woken and needs no slot calls this too."""
+        if self._taken < self._max_slots and self._waiting:
             due = next(iter(self._waiting))
             del self._waiting[due]
             due.set()
@@ -58,22 +58,22 @@ class Slots:
 class OrderlyQueue:
     """Messages of one process queue on their way to the handler.
 
-    `handle` gets up to `most()` messages in their order; it returns those that are to be tried again and after how
-    long: before any other of the queue.  `may_consume` is asked before each time.
+    `handle` gets up to `max_messages()` messages in order.  It returns those to retry before any other message of the
+    queue, and the pause before the retry, s.  `may_consume` is asked before each call.
     """
 
     def __init__(
         self,
         process_queue: ProcessQueue,
         handle: Callable[[list[ReceivedMessage]], Awaitable[tuple[list[ReceivedMessage], float]]],
-        most: Callable[[], int],
+        max_messages: Callable[[], int],
         may_consume: Callable[[], bool],
         lost: Callable[[], None],
         slots: Slots,
     ) -> None:
         self.process_queue = process_queue
         self._handle = handle
-        self._most = most
+        self._max_messages = max_messages
         self._may_consume = may_consume
         self._lost = lost
         self._slots = slots
@@ -83,12 +83,12 @@ class OrderlyQueue:
         self.task: asyncio.Task[None]
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Messages that were pulled, in order."""
+        """Add pulled messages, in order."""
         self._messages.extend(messages)
         self._due.set()
 
     def end(self) -> None:
-        """Begin no further message; `task` ends once the one that is being handled is through."""
+        """Begin no further message; `task` ends after the running handler."""
         self._is_ending = True
         self._due.set()
 
@@ -97,7 +97,7 @@ class OrderlyQueue:
         return self._is_ending or self.process_queue.is_dropped
 
     async def run(self, previous: "asyncio.Task[None] | None") -> None:
-        """Consume until `end` is called or the lock is lost; begins when `previous` of the same queue is through."""
+        """Consume until `end` is called or the lock is lost; begin when `previous` of the same queue has ended."""
         if previous is not None:
             await asyncio.wait([previous])
         while not self._is_over:
@@ -108,7 +108,7 @@ class OrderlyQueue:
                 if not self._may_consume():
                     self._lost()
                     break
-                taken = list(islice(self._messages, self._most()))
+                taken = list(islice(self._messages, self._max_messages()))
                 again, suspend_s = await self._handle(taken)
             finally:
                 self._slots.give()
@@ -121,7 +121,7 @@ class OrderlyQueue:
         self._slots.wake_next()
 
     async def _due_after(self, seconds: float) -> None:
-        """Pause; what is put meanwhile does not end the pause, `end` does."""
+        """Pause; `end` ends the pause, new messages do not."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while not self._is_over and (left_s := until - loop.time()) > 0:

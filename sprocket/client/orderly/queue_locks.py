@@ -1,7 +1,7 @@
-"""Locks of queues, kept on their brokers, that make one member of a group at a time the consumer of a queue.
+"""Locks of queues on their brokers: only one member of a group at a time consumes a queue.
 
 Source: RocketMQ 5.3.3, `RebalanceImpl.lock`, `lockAll`, `unlock`; `ProcessQueue` for the times.
-Different here: the age of a lock counts from the request that took it, not from its answer, on the monotonic clock.
+Different here: the age of a lock counts from its request, not from the response, on the monotonic clock.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ class QueueLocks:
         self._locked_at: dict[MessageQueue, float] = {}
 
     def is_held(self, queue: MessageQueue) -> bool:
-        """Whether `queue` may be consumed now: the lock was taken or renewed within `LOCK_MAX_LIVE_S`."""
+        """Return whether `queue` may be consumed now: the lock was taken or renewed within `LOCK_MAX_LIVE_S`."""
         locked_at = self._locked_at.get(queue)
         return locked_at is not None and self._instance.clock.monotonic() - locked_at <= LOCK_MAX_LIVE_S
 
     def locked_at(self, queue: MessageQueue) -> float | None:
-        """When the lock was taken or renewed, monotonic s; None for one that is not held."""
+        """Return when the lock was taken or renewed, monotonic s; None without a lock."""
         return self._locked_at.get(queue)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Take or renew; those that a broker says are ours.  One that another member holds is ours no more."""
+        """Take or renew locks.  Return the queues that brokers confirm; a lock that another member holds is lost."""
         requests = [self._lock_at(broker_name, part) for broker_name, part in _by_broker(queues).items()]
         return {queue for part in await asyncio.gather(*requests) for queue in part}
 
@@ -58,7 +58,7 @@ class QueueLocks:
             self._instance.expect_success(response, broker_name)
             locked = set(loads(response.body, LockBatchResponseBody).lock_ok_mq_set)
         except (SprocketError, msgspec.ValidationError) as error:
-            # Nobody else can have them yet: what is held stays so until its time is over.
+            # No other member can have them yet: a held lock stays valid until its time is over.
             if self._instance.outages.failed(("lock", broker_name), error):
                 logger.warning("event=lock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
             return set()
@@ -71,7 +71,7 @@ class QueueLocks:
         return locked.intersection(queues)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Let others have `queues`; a broker that cannot be told lets them have them after 60 s."""
+        """Unlock `queues`; if a broker cannot be reached, its locks expire after 60 s."""
         for queue in queues:
             self._locked_at.pop(queue, None)
         await asyncio.gather(*(self._unlock_at(name, part) for name, part in _by_broker(queues).items()))

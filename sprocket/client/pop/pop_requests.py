@@ -1,4 +1,4 @@
-"""The requests of a consumer that pops: take messages, acknowledge them, keep them for longer, wait for some.
+"""Requests of a consumer that pops: pop, acknowledge, change the invisible time, wait for messages.
 
 Source: RocketMQ 5.3.3, `PullAPIWrapper.popAsync`, `MQClientAPIImpl`, `DefaultMQPushConsumerImpl.ackAsync`,
 `changePopInvisibleTimeAsync`.
@@ -31,9 +31,9 @@ from sprocket.remoting.headers.pop import (
 from sprocket.remoting.message.pop_extra_info import PopHandle, real_topic
 
 MAX_POP_NUMS = 32
-# A held request is answered so much later than it asked for, at the most.
+# Maximum delay of a held request's response beyond its wait.
 _POLL_SLACK_S = 10.0
-# What an answer takes at the most, for the time that is left.
+# Time allowed for a response within the remaining time.
 _ANSWER_LIMIT_S = 0.5
 _NOTHING = frozenset({ResponseCode.POLLING_FULL, ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
 _FULL_PAUSE_S = 0.2
@@ -48,7 +48,7 @@ class Target:
 
 
 class PopRequests:
-    """Asks brokers for one group.
+    """Sender of one group's requests.
 
     Every method raises BrokerNotFound, BrokerRefused, ConnectFailed, ConnectionLost, RemotingTimeout.
     """
@@ -58,14 +58,14 @@ class PopRequests:
         self._group = group
         self._init_mode = init_mode
         self._is_ordered = is_ordered
-        # An ordered pop whose answer was lost is repeated under the same name, and then gives the same messages.
-        # Of those that failed: pops of one name that wait at the same time would all be given the same.
+        # A repeat of an ordered pop whose response was lost uses the same name, so it gets the same messages.
+        # Only names of failed pops are used again: concurrent pops of one name would all get the same messages.
         self._lost_attempts: dict[Target, str] = {}
 
     async def pop(
-        self, target: Target, subscription: SubscriptionData, most: int, invisible_s: float, wait_s: float
+        self, target: Target, subscription: SubscriptionData, max_messages: int, invisible_s: float, wait_s: float
     ) -> list[PoppedMessage]:
-        """Take up to `most` messages, which nobody else gets for `invisible_s`; held for `wait_s`."""
+        """Pop up to `max_messages`, invisible to others for `invisible_s`; the broker may hold it for `wait_s`."""
         attempt_id = None
         if self._is_ordered:
             attempt_id = self._lost_attempts.pop(target, None) or self._instance.identity.new_unique_id()
@@ -73,7 +73,7 @@ class PopRequests:
             consumer_group=self._group,
             topic=target.topic,
             queue_id=-1,
-            max_msg_nums=min(most, MAX_POP_NUMS),
+            max_msg_nums=min(max_messages, MAX_POP_NUMS),
             invisible_time=round(invisible_s * 1000),
             poll_time=round(wait_s * 1000),
             born_time=0,  # the broker's own time: clocks need not agree
@@ -95,7 +95,7 @@ class PopRequests:
                 await pause(min(_FULL_PAUSE_S, wait_s))
             return []
         answer = header_of(self._success(response, target), PopMessageResponseHeader)
-        # Invisibility counts from the broker's pop, which was shortly before its answer came.
+        # The invisible time counts from the broker's pop, shortly before its response arrived.
         popped_at = max(asked_at, self._instance.clock.monotonic() - _ANSWER_LIMIT_S)
         try:
             return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at)
@@ -103,7 +103,7 @@ class PopRequests:
             raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
-        """Whether a pop would find something; held for `wait_s` until it would."""
+        """Return whether a pop would find messages; the broker holds the request for up to `wait_s`."""
         header = NotificationRequestHeader(
             consumer_group=self._group,
             topic=target.topic,
@@ -121,7 +121,7 @@ class PopRequests:
         return answer.has_msg
 
     async def ack(self, popped: PoppedMessage) -> None:
-        """Count one message as consumed."""
+        """Acknowledge one message."""
         handle, target = popped.handle, Target(popped.topic, popped.handle.broker_name)
         header = AckMessageRequestHeader(
             consumer_group=self._group,
@@ -133,7 +133,7 @@ class PopRequests:
         self._success(await self._ask(target, RequestCode.ACK_MESSAGE, header), target)
 
     async def ack_batch(self, target: Target, batch: Iterable[PoppedMessage]) -> None:
-        """Count messages that were popped of `target` as consumed, by one request."""
+        """Acknowledge messages that were popped from `target`, in one request."""
         acks: dict[tuple[str, int, int, int, int], BatchAck] = {}
         bits: dict[tuple[str, int, int, int, int], int] = {}
         for popped in batch:
@@ -156,7 +156,7 @@ class PopRequests:
         self._success(await self._ask(target, RequestCode.BATCH_ACK_MESSAGE, None, body), target)
 
     async def change_invisible(self, popped: PoppedMessage, invisible_s: float) -> None:
-        """Keep a message from now on for `invisible_s`; it has a new handle then."""
+        """Make a message invisible for `invisible_s` from now on, which gives it a new handle."""
         handle, target = popped.handle, Target(popped.topic, popped.handle.broker_name)
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=self._group,

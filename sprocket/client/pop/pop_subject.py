@@ -1,4 +1,4 @@
-"""What a popping consumer answers to operators: it has no queues, so there are no offsets to tell or to reset.
+"""Answers of a popping consumer to operators: it has no queues, so it has no offsets to report or to reset.
 
 Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.consumerRunningInfo`, `PopProcessQueueInfo`.
 """
@@ -29,7 +29,7 @@ PopHandler = Callable[[PoppedMessage], Awaitable[object] | object]
 
 
 class PopSubject:
-    """Answers for the popping consumer of `group`; `held` are the messages that it has in work."""
+    """Answers of the popping consumer of `group`; `held` has the messages in work."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PopSubject:
         self._is_ordered = is_ordered
 
     def running_info(self) -> ConsumerRunningInfo[MessageQueue]:
-        """As `mqadmin consumerStatus` shows it: how many messages of each queue are not acknowledged."""
+        """Return the number of unacknowledged messages of each queue, for `mqadmin consumerStatus`."""
         held = list(self._held())
         waiting = Counter(popped.queue for popped in held)
         last = {popped.queue: popped.handle.pop_time_ms for popped in held}
@@ -75,7 +75,7 @@ class PopSubject:
         )
 
     def consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
-        """Have the handler consume `message`, which is not popped: it cannot be acknowledged or renewed."""
+        """Let the handler consume `message`, which is not popped: it cannot be acknowledged or renewed."""
         handler = self.handler
         if handler is None:
             return None
@@ -87,11 +87,11 @@ class PopSubject:
         return try_directly(lambda _: handler(popped), message, self._monotonic, is_orderly=self._is_ordered)
 
     def committed(self, topic: str) -> Mapping[MessageQueue, int]:
-        """None: brokers keep the offsets of pops."""
+        """Return no offsets: brokers keep the offsets of pops."""
         return {}
 
     def members_changed(self) -> None:
-        """Nothing is divided among members."""
+        """Do nothing: queues are not divided among members."""
 
     def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """The broker has done what there is to do."""
+        """Do nothing: the broker has reset the offsets."""

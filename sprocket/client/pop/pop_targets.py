@@ -1,4 +1,4 @@
-"""Where a popping consumer's messages are: every broker of every topic, asked in turn or waited for together.
+"""Targets of a popping consumer: every broker of every topic, popped in turn or waited for together.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor`, `NotificationProcessor`, `DefaultMQPushConsumerImpl.popMessage`.
 """
@@ -18,12 +18,12 @@ from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
 
-# After a broker has said that there is something, and then there was not: another member was quicker.
+# Pause after a broker announced messages that another member took first.
 _MISSED_S = 0.1
 
 
 class PopTargets:
-    """Pops for one group from the brokers of its topics."""
+    """Pops of one group from the brokers of its topics."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class PopTargets:
         keep: Callable[[list[PoppedMessage]], object],
         first: int = 0,
     ) -> None:
-        """`first` is the place to begin at among the brokers.
+        """`first` is the broker to begin with.
 
-        `keep` gets what a pop brings whose caller was cancelled meanwhile: such a pop cannot be taken back.
+        `keep` gets the messages of a pop whose caller was cancelled: such a pop cannot be undone.
         """
         self._instance = instance
         self._pops = pops
@@ -44,7 +44,7 @@ class PopTargets:
         self._turn = first
 
     async def all(self) -> list[Target]:
-        """Every broker of every topic.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""
+        """Return every broker of every topic.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""
         targets = []
         is_new = False
         for topic in self._subscriptions:
@@ -52,26 +52,26 @@ class PopTargets:
             route = await self._instance.route(topic)
             targets += [Target(topic, name) for name in sorted({queue.broker_name for queue in route.subscribe})]
         if is_new:
-            # A broker pops for groups only that it knows.
+            # A broker serves pops only of groups that it knows.
             await self._instance.heartbeat_all()
         return targets
 
-    async def pop(self, target: Target, most: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
-        """Pop from `target`; messages with the hash of a wanted tag and another tag are acknowledged unseen."""
+    async def pop(self, target: Target, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
+        """Pop from `target`; a message whose tag only has the hash of a wanted tag is acknowledged unseen."""
         subscription = self._subscriptions[target.topic]
         try:
-            popped = await self._pops.pop(target, subscription, most, invisible_s, wait_s)
+            popped = await self._pops.pop(target, subscription, max_messages, invisible_s, wait_s)
         except BrokerRefused as refused:
             if refused.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
             await self._instance.heartbeat_all()
             if self._instance.outages.denial is not None:
                 raise self._instance.outages.denial from refused
-            popped = await self._pops.pop(target, subscription, most, invisible_s, wait_s)
+            popped = await self._pops.pop(target, subscription, max_messages, invisible_s, wait_s)
         wanted = subscription.tags_set
         if not wanted:
             return popped
-        # The broker filters by hash; this is by the tags themselves.
+        # The broker filters by the tags' hashes, the client by the tags.
         for other in [message for message in popped if message.tags not in wanted]:
             popped.remove(other)
             self._instance.spawn(self._ack_unwanted(other))
@@ -83,11 +83,11 @@ class PopTargets:
         except SprocketError as error:
             logger.info("event=unwanted_not_acknowledged message=%r reason=%r", popped, str(error))
 
-    async def receive(self, most: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
-        """Up to `most` messages of one broker; waits for them `wait_s` if there are none.
+    async def receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
+        """Return up to `max_messages` messages of one broker; waits for them `wait_s` if there are none.
 
-        With one broker that holds the pop itself.  With several, all are asked whether they have something.
-        Raises ClientError when none of them could be asked.
+        A single broker holds the pop itself.  Several brokers are all asked whether they have messages.
+        Raises ClientError if none of them could be reached.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + wait_s
@@ -97,11 +97,11 @@ class PopTargets:
             self._turn += 1
             turned = [targets[(self._turn + step) % len(targets)] for step in range(len(targets))]
             if len(turned) == 1:
-                return await self._pop_or_keep(turned[0], most, invisible_s, wait_s)
+                return await self._pop_or_keep(turned[0], max_messages, invisible_s, wait_s)
             failures = []
             for target in turned:
                 try:
-                    popped = await self._pop_or_keep(target, most, invisible_s, 0.0)
+                    popped = await self._pop_or_keep(target, max_messages, invisible_s, 0.0)
                 except ClientError as error:
                     failures.append(error)
                     continue
@@ -120,8 +120,10 @@ class PopTargets:
             await pause(_MISSED_S * (waits > 0))
             waits += 1
 
-    async def _pop_or_keep(self, target: Target, most: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
-        popping = asyncio.ensure_future(self.pop(target, most, invisible_s, wait_s))
+    async def _pop_or_keep(
+        self, target: Target, max_messages: int, invisible_s: float, wait_s: float
+    ) -> list[PoppedMessage]:
+        popping = asyncio.ensure_future(self.pop(target, max_messages, invisible_s, wait_s))
         try:
             return await asyncio.shield(popping)
         except asyncio.CancelledError:
@@ -133,7 +135,7 @@ class PopTargets:
             self._keep(popping.result())
 
     async def _await_messages(self, targets: list[Target], wait_s: float) -> bool:
-        """Whether one of `targets` has messages within `wait_s`.  Asking takes none, so it can be given up."""
+        """Return whether one of `targets` has messages within `wait_s`.  It takes none, so it can be cancelled."""
         asking = [asyncio.ensure_future(self._has_messages(target, wait_s)) for target in targets]
         try:
             for answer in asyncio.as_completed(asking):

@@ -1,4 +1,4 @@
-"""Popped messages, and how a pop's answer becomes them.
+"""Popped messages, and their decoding from a pop's response.
 
 Source: RocketMQ 5.3.3, `MQClientAPIImpl.processPopResponse`, `buildQueueOffsetSortedMap`.
 """
@@ -27,10 +27,10 @@ _QUEUE_ID_AT: Final = 12
 
 
 class PoppedMessage:
-    """A message that is this consumer's until `invisible_until` (monotonic s of its consumer's clock).
+    """Message that is invisible to others until `invisible_until` (monotonic s of its consumer's clock).
 
-    `message` is what was sent; `handle` is what acknowledges it or keeps it for longer; it changes with every
-    `change_invisible`.  `topic` is the one it was first sent to.  The usual fields are here too.
+    `message` is the sent message.  `handle` acknowledges it or extends its invisible time; it changes with every
+    `change_invisible`.  `topic` is the topic that it was first sent to.  The usual fields are here too.
     """
 
     __slots__ = ("handle", "invisible_until", "message", "topic")
@@ -65,7 +65,7 @@ class PoppedMessage:
 
     @property
     def queue(self) -> MessageQueue:
-        """Where it was taken from."""
+        """The queue that it was popped from."""
         return self.message.queue
 
     @property
@@ -74,7 +74,7 @@ class PoppedMessage:
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before and not acknowledged."""
+        """Number of earlier deliveries without an acknowledgement."""
         return self.message.reconsume_times
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class PoppedMessage:
 def popped_messages(
     body: bytes, header: PopMessageResponseHeader, topic: str, broker_name: str, now: float
 ) -> list[PoppedMessage]:
-    """The messages of a pop's answer that was asked for at `now` (monotonic s).  Raises ProtocolError."""
+    """Return the messages of a pop's answer that was asked for at `now` (monotonic s).  Raises ProtocolError."""
     starts = parse_start_offsets(header.start_offset_info)
     offsets = parse_msg_offsets(header.msg_offset_info)
     counts = parse_order_counts(header.order_count_info)
@@ -94,7 +94,7 @@ def popped_messages(
     for message in _records(body, topic, broker_name):
         text = message.properties.get(names.POP_CK)
         if text is not None and starts:
-            # From a retry topic: the broker wrote the handle into the message.
+            # In a retry topic the broker wrote the handle into the message.
             popped.append(PoppedMessage(message, topic, _handle(text), now + header.invisible_time / 1000))
             continue
         retry = retry_kind(message.topic)
@@ -114,7 +114,7 @@ def popped_messages(
 
 
 def _records(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
-    """The messages of `body`, which lie in several queues, each with its own."""
+    """Return the messages of `body`, which lie in several queues, each with its own."""
     messages: list[ReceivedMessage] = []
     position = 0
     while position < len(body):

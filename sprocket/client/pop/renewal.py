@@ -1,4 +1,4 @@
-"""Keeping popped messages invisible for as long as an application works on them."""
+"""Renewal: popped messages stay invisible while an application works on them."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
 
-# A message is renewed when a third of its time is left.
+# A message is renewed when a third of its invisible time is left.
 _RENEW_AT = 3
 _RETRY_S = 0.5
 
@@ -26,7 +26,7 @@ class _Held:
 
 
 class Renewal:
-    """Messages that are being worked on; each is renewed until it is released or `limit_s` is over.
+    """Messages in work; each is renewed until it is released or `limit_s` is over.
 
     Times are monotonic s.  `renew(message)` asks the broker; it raises SprocketError when that fails.
     """
@@ -57,22 +57,22 @@ class Renewal:
         self._due.set()
 
     async def release(self, popped: PoppedMessage) -> None:
-        """Renew `popped` no more; after a renewal under way, so that its handle is the newest."""
+        """Stop renewing `popped`; wait for a running renewal, so that its handle is the newest."""
         held = self._held.pop(popped, None)
         if held is not None and held.renewing is not None:
             await asyncio.wait([held.renewing])
 
     def held(self) -> list[PoppedMessage]:
-        """The messages that are renewed."""
+        """Return the messages that are renewed."""
         return list(self._held)
 
     def forget_all(self) -> list[PoppedMessage]:
-        """Renew nothing more; what was held."""
+        """Stop all renewals.  Return the messages that were held."""
         held, self._held = list(self._held), {}
         return held
 
     async def run(self) -> None:
-        """Renew whatever is due, for ever."""
+        """Renew due messages forever."""
         while True:
             next_due = min((held.due_at for held in self._held.values()), default=None)
             await self._due.wait(None if next_due is None else max(next_due - self._monotonic(), 0.01))
@@ -84,7 +84,7 @@ class Renewal:
                     logger.warning("event=renewal_ended message=%r held_s=%.0f", held.popped, self._limit_s)
                     del self._held[held.popped]
                 else:
-                    # So many at a time as are due: they share the connections.
+                    # All due messages at once: they share the connections.
                     held.due_at = now + max(_RETRY_S, self._margin_s)
                     held.renewing = asyncio.get_running_loop().create_task(self._renew_one(held))
 
@@ -96,7 +96,7 @@ class Renewal:
             is_lost = now >= held.popped.invisible_until
             logger.warning("event=renewal_failed message=%r is_lost=%s reason=%r", held.popped, is_lost, str(error))
             if is_lost:
-                # It comes again, perhaps elsewhere: what has happened cannot be undone by asking on.
+                # The message is redelivered, perhaps elsewhere: more requests cannot change that.
                 self._held.pop(held.popped, None)
             held.due_at = now + _RETRY_S
         else:

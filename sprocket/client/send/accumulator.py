@@ -1,9 +1,9 @@
 """Auto-batch: messages that are sent at about the same time travel as one request.
 
 Source: RocketMQ 5.3.3, `ProduceAccumulator`, `DefaultMQProducer.canBatch`.
-Different here: a batch goes when it is full or its oldest message has waited `batch_max_delay_ms`, by one timer per
-batch and not by a thread that looks every half of that; a batch of one is sent as a message by itself; what cannot
-be a batch together, for its size or for one bad message, is sent one by one, so that each has its own outcome.
+Different here: a batch is sent when it is full or its oldest message has waited `batch_max_delay_ms`, by one timer per
+batch instead of a polling thread.  A batch of one is sent as a plain message.  If messages cannot form a batch, because
+of their size or one invalid message, they are sent one by one, so that each has its own outcome.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _Batch:
 
 
 class Accumulator:
-    """Gathers messages by topic, queue, `wait_store_ok` and tags, and sends each lot through `send_batch`."""
+    """Accumulator of messages by topic, queue, `wait_store_ok` and tags; `send_batch` sends each batch."""
 
     def __init__(self, settings: SendSettings, send_one: SendOne, send_batch: SendBatch) -> None:
         self._delay_s = settings.batch_max_delay_ms / 1000
@@ -46,7 +46,7 @@ class Accumulator:
         self._sending: set[asyncio.Task[None]] = set()
 
     def takes(self, message: Message) -> bool:
-        """Whether `message` may wait for others: not when it is delayed, large, or too much waits already."""
+        """Return whether `message` may wait for others: not when it is delayed, large, or too much waits already."""
         arguments.body(message.body)  # it may have been set since the message was made
         return (
             len(message.body) <= self._batch_max_bytes
@@ -57,7 +57,7 @@ class Accumulator:
         )
 
     def add(self, message: Message, queue: MessageQueue | None) -> "asyncio.Future[SendResult]":
-        """A future of what becomes of `message`."""
+        """Add `message`.  Return a future of its outcome."""
         loop = asyncio.get_running_loop()
         key = (message.topic, queue, message.wait_store_ok, message.tags)
         batch = self._batches.get(key)
@@ -109,7 +109,7 @@ class Accumulator:
                 _resolve(future, error)
 
     async def close(self) -> None:
-        """Send what waits, and wait until all of it is sent."""
+        """Send all waiting messages, and wait for their outcome."""
         for key in list(self._batches):
             self._flush(key)
         await asyncio.gather(*self._sending)
@@ -125,11 +125,11 @@ def _resolve(future: "asyncio.Future[SendResult]", outcome: SendResult | Excepti
 
 
 def split_result(sent: SendResult, count: int) -> list[SendResult]:
-    """The result of each of `count` messages that were sent as one batch."""
+    """Return the result of each of `count` messages that were sent as one batch."""
     ids = sent.message_id.split(",")
     offset_ids = sent.offset_message_id.split(",")
     if len(offset_ids) != count:
-        # A queue that keeps batches whole: all of them lie in one record.
+        # The queue stores a batch as one record.
         offset_ids = [sent.offset_message_id] * count
     return [
         SendResult(sent.status, ids[i], offset_ids[i], sent.queue, sent.queue_offset + i, sent.transaction_id)

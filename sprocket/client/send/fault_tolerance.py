@@ -1,17 +1,17 @@
-"""Which brokers to avoid for a while, because they were slow or failed.
+"""Fault tolerance: brokers to avoid for a while, because they were slow or failed.
 
-Source: RocketMQ 5.3.3, `MQFaultStrategy`, `LatencyFaultToleranceImpl`.  Pure: told what happened and the time.
+Source: RocketMQ 5.3.3, `MQFaultStrategy`, `LatencyFaultToleranceImpl`.  Pure: callers pass outcomes and the time.
 """
 
-# A send that took at least so many ms keeps its broker out of the choice for so many ms.
+# Latency of a send from which its broker is avoided, and for how long; both in ms.
 _LATENCY_MAX_MS = (50, 100, 550, 1800, 3000, 5000, 15000)
 _NOT_AVAILABLE_MS = (0, 0, 2000, 5000, 6000, 10000, 30000)
-# What a failed send counts as.
+# Latency that a failed send counts as, ms.
 _ISOLATION_LATENCY_MS = 10000
 
 
 def not_available_ms(latency_ms: int) -> int:
-    """How long a broker is avoided after a send of `latency_ms`."""
+    """Return how long a broker is avoided after a send of `latency_ms`."""
     for limit_ms, avoided_ms in zip(reversed(_LATENCY_MAX_MS), reversed(_NOT_AVAILABLE_MS), strict=True):
         if latency_ms >= limit_ms:
             return avoided_ms
@@ -19,24 +19,24 @@ def not_available_ms(latency_ms: int) -> int:
 
 
 class FaultTolerance:
-    """Brokers by name and until when each is avoided; times are monotonic seconds."""
+    """Table of avoided brokers by name and end of their avoidance; times are monotonic s."""
 
     def __init__(self, enabled: bool = True) -> None:
         self._enabled = enabled
         self._avoided_until: dict[str, float] = {}
 
     def sent(self, broker_name: str, latency_s: float, now: float) -> None:
-        """A send ended well, or was refused for a reason that says nothing about the broker's health."""
+        """Record a send that succeeded, or whose refusal says nothing about the broker's health."""
         if latency_s >= 0.55 and self._enabled:
             self._avoid(broker_name, now + not_available_ms(int(latency_s * 1000)) / 1000)
 
     def failed(self, broker_name: str, now: float) -> None:
-        """A send failed: the broker is isolated."""
+        """Record a failed send, which isolates the broker."""
         if self._enabled:
             self._avoid(broker_name, now + not_available_ms(_ISOLATION_LATENCY_MS) / 1000)
 
     def recovered(self, broker_name: str) -> None:
-        """The broker answered a heartbeat on a new connection: it may be used again at once."""
+        """Record a heartbeat's response on a new connection: the broker may be used at once."""
         self._avoided_until.pop(broker_name, None)
 
     def is_available(self, broker_name: str, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Which queue the next message goes to.
+"""Choice of the queue for the next message.
 
 Source: RocketMQ 5.3.3, `TopicPublishInfo`, `MQFaultStrategy.selectOneMessageQueue`, `SelectMessageQueueByHash`.
 """
@@ -11,10 +11,10 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 
 
 class RoundRobin:
-    """Goes through the queues of each topic in turn, broker by broker, past those brokers that are to be avoided.
+    """Round robin over the queues of each topic, broker by broker, without the brokers to avoid.
 
-    `first` gives the place to begin at in a topic: a random one, so that producers that start together do not all
-    send to one queue, and topics that are created by their first message do not all come to one broker.
+    `first` returns the position to begin at in a topic.  It is random, so that producers that start together do not all
+    send to one queue, and topics created by their first message do not all land on one broker.
     """
 
     def __init__(self, first: Callable[[], int] = lambda: 0) -> None:
@@ -27,9 +27,9 @@ class RoundRobin:
         is_available: Callable[[str], bool] | None = None,
         failed: Sequence[str] = (),
     ) -> MessageQueue:
-        """A queue of `route`, which has at least one; `failed` are the brokers that failed just now, the last one last.
+        """Return a queue of `route`, which has at least one; `failed` has the brokers that failed, the last one last.
 
-        Preferred: a broker that is available and has not failed; then any but the last one that failed; then any.
+        It prefers an available broker that has not failed, then any broker but the last failed one, then any broker.
         """
         queues = route.rotation
         count = len(queues)
@@ -52,6 +52,6 @@ class RoundRobin:
 
 
 def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:
-    """The queue of `key`: the same one as long as the route has the same queues."""
+    """Return the queue of `key`: the same one as long as the route has the same queues."""
     # Java takes the remainder first, whose sign is that of the hash, and then its absolute value.
     return route.publish[abs(java_hash_code(key)) % len(route.publish)]

@@ -1,4 +1,4 @@
-"""Taking back a delayed message before it is delivered.
+"""Recall of a delayed message before its delivery.
 
 Source: RocketMQ 5.3.3, `RecallMessageHandle`, `DefaultMQProducerImpl.recallMessage`, `MQClientAPIImpl.recallMessage`.
 """
@@ -20,7 +20,7 @@ _PARTS = 5
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a `SendResult.recall_handle` says; `deliver_at_ms` is when the message would come."""
+    """Content of a `SendResult.recall_handle`; `deliver_at_ms` is the time of delivery."""
 
     topic: str
     broker_name: str
@@ -29,7 +29,7 @@ class RecallHandle:
 
     @classmethod
     def decode(cls, text: str) -> "RecallHandle":
-        """Raises IllegalMessage for a text that is no handle."""
+        """Parse a handle.  Raises IllegalMessage for an invalid one."""
         try:
             parts = base64.b64decode(text.encode(), b"-_", validate=True).decode().split(" ")
         except (binascii.Error, UnicodeError):
@@ -40,10 +40,10 @@ class RecallHandle:
 
 
 async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: float) -> str:
-    """Have the broker of `handle` take its message back; the message's id.
+    """Let the broker of `handle` recall its message.  Return the message's id.
 
     Raises IllegalMessage, TopicNotFound, NameServerUnreachable, BrokerNotFound, BrokerRefused (too late, or the
-    broker recalls nothing), ConnectFailed, ConnectionLost, RemotingTimeout.
+    broker does not recall messages), ConnectFailed, ConnectionLost, RemotingTimeout.
     """
     wanted = RecallHandle.decode(handle)
     check_topic(wanted.topic)

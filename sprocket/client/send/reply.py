@@ -1,4 +1,4 @@
-"""Replies: the answer of a consumer to a message that its sender waits for an answer to.
+"""Replies of a consumer to a message whose sender waits for a reply.
 
 Source: RocketMQ 5.3.3, `MessageUtil.createReplyMessage`, `MixAll.getReplyTopic`.
 """
@@ -10,7 +10,7 @@ from sprocket.remoting.message import properties as names
 
 
 class Reply(Message):
-    """A message that goes to the one client that waits for it; made by `make_reply`.
+    """Message to the one client that waits for it; made by `make_reply`.
 
     `broker_name` is the broker that the request came from, to which the requester is connected.
     """
@@ -24,7 +24,7 @@ class Reply(Message):
 
 
 def make_reply(received: ReceivedMessage, body: bytes) -> Reply:
-    """The reply to `received`, to be sent with `Producer.send` or `Consumer.reply`.
+    """Return the reply to `received`, to be sent with `Producer.send` or `Consumer.reply`.
 
     Tags, keys and properties may be set on it.  Raises IllegalMessage when `received` asks for no reply.
     """

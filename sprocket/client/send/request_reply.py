@@ -1,9 +1,9 @@
-"""Request and reply: who waits for an answer, and how an answer gets there.
+"""Request and reply: waiting requesters, and the way of a reply to its requester.
 
 Source: RocketMQ 5.3.3, `DefaultMQProducerImpl.request`, `RequestFutureHolder`,
 `ClientRemotingProcessor.receiveReplyMessage`.
-Different here: a reply is first sent to the broker that the request came from, because the requester is connected to
-that one for certain.
+Different here: a reply is first sent to the broker that the request came from, because the requester is certainly
+connected to it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class PendingReplies:
-    """The requests of one client that wait for their reply, by correlation id."""
+    """Table of one client's requests that wait for a reply, by correlation id."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class PendingReplies:
         return len(self._futures)
 
     def route(self) -> Route:
-        """Serves what a broker pushes."""
+        """Return the routes of replies that a broker pushes."""
         return Route(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
             ReplyMessageRequestHeader,
@@ -49,19 +49,19 @@ class PendingReplies:
         )
 
     def expect(self, correlation_id: str) -> "asyncio.Future[ReceivedMessage]":
-        """A future that gets the reply; whoever asks for it calls `forget` in the end."""
+        """Return a future that gets the reply; its caller must call `forget` in the end."""
         future = self._futures[correlation_id] = asyncio.get_running_loop().create_future()
         return future
 
     def forget(self, correlation_id: str) -> None:
-        """Wait for that reply no more."""
+        """Stop waiting for the reply."""
         self._futures.pop(correlation_id, None)
 
     def _receive(self, request: Request[ReplyMessageRequestHeader]) -> Response:
         properties = names.parse(request.header.properties)
         future = self._futures.pop(properties.get(names.CORRELATION_ID, ""), None)
         if future is None or future.done():
-            # Too late, or a second one: the broker has done its part.
+            # The reply is too late or a duplicate; the broker has done its part.
             logger.warning(
                 "event=reply_unexpected correlation_id=%s from=%s",
                 properties.get(names.CORRELATION_ID), request.header.born_host,
@@ -93,7 +93,7 @@ def _received(request: Request[ReplyMessageRequestHeader], properties: dict[str,
 
 
 def _host(text: str) -> bytes:
-    """``address:port`` as records hold it; that of nobody when it cannot be read."""
+    """Return ``address:port`` in the form of records; an unspecified address if it cannot be parsed."""
     address, _, port = text.rpartition(":")
     try:
         return ipaddress.ip_address(address.strip("[]").partition("%")[0]).packed + int(port).to_bytes(4, "big")
@@ -102,16 +102,16 @@ def _host(text: str) -> bytes:
 
 
 class ReplySender:
-    """Sends replies through `sender`."""
+    """Sender of replies through `sender`."""
 
     def __init__(self, sender: Sender, settings: SendSettings) -> None:
         self._sender = sender
         self._settings = settings
 
     async def send(self, reply: Reply, timeout_s: float | None = None) -> SendResult:
-        """Send `reply`; returns when the requester has it.
+        """Send `reply` and wait until the requester has it.
 
-        Raises SendFailed, whose cause is the broker's answer, when the requester is gone, and as `Sender.send`.
+        Raises SendFailed with the broker's response as its cause if the requester is gone, and as `Sender.send`.
         """
         check_topic(reply.topic)
         instance = self._sender.instance

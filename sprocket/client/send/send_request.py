@@ -1,4 +1,4 @@
-"""A message made ready for the wire: checked, given its id, compressed, its properties as text.
+"""Send requests: messages that are checked, have an id, are compressed, and have their properties encoded.
 
 Source: RocketMQ 5.3.3, `Validators`, `DefaultMQProducerImpl.sendKernelImpl`, `tryToCompressMessage`,
 `MessageBatch`, `MessageDecoder.encodeMessage`.
@@ -26,7 +26,7 @@ _BATCHED_HEAD = struct.Struct(">iiiii")
 
 @dataclass(frozen=True, kw_only=True)
 class SendSettings:
-    """How messages are sent, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQProducer`."""
+    """Settings of sends under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQProducer`."""
 
     create_topic_key: str = AUTO_CREATE_TOPIC
     default_topic_queue_nums: int = 4
@@ -40,7 +40,7 @@ class SendSettings:
     compress_level: int = 5
     max_outstanding: int = 10_000  # backPressureForAsyncSendNum
     max_outstanding_bytes: int = 32 * 1024 * 1024
-    auto_batch: bool = False  # gather what is sent at about the same time into batches
+    auto_batch: bool = False  # gather messages that are sent at about the same time into batches
     batch_max_delay_ms: int = 10  # holdMs
     batch_max_bytes: int = 32 * 1024  # holdSize
     total_batch_max_bytes: int = 32 * 1024 * 1024  # totalHoldSize
@@ -51,7 +51,7 @@ class SendSettings:
         arguments.whole("compress_level", self.compress_level, *_COMPRESS_LEVELS[self.compress_type])
 
 
-# A frame holds a header beside the largest body.
+# A frame must have room for a header beside the largest body.
 _MAX_BODY_BYTES = limits.MAX_FRAME_BYTES - 256 * 1024
 _COMPRESS_LEVELS = {Compression.ZLIB: (0, 9), Compression.LZ4: (0, 16), Compression.ZSTD: (1, 22)}
 # Limits of batches are those of RocketMQ's `ProduceAccumulator`.
@@ -101,7 +101,7 @@ class SendRequest:
         self.max_reconsume_times: int | None = None
 
     def ext_fields(self, group: str, settings: SendSettings, queue: MessageQueue, now_ms: int) -> dict[str, str]:
-        """The fields of `SendMessageRequestHeaderV2` for one attempt, born at `now_ms`."""
+        """Return the fields of `SendMessageRequestHeaderV2` for one attempt, born at `now_ms`."""
         fields = {
             "a": group,
             "b": self.topic,
@@ -123,7 +123,7 @@ class SendRequest:
 
 
 def single_request(message: Message, settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:
-    """`message` ready for the wire; its topic is taken as checked.  Raises IllegalMessage."""
+    """Return the send request of `message`, whose topic is already checked.  Raises IllegalMessage."""
     # Attributes may have been set since the message was made.
     body = message.body if type(message.body) is bytes else arguments.body(message.body)
     if not body:
@@ -141,7 +141,7 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
 
 
 def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:
-    """`messages` as one request.  Raises IllegalMessage when they may not be one batch.
+    """Return `messages` as one request.  Raises IllegalMessage when they may not be one batch.
 
     All must have one topic, which is no retry topic, one `wait_store_ok`, and no delay.
     """

@@ -1,8 +1,8 @@
-"""Sends requests to brokers: chooses a queue, writes, waits, and tries another broker when one fails.
+"""Sender of requests to brokers: it chooses a queue, writes, waits, and retries on another broker.
 
 Source: RocketMQ 5.3.3, `DefaultMQProducerImpl.sendDefaultImpl`, `MQClientAPIImpl.processSendResponse`.
-Different here: an attempt that could not connect sent nothing, so it uses up no retry; it is repeated, with
-back-off, until the time for the send is over.
+Different here: an attempt that could not connect sent nothing, so it does not count as a retry.  It is repeated with
+back-off until the send's time is over.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ _BACKOFF_MAX_S = 1.0
 
 
 def is_retried(refused: BrokerRefused) -> bool:
-    """Whether another broker may take what one refused; access control is the same on all of them."""
+    """Return whether another broker may take a refused request; access control is the same on all brokers."""
     return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)
 
 
@@ -76,7 +76,7 @@ class Attempt:
 
 
 class Sender:
-    """Sends for one producer group over the connections of `instance`."""
+    """Sender of one producer group over the connections of `instance`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Sender:
         settings: SendSettings,
         first_queue: Callable[[], int] = random_number,
     ) -> None:
-        """`first_queue` gives the place to begin at among a topic's queues."""
+        """`first_queue` returns the position to begin at among a topic's queues."""
         self.instance = instance
         self.group = group
         self.settings = settings
@@ -95,7 +95,7 @@ class Sender:
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    # Room: what is outstanding is bounded, whoever sends
+    # Bound of outstanding requests
 
     async def take_room(self, body_bytes: int) -> None:
         """Wait until one more request of `body_bytes` may be outstanding."""
@@ -130,7 +130,7 @@ class Sender:
     # One attempt
 
     def start(self, request: SendRequest, timeout_s: float) -> Attempt | None:
-        """Write `request` if the route is known and the broker connected; None when something must be awaited."""
+        """Write `request` if the route is known and the broker connected; return None if it must wait for either."""
         route = self.instance.cached_route(request.topic)
         if route is None or not route.publish:
             return None
@@ -151,7 +151,7 @@ class Sender:
         return Attempt(future, queue, asyncio.get_running_loop().time())
 
     async def finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
-        """The result of an attempt.  Raises RemotingTimeout, ConnectionLost, BrokerRefused."""
+        """Return the result of an attempt.  Raises RemotingTimeout, ConnectionLost, BrokerRefused."""
         queue = attempt.queue
         now = asyncio.get_running_loop().time
         try:
@@ -207,10 +207,10 @@ class Sender:
         timeout_s: float | None = None,
         failed: tuple[str, ClientError] | None = None,
     ) -> SendResult:
-        """Send until a broker has the message, retries or time are used up.
+        """Send until a broker has the message, or retries or time are used up.
 
-        With `queue` or `sharding_key` there is one place to send to, so there is no second attempt unless the
-        first could not connect.  `failed` is the broker and error of an attempt that went before.
+        With `queue` or `sharding_key` there is one target, so there is no second attempt unless the first could not
+        connect.  `failed` has the broker and the error of an earlier attempt.
         Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
         """
         loop = asyncio.get_running_loop()
@@ -228,7 +228,7 @@ class Sender:
                 await self._refresh(request.topic)
             target = queue or await self._target(request.topic, sharding_key, tried)
             if target.broker_name == last_broker:
-                # The only choice is the broker that has just failed: give it time.
+                # The only broker has just failed: give it time.
                 await pause(min(backoff_s, deadline - loop.time()))
                 backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
                 target = queue or await self._target(request.topic, sharding_key, tried)
@@ -260,7 +260,7 @@ class Sender:
         raise SendFailed(request.topic, tried, elapsed_ms, error) from error
 
     async def _refresh(self, topic: str) -> None:
-        """Have the newest route; the old one will do when no name server answers."""
+        """Refresh the route; keep the old one if no name server answers."""
         try:
             await self.instance.refresh_route(topic)
         except ClientError as error:
@@ -285,7 +285,7 @@ class Sender:
             raise
 
     async def send_oneway(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> None:
-        """Write the request and wait for no answer; waits only for the connection to take more.
+        """Write the request without waiting for a response; wait only until the connection takes more.
 
         Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
         """

@@ -7,7 +7,7 @@ import msgspec
 
 
 class UserInfo(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A user; of one that is told, `password` only to who may see it."""
+    """A user; `password` is left out for callers that may not see it."""
 
     username: str | None = None
     password: str | None = None
@@ -19,7 +19,7 @@ class UserInfo(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PolicyEntryInfo(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What is decided about one resource, as ``Topic:orders``, ``Group:bill*``, ``*``."""
+    """Decision about one resource, such as ``Topic:orders``, ``Group:bill*``, ``*``."""
 
     resource: str | None = None
     actions: list[str] | None = None
@@ -28,7 +28,7 @@ class PolicyEntryInfo(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PolicyInfo(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The entries of one type, Custom (also if it is not said) or Default."""
+    """Entries of one type, Custom (the default) or Default."""
 
     policy_type: str | None = None
     entries: list[PolicyEntryInfo] | None = None

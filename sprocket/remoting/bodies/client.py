@@ -1,4 +1,4 @@
-"""What clients say of themselves, and what brokers say of their clients.
+"""Bodies in which clients describe themselves, and brokers their clients.
 
 Source: RocketMQ 5.3.3, `HeartbeatData`, `ConsumerData`, `ProducerData`, `SubscriptionData`, `MessageQueue`,
 `LockBatchRequestBody`, `UnlockBatchRequestBody`, `ConsumerConnection`, `ProducerConnection`, `Connection`.
@@ -29,12 +29,12 @@ QueueKey = TypeVar("QueueKey", MessageQueue, str)
 
 
 def by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
-    """A table that was read, with queues as its keys.  Raises ProtocolError when a key is none."""
+    """Return a table that was read, with queues as its keys.  Raises ProtocolError when a key is none."""
     return {loads(text.encode(), MessageQueue): value for text, value in table.items()}
 
 
 class SubscriptionData(msgspec.Struct, rename="camel"):
-    """What a consumer wants of a topic."""
+    """Subscription of a consumer to a topic."""
 
     topic: str
     sub_string: str | None = "*"
@@ -63,7 +63,7 @@ class ProducerData(msgspec.Struct, rename="camel"):
 
 
 class HeartbeatData(msgspec.Struct, rename="camel"):
-    """Body of HEART_BEAT and CHECK_CLIENT_CONFIG's relatives."""
+    """Body of HEART_BEAT."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = []

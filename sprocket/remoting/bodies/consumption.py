@@ -1,4 +1,4 @@
-"""What consumers say of their work, and what brokers and operators ask them to do.
+"""Bodies about the work of consumers, and about what brokers and operators ask them to do.
 
 Source: RocketMQ 5.3.3, `ConsumerRunningInfo`, `ProcessQueueInfo`, `PopProcessQueueInfo`, `ConsumeStatus`,
 `ConsumeMessageDirectlyResult`, `CMResult`, `GetConsumerStatusBody`, `ResetOffsetBodyForC`, `MessageQueueForC`,
@@ -95,10 +95,10 @@ class ConsumeMessageDirectlyResult(msgspec.Struct, rename="camel", kw_only=True)
 
 
 class GetConsumerStatusBody(msgspec.Struct, Generic[QueueKey], rename="camel", kw_only=True):
-    """Where clients are in their queues.
+    """Offsets of clients in their queues.
 
-    A client answers GET_CONSUMER_STATUS_FROM_CLIENT with `message_queue_table`; a broker answers
-    INVOKE_BROKER_TO_GET_CONSUMER_STATUS with those of its clients by client id.
+    A client answers GET_CONSUMER_STATUS_FROM_CLIENT with `message_queue_table`.  A broker answers
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS with the tables of its clients by client id.
     """
 
     message_queue_table: dict[QueueKey, int] = {}
@@ -115,13 +115,13 @@ class MessageQueueForC(msgspec.Struct, rename="camel"):
 
 
 class ResetOffsetBodyForC(msgspec.Struct, rename="camel"):
-    """Body of RESET_CONSUMER_CLIENT_OFFSET when the operator's tool says that it is written in C++."""
+    """Body of RESET_CONSUMER_CLIENT_OFFSET for clients that are written in C++."""
 
     offset_table: list[MessageQueueForC] = []
 
 
 class QueryCorrectionOffsetBody(msgspec.Struct, rename="camel"):
-    """Answer to QUERY_CORRECTION_OFFSET: queue id -> the least offset of all groups."""
+    """Answer to QUERY_CORRECTION_OFFSET: queue id -> the lowest offset of all groups."""
 
     correction_offsets: dict[int, int] = {}
 
@@ -139,7 +139,7 @@ class ConsumeQueueData(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class QueryConsumeQueueResponseBody(msgspec.Struct, rename="camel", kw_only=True):
-    """Answer to QUERY_CONSUME_QUEUE; `queue_data` is absent where the index is none of the queue."""
+    """Answer to QUERY_CONSUME_QUEUE; `queue_data` is absent if the queue has no such index."""
 
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None

@@ -32,7 +32,7 @@ class CustomizedRetryPolicy(msgspec.Struct, rename="camel"):
 
 
 class GroupRetryPolicy(msgspec.Struct, rename="camel"):
-    """When a message that was not consumed comes again."""
+    """Delay before a message that was not consumed is redelivered."""
 
     type: str = "CUSTOMIZED"
     exponential_retry_policy: ExponentialRetryPolicy | None = None

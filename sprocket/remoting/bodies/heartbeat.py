@@ -44,7 +44,7 @@ class _NumberedHeartbeat(msgspec.Struct, rename="camel"):
 
 
 def read_heartbeat(body: bytes) -> HeartbeatData:
-    """The body of HEART_BEAT, however its client writes enumerations.  Raises ProtocolError.
+    """Return the body of HEART_BEAT, however its client writes enumerations.  Raises ProtocolError.
 
     It is decoded once: a heartbeat is read for every group, and a hostile one must not cost twice.
     """

@@ -46,7 +46,7 @@ class QueryAssignmentRequestBody(msgspec.Struct, rename="camel"):
 
 
 class MessageQueueAssignment(msgspec.Struct, rename="camel"):
-    """One queue that a client is to take from, and how."""
+    """One queue that a client must take from, and by which request."""
 
     message_queue: MessageQueue
     mode: RequestMode = "PULL"
@@ -54,7 +54,7 @@ class MessageQueueAssignment(msgspec.Struct, rename="camel"):
 
 
 class QueryAssignmentResponseBody(msgspec.Struct, rename="camel"):
-    """Answer to QUERY_ASSIGNMENT; None means that there is no result, and the client stays with what it has."""
+    """Answer to QUERY_ASSIGNMENT; None means no result: the client keeps its queues."""
 
     message_queue_assignments: list[MessageQueueAssignment] | None = []
 

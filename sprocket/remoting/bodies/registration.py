@@ -45,7 +45,7 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel"):
 
     def encode(self, compressed: bool) -> bytes:
         if not compressed:
-            # Standard JSON, which fastjson reads as well: for many topics a hundred times as fast as its own form.
+            # Standard JSON, which fastjson reads too: for many topics a hundred times faster than its own form.
             return msgspec.json.encode(self)
         wrapper = self.topic_config_serialize_wrapper
         pieces = [_sized(dumps(wrapper.data_version)), _I32.pack(len(wrapper.topic_config_table))]
@@ -88,7 +88,7 @@ class _LargeBody(msgspec.Struct, rename="camel"):
 
 
 def _decode_plain(body: bytes) -> RegisterBrokerBody:
-    """Read a plain body; a large one topic by topic, so that a thread that does it lets others run in between."""
+    """Read a plain body; a large one topic by topic, so that other threads run in between."""
     if len(body) <= LARGE_BYTES:
         return loads(body, RegisterBrokerBody, REGISTRATION)
     large = loads(body, _LargeBody, REGISTRATION)
@@ -113,9 +113,9 @@ def _decode_plain(body: bytes) -> RegisterBrokerBody:
 
 
 def inflate(body: bytes, limit_bytes: int = limits.MAX_FRAME_BYTES) -> bytes:
-    """A zlib stream, inflated up to `limit_bytes`.  Raises ProtocolError beyond it or for bad data.
+    """Return a zlib stream, inflated up to `limit_bytes`.  Raises ProtocolError beyond it or for bad data.
 
-    Compressed it may say as much as plain, and no more: it keeps a name server busy for seconds as it is.
+    A compressed body may hold no more than a plain one, which already keeps a name server busy for seconds.
     """
     inflater = zlib.decompressobj()
     try:
@@ -132,7 +132,7 @@ def _sized(piece: bytes) -> bytes:
 
 
 class _Pieces:
-    """Reads length-prefixed pieces, never past the end."""
+    """Reader of length-prefixed pieces that never reads past the end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -30,7 +30,7 @@ class BrokerData(msgspec.Struct, rename="camel"):
     enable_acting_master: bool = False
 
     def master_or_slave(self) -> str | None:
-        """The master's address, else any member's."""
+        """Return the master's address, else any member's."""
         master = self.broker_addrs.get(MASTER_ID)
         return master if master is not None else next(iter(self.broker_addrs.values()), None)
 

@@ -33,7 +33,7 @@ class TopicStatsTable(msgspec.Struct, rename="camel"):
 
 
 class OffsetWrapper(msgspec.Struct, rename="camel"):
-    """How far a group is in one queue."""
+    """Offset of a group in one queue."""
 
     broker_offset: int
     consumer_offset: int
@@ -87,7 +87,7 @@ class HAConnectionRuntimeInfo(msgspec.Struct, rename="camel"):
     in_sync: bool = False
     transferred_byte_in_second: int = 0
     transfer_from_where: int = 0
-    # Time since it had all that there was, ms; -1 if it never had.  RocketMQ has no such field, and passes over it.
+    # ms since the slave last had the whole log; -1 if it never had.  RocketMQ has no such field and ignores it.
     behind_millis: int = 0
 
 
@@ -114,7 +114,7 @@ class HARuntimeInfo(msgspec.Struct, rename="camel"):
 
 
 class BrokerStatsItem(msgspec.Struct, rename="camel"):
-    """What was counted in a span of time."""
+    """Counts over a span of time."""
 
     sum: int = 0
     tps: float = 0.0

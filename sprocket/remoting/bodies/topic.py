@@ -17,7 +17,7 @@ _SEPARATOR = " "
 
 
 class DataVersion(msgspec.Struct, rename="camel"):
-    """Says whether two copies of a table are the same; `counter` grows by one with every change."""
+    """Version of a table, to compare two copies; `counter` grows by one with every change."""
 
     state_version: int = 0
     timestamp: int = 0  # ms, of the last change
@@ -42,7 +42,7 @@ class TopicConfig(msgspec.Struct, rename="camel"):
     attributes: dict[str, str] = {}
 
     def encode(self) -> str:
-        """The one-line form inside a compressed REGISTER_BROKER body."""
+        """Return the one-line form inside a compressed REGISTER_BROKER body."""
         fields = [
             self.topic_name,
             str(self.read_queue_nums),
@@ -56,7 +56,7 @@ class TopicConfig(msgspec.Struct, rename="camel"):
 
     @classmethod
     def decode(cls, line: str) -> "TopicConfig":
-        """The opposite of `encode`.  Raises ProtocolError."""
+        """Return the opposite of `encode`.  Raises ProtocolError."""
         fields = line.split(_SEPARATOR, 5)
         try:
             name, read, write, perm, filter_type = fields[:5]
@@ -76,7 +76,7 @@ class TopicConfigTable(msgspec.Struct, rename="camel"):
 
 
 class TopicQueueMappingInfo(msgspec.Struct, rename="camel"):
-    """How the logical queues of a static topic lie on brokers, as far as a route shows it."""
+    """Mapping of a static topic's logical queues to brokers, as far as a route shows it."""
 
     topic: str | None = None
     scope: str | None = "__global__"

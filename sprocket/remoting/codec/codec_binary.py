@@ -57,8 +57,8 @@ def decode_header(header: bytes) -> BinaryHeader:
 
 
 def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
-    # Two ways of saving calls: a key of one letter, as a send's header has them, is read together with both
-    # lengths; and texts are cut from one decoded text, which is right for all that is ASCII.
+    # Two ways to save calls: a one-letter key, as in a send, is read together with both lengths, and values are
+    # slices of one decoded text, which is correct for ASCII.
     fields: dict[str, str] = {}
     whole = header.decode("latin-1")
     short_entry, key_length, value_length = _SHORT_ENTRY.unpack_from, _I16.unpack_from, _I32.unpack_from
@@ -89,18 +89,18 @@ def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
 
 
 def short_code(code: int) -> int:
-    """What travels of `code`: its low 16 bits, signed."""
+    """Return the part of `code` on the wire: its low 16 bits, signed."""
     return (code & 0xFFFF) - (0x10000 if code & 0x8000 else 0)
 
 
-# Which code what travels stands for.  RocketMQ 5.3.3 takes a pop of its own client for 3442 and refuses it; no two
-# codes are alike in these bits, so here it is served.
+# Request code by its low 16 bits.  RocketMQ 5.3.3 reads its own client's pop as 3442 and refuses it.  No two codes
+# have the same low bits, so Sprocket serves it.
 LONG_CODES: Final = {short_code(code): int(code) for code in RequestCode if code > 0xFFFF}
 invariant(LONG_CODES.keys().isdisjoint(RequestCode), "two request codes are alike in their low 16 bits")
 
 
 def encode_header(code: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str] | None) -> bytes:
-    """A header.  Only the low 16 bits of `code` travel, as in the reference."""
+    """Return a header.  Only the low 16 bits of `code` travel, as in the reference."""
     remark_bytes = remark.encode() if remark else b""
     ext = encode_map(ext_fields or {})
     fixed = _FIXED.pack(short_code(code), LanguageCode.PYTHON, VERSION, opaque, flag, len(remark_bytes))
@@ -108,7 +108,7 @@ def encode_header(code: int, opaque: int, flag: int, remark: str | None, ext_fie
 
 
 def encode_map(fields: Mapping[str, str]) -> bytes:
-    """The entries of extFields, without the length that stands before them."""
+    """Return the entries of extFields, without the length that stands before them."""
     pieces = []
     for key, value in fields.items():
         key_bytes = key.encode()

@@ -16,7 +16,7 @@ from sprocket.remoting.headers.base import Int
 
 
 class Envelope(msgspec.Struct):
-    """A header whose extFields are still JSON text: read before the code is known."""
+    """Header whose extFields are still JSON text: decoded before the code is known."""
 
     code: int
     opaque: int = 0
@@ -28,7 +28,7 @@ class Envelope(msgspec.Struct):
 
 
 class _Usual(msgspec.Struct):
-    """A header of the usual form, read at once."""
+    """Header of the usual form, decoded in one step."""
 
     code: Int
     ext_fields: dict[str, str | None] | None = msgspec.field(name="extFields", default=None)
@@ -51,7 +51,7 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
-    """A header, and its extFields as strings.  Raises ProtocolError."""
+    """Return a header, and its extFields as strings.  Raises ProtocolError."""
     try:
         usual = _usual_decoder.decode(header)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -61,7 +61,7 @@ def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
 
 
 def decode_envelope(header: bytes) -> Envelope:
-    """Everything but extFields.  Raises ProtocolError."""
+    """Decode everything but extFields.  Raises ProtocolError."""
     try:
         envelope = _envelope_decoder.decode(header)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -73,7 +73,7 @@ def decode_envelope(header: bytes) -> Envelope:
 
 
 def decode_ext_fields(raw: bytes) -> dict[str, str]:
-    """extFields as strings.  Numbers and booleans, which some clients write unquoted, become their text."""
+    """Return extFields as strings.  Numbers and booleans, which some clients write unquoted, become their text."""
     try:
         fields = _ext_decoder.decode(raw)
         return _texts(fields or {})
@@ -84,7 +84,7 @@ def decode_ext_fields(raw: bytes) -> dict[str, str]:
 
 
 def _texts(fields: dict[str, str | None]) -> dict[str, str]:
-    """Without those that are null, which is what absent ones are."""
+    """Return `fields` without null values, which mean the same as absent fields."""
     _check_count(len(fields))
     if None in fields.values():
         return {name: value for name, value in fields.items() if value is not None}
@@ -114,7 +114,7 @@ def _check_count(count: int) -> None:
 
 
 def encode_header(code: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str] | None) -> bytes:
-    """A header as the reference writes it, keys in its order."""
+    """Return a header as the reference writes it, keys in its order."""
     header: dict[str, object] = {"code": code}
     if ext_fields:
         header["extFields"] = ext_fields

@@ -19,14 +19,14 @@ T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _MAX_DEPTH = 64
-# Of a text with keys of a kind that no client sends, or that is no JSON: it is looked at character by character.
-MOST_PARSED_CHARS = 16 * 1024
+# Limit of a text that is parsed character by character: it has keys that no client sends, or is not JSON.
+MAX_PARSED_CHARS = 16 * 1024
 _decode_any = msgspec.json.Decoder().decode
 _encode_leaf = msgspec.json.Encoder().encode
 
 
 def dumps(value: object, *, standard: bool = False) -> bytes:
-    """`value` (structs, mappings, sequences, scalars) as fastjson writes it.
+    """Return `value` (structs, mappings, sequences, scalars) as fastjson writes it.
 
     With `standard` every key is quoted, as newer clients ask for; a struct as a key is then its JSON text.
     """
@@ -78,10 +78,10 @@ def _dump_members(members: object, pieces: list[bytes], standard: bool) -> None:
 
 
 def loads(data: bytes, as_type: type[T], limit: BodyLimit | None = None) -> T:
-    """`data` as `as_type`; a key that is a number or an object becomes its text.
+    """Return `data` as `as_type`; a key that is a number or an object becomes its text.
 
-    `limit` is required for the body of a request: it bounds how long the event loop is held.  Raises ProtocolError for
-    what is beyond it, for what neither the standard nor the dialect allows, and for what does not fit the type.
+    `limit` is required for the body of a request: it bounds how long the event loop is blocked.  Raises ProtocolError
+    for a body beyond the limit, for text that neither the standard nor the dialect allows, and for a wrong type.
     """
     if limit is not None:
         limit.check(data)
@@ -107,8 +107,8 @@ def _parsed(text: str) -> Json:
             return cast(Json, _decode_any(standard))
         except (msgspec.DecodeError, RecursionError):
             pass
-    if len(text) > MOST_PARSED_CHARS:
-        raise ProtocolError("body", f"{len(text)} characters that are no JSON; with other keys {MOST_PARSED_CHARS}")
+    if len(text) > MAX_PARSED_CHARS:
+        raise ProtocolError("body", f"{len(text)} characters that are no JSON; with other keys {MAX_PARSED_CHARS}")
     return _Parser(text).parse()
 
 

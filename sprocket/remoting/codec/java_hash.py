@@ -1,10 +1,10 @@
-"""Java's hash of a text, which tags codes, queue choices and indexes are made of."""
+"""Java's hash of a text, which tag codes, the choice of queues and indexes use."""
 
 import struct
 
 
 def java_hash_code(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, a signed 32-bit number."""
+    """Return `String.hashCode`: a signed 32-bit number over UTF-16 units."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):

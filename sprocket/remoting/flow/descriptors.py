@@ -1,6 +1,6 @@
-"""Keeps some of the process's descriptors for its own files: a stranger who connects must not take the last one.
+"""Reserve of file descriptors for the process's own files, so that connections of strangers cannot use all of them.
 
-A store that cannot open a file stops, as it would for any other failure of its disk.
+A store that cannot open a file stops, as after any other disk failure.
 """
 
 import logging
@@ -9,31 +9,31 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-# Shares of all descriptors: a quarter is what queues may hold (`store.disk.open_files`), the rest is for the log and
-# for connections of our own.
+# Shares of all descriptors.  Queues may hold a quarter (`store.disk.open_files`).  The sixteenth is for the log and for
+# connections that this process opens.
 _QUEUES: Final = 4
 _OWN: Final = 16
-_LEAST: Final = 48
-# Connections are taken again when so many have left, as a share.
+_MIN_KEPT: Final = 48
+# Share of the descriptors that must become free before connections are accepted again.
 _SLACK: Final = 64
 
 
 class DescriptorReserve:
-    """Whether there is room for a connection.  Belongs to all listeners of a process; says once what changes."""
+    """Reserve that all listeners of a process share.  It logs each change between accepting and refusing once."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """`limit` is how many descriptors there may be; that of the process if it is None."""
+        """`limit` is the maximum number of descriptors; None takes the limit of the process."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
         self._is_endless = soft == resource.RLIM_INFINITY
         self._slack = soft // _SLACK
-        self._first_kept = soft - max(_LEAST, soft // _QUEUES + soft // _OWN)
+        self._first_kept = soft - max(_MIN_KEPT, soft // _QUEUES + soft // _OWN)
         self._is_refusing = False
         self.refused = 0
 
     def has_room(self, descriptor: int) -> bool:
-        """Whether the connection with this descriptor may stay.
+        """Return whether the connection with this descriptor may stay.
 
-        The system gives the lowest number that is free, so this one says how many are in use.
+        The system gives the lowest free number, so the number tells how many descriptors are in use.
         """
         if self._is_endless:
             return True

@@ -1,4 +1,4 @@
-"""Buffers joined before they are written, where that is cheaper than to write each."""
+"""Joining of small buffers before a write, where that is cheaper than one write for each."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,12 +7,15 @@ from sprocket.remoting.command import Buffer
 
 # Below this, joining costs less than a list of buffers does in the kernel.
 JOIN_BYTES: Final = 64 * 1024
-# What is smaller is copied sooner than it is written by itself.
+# To copy a smaller buffer is cheaper than to write it alone.
 _COPY_BYTES: Final = 16 * 1024
 
 
 def joined(buffers: list[Buffer]) -> Iterator[Buffer]:
-    """The buffers in their order, small neighbours joined: a filtered pull is answered with many of a record each."""
+    """Yield the buffers in order, small neighbours joined.
+
+    The response to a filtered pull has many small buffers, one for each record.
+    """
     run: list[Buffer] = []
     size = 0
     for buffer in buffers:

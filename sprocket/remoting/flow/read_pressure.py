@@ -1,4 +1,4 @@
-"""What one connection brings beyond what is served: it is answered unserved, and its sender is held back."""
+"""Back-pressure on one connection under overload: refuse what exceeds the share to serve, and slow the sender."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sprocket.remoting.routes import Overload, RouteTable
 
 
 class ReadPressure:
-    """That of one connection, whose `transport` is read in the turns of `turn`."""
+    """Read pressure of one connection, whose `transport` is read in the turns of `turn`."""
 
     __slots__ = ("_turn", "_unread", "_window")
 
@@ -26,9 +26,9 @@ class ReadPressure:
     def shed(
         self, frames: Sequence[Frame], size_bytes: int, table: RouteTable, overload: Overload
     ) -> tuple[list[Frame], bytes]:
-        """What is to be served of a read of `size_bytes`, and the answers to the rest."""
+        """Return the frames to serve of a read of `size_bytes`, and the encoded responses to the rest."""
         now = self._turn.now()
-        # It has waited for other connections, and behind what came before it on this one.
+        # The read waited for other connections, and for earlier data of this connection.
         waited_s = max(self._turn.waited_s(now), self._unread.waited_s(size_bytes, now))
         kept, answers = shed(frames, table, overload, waited_s)
         if answers:

@@ -1,8 +1,8 @@
-"""How much a peer may send ahead of what is read: less while it sends more than is served.
+"""TCP receive window of a connection, which is narrowed while the peer sends more than is served.
 
-A receive buffer that grows by itself, to 32 MiB where a system lets it, holds seconds of requests, and some hold far
-more than others.  They wait better with their sender, who can do something about it.  Only who is refused is held
-back, and only then: who is far away needs a large window.
+A receive buffer that grows by itself, up to 32 MiB on some systems, holds seconds of requests, and some buffers hold
+far more than others.  Requests should wait at their sender instead, which can react.  Only a peer with refused
+requests gets a narrow window, and only meanwhile: a distant peer needs a large window.
 """
 
 import contextlib
@@ -10,15 +10,15 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-# Enough for what is read at once.
+# Enough for one read.
 NARROW_BYTES: Final = 256 * 1024
-# A peer may still send what it has been told before.  Its buffer is made small when that has come: all of it is read,
-# or it is full and so nothing is under way.
+# A peer may still fill the window that was announced before.  The buffer shrinks after this data has arrived: then the
+# buffer is empty, or it is full and no data is in flight.
 _SETTLED_S: Final = 0.1
 _EMPTY_BYTES: Final = 64 * 1024
 _FULL_BYTES: Final = 4 * NARROW_BYTES
 _CLAMP: Final = getattr(socket, "TCP_WINDOW_CLAMP", None)  # Linux has it
-# Linux 5.14; Python has no name for them.  Whether a buffer's size was set, and so does not change by itself.
+# Linux 5.14; Python has no names for them.  They tell whether the buffer's size was set and so stays constant.
 _SO_BUF_LOCK: Final = 72
 _RCVBUF_LOCK: Final = 2
 
@@ -26,7 +26,7 @@ _RCVBUF_LOCK: Final = 2
 def set_buffers(sockets: Iterable[socket.socket], receive_bytes: int, send_bytes: int) -> None:
     """Give connections that are accepted on `sockets` buffers of a set size; 0 leaves them to the system.
 
-    The system doubles what is said, and holds it to its own limits.
+    The system doubles the values and applies its own limits.
     """
     for listening in sockets:
         for option, size_bytes in ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes)):
@@ -35,17 +35,17 @@ def set_buffers(sockets: Iterable[socket.socket], receive_bytes: int, send_bytes
 
 
 class ReceiveWindow:
-    """That of one connection.  An edge.
+    """Receive window of one connection.  An edge.
 
-    `peer` is its socket; None, one that is not TCP, or whose buffer has a set size, stays as it is.
+    `peer` is its socket.  No socket, a socket other than TCP, or one with a set buffer size is left alone.
     """
 
     __slots__ = ("_clamp_bytes", "_narrowed_at", "_size_bytes", "_socket")
 
     def __init__(self, peer: socket.socket | None) -> None:
         self._socket = peer
-        self._clamp_bytes = 0  # the usual one; 0 while it is not narrow
-        self._size_bytes = 0  # of the usual buffer; 0 while it has that
+        self._clamp_bytes = 0  # the usual clamp; 0 while the window is not narrow
+        self._size_bytes = 0  # size of the usual buffer; 0 while it is in use
         self._narrowed_at = 0.0
 
     @property
@@ -54,7 +54,7 @@ class ReceiveWindow:
         return self._clamp_bytes > 0
 
     def narrow(self, left_bytes: int, now: float) -> None:
-        """Hold the peer back, at monotonic `now`, when so much was left unread."""
+        """Narrow the window at monotonic `now`, with `left_bytes` unread."""
         peer = self._socket
         if peer is None or _CLAMP is None or self._size_bytes:
             return
@@ -68,14 +68,14 @@ class ReceiveWindow:
                 peer.setsockopt(socket.IPPROTO_TCP, _CLAMP, NARROW_BYTES)
             elif not _EMPTY_BYTES < left_bytes < _FULL_BYTES and now - self._narrowed_at > _SETTLED_S:
                 self._size_bytes = peer.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-                # The system doubles it, for what it needs itself.
+                # The system doubles the value for its own overhead.
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * NARROW_BYTES)
                 peer.setsockopt(socket.IPPROTO_TCP, _CLAMP, NARROW_BYTES)
-        except OSError:  # it is closed, no TCP, or the system is older
+        except OSError:  # the socket is closed or is not TCP, or the system is older
             self._socket = None
 
     def widen(self) -> None:
-        """As it was; it changes by itself again."""
+        """Restore the usual window and buffer, whose size changes by itself again."""
         peer, clamp_bytes, size_bytes = self._socket, self._clamp_bytes, self._size_bytes
         self._clamp_bytes = self._size_bytes = 0
         if peer is None or _CLAMP is None or not clamp_bytes:

@@ -1,8 +1,8 @@
-"""Answers requests without serving them, as quickly as that can be done: for when there are more than can be served.
+"""Load shedding: refuse requests as cheaply as possible when more arrive than can be served.
 
-A server that serves as it reads has no queue of requests that it could look at.  Under more load than it can serve
-they wait in the buffers of the sockets, and for as long as others are served that were ready at the same time.
-Of a header only what an answer needs is looked at; whatever else is in it is not found out.
+A server that serves as it reads has no queue of requests to inspect.  Under overload, requests wait in the socket
+buffers, and for other connections that were ready at the same time.
+Only the header fields that a response needs are decoded; the rest of the header is not checked.
 Source: RocketMQ 5.3.3, `BrokerFastFailure`.
 """
 
@@ -20,42 +20,39 @@ from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
 from sprocket.remoting.headers.base import Int
 from sprocket.remoting.routes import Lane, Overload, RouteTable
 
-# A connection that brings less at once is not what overloads a server, and a pause of its own is no overload.
+# A smaller read does not overload a server, and a pause of its own is no overload.
 LARGE_READ_BYTES: Final = 16 * 1024
 
 
 class _Address(msgspec.Struct, gc=False):
-    """What an answer needs of a JSON header."""
+    """The fields of a JSON header that a response needs."""
 
     flag: Int = 0
     opaque: Int = 0
 
 
-# As many bytes of a header as `RouteTable.lane_of` looks at.
-_JSON_START: Final = 15
-_BINARY_START: Final = 2
 _PREFIX_BYTES: Final = 8
 _decode: Final = msgspec.json.Decoder(_Address, strict=False).decode
 _decode_all: Final = msgspec.json.Decoder(list[_Address], strict=False).decode
-# Of a ROCKETMQ header: code, language, version; then opaque and flag.
+# In a ROCKETMQ header, opaque and flag follow code, language and version.
 _BINARY_ADDRESS: Final = struct.Struct(">ii")
 _BINARY_ADDRESS_AT: Final = 5
 
 
 def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_s: float) -> tuple[list[Frame], bytes]:
-    """The frames of one read that are to be served, and the answers to the others.
+    """Return the frames of one read to serve, and the encoded responses to the others.
 
-    Of each lane the first are served, one at least.
+    The first frames of each lane are served, at least one.
     """
     verdicts = {lane: overload(lane, waited_s, len(frames)) for lane in Lane}
     late = {lane: one for lane, one in verdicts.items() if one[0] < 1.0}
     if not late:
         return list(frames), b""
-    lanes = _lanes(frames, table)
+    lanes = table.lanes_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()
     for lane, (share, reason) in late.items():
-        # By identity: to hash an Enum takes as long as all the rest.
+        # By identity: hashing an Enum takes as long as all the rest.
         of_lane = [index for index, one in enumerate(lanes) if one is lane]
         chosen = of_lane[ceil(len(of_lane) * share) :]
         opaques: dict[int, list[int]] = {JSON: [], ROCKETMQ: []}
@@ -71,7 +68,10 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
 
 
 def _addresses(frames: Sequence[Frame]) -> Sequence["_Address | None"]:
-    """Of each frame, or None where it has none.  One call for all, for to refuse must be far cheaper than to serve."""
+    """Return the address of each frame, None where it has none.
+
+    One call decodes all of them, because refusing must be far cheaper than serving.
+    """
     if all(frame[0] == JSON for frame in frames):
         try:
             addresses = _decode_all(b"[%b]" % b",".join([frame[1] for frame in frames]))
@@ -86,21 +86,9 @@ def _answers(template: ResponseTemplate, serialization: int, opaques: Sequence[i
     first, last = template.frame(serialization, min(opaques), ()), template.frame(serialization, max(opaques), ())
     if serialization != JSON or len(first) != len(last):
         return b"".join([template.frame(serialization, opaque, ()) for opaque in opaques])
-    # All are of one length.
+    # All opaques between them have the same length.
     one = first[:_PREFIX_BYTES].replace(b"%", b"%%") + template.json_format
     return one * len(opaques) % tuple(opaques)
-
-
-def _lanes(frames: Sequence[Frame], table: RouteTable) -> list[Lane | None]:
-    """The lane of each; headers of one code begin alike, so few have to be asked for."""
-    known: dict[bytes, Lane | None] = {}
-    lanes: list[Lane | None] = []
-    for frame in frames:
-        start = frame[1][: _JSON_START if frame[0] == JSON else _BINARY_START]
-        if start not in known:
-            known[start] = table.lane_of(frame)
-        lanes.append(known[start])
-    return lanes
 
 
 def _address(frame: Frame) -> _Address | None:

@@ -1,4 +1,4 @@
-"""How long what is read now has waited at least: since the first connection that was ready with it was read."""
+"""Minimum wait of the current read: the time since the event loop read the first connection of this turn."""
 
 import asyncio
 
@@ -20,10 +20,10 @@ class Turn:
         self._began: float | None = None
 
     def waited_s(self, now: float) -> float:
-        """How long the turn has run at `now`, monotonic; the first to ask begins it."""
+        """Return how long the turn has run at monotonic `now`, s.  The first call begins the turn."""
         if self._began is None:
             self._began = now
-            # Called after all that is ready now.
+            # Runs after everything that is ready now.
             self._loop.call_soon(self._end)
         return now - self._began
 

@@ -1,6 +1,6 @@
-"""How long what a connection brings has waited in the kernel, about.
+"""Estimate of how long the data of a connection waited in the kernel.
 
-By Little's law it waits for as long as it takes to read what is there at the pace of this connection.
+By Little's law the wait is the time to read the unread bytes at this connection's rate.
 """
 
 import fcntl
@@ -9,37 +9,37 @@ import termios
 from collections.abc import Callable
 from typing import Final
 
-# The pace is that of about this long.
+# The rate is measured over about this time.
 _MEMORY_S: Final = 0.5
 _COUNT: Final = struct.Struct("@i")
 _NO_COUNT: Final = bytes(_COUNT.size)
 
 
 def unread_bytes(descriptor: int) -> int:
-    """What the kernel holds for the socket `descriptor`, and nobody has read.  An edge."""
+    """Return the bytes that the kernel holds unread for the socket `descriptor`.  An edge."""
     try:
         return int(_COUNT.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _NO_COUNT))[0])
-    except (OSError, ValueError):  # it is closed
+    except (OSError, ValueError):  # the socket is closed
         return 0
 
 
 class UnreadInput:
-    """One connection's; `unread` says what is there behind the last read.
+    """Unread input of one connection; `unread` returns the bytes that are left after the last read.
 
-    Never says more than the time since reads began that left something unread: a process that stood still is not
-    overloaded by that.
+    The estimate never exceeds the time since reads began to leave data unread, so that a pause of the process does not
+    count as overload.
     """
 
     __slots__ = ("_bytes", "_since", "_unread", "left_bytes")
 
     def __init__(self, unread: Callable[[], int]) -> None:
         self._unread = unread
-        self.left_bytes = 0  # by the last read
-        self._since: float | None = None  # when the first read that left something ended, s
+        self.left_bytes = 0  # after the last read
+        self._since: float | None = None  # end of the first read that left data, s
         self._bytes = 0  # read since then
 
     def waited_s(self, size_bytes: int, now: float) -> float:
-        """How long the `size_bytes` that are read at `now` have waited."""
+        """Return how long the `size_bytes` that are read at `now` waited, s."""
         left = self.left_bytes = self._unread()
         if not left:
             self._since = None

@@ -1,4 +1,4 @@
-"""What one peer has not taken yet of what was written for it, counted with that of all others."""
+"""Output that a peer has not taken yet, counted together with the output of all peers."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from sprocket.common import limits
 from sprocket.remoting.channel_counters import ChannelCounters
 
-# What is less is not worth the counting: ten thousand peers together hold a third of what all may.
+# Less is not counted: with so little each, ten thousand peers hold a third of the limit for all.
 COUNTED_BYTES: Final = 16 * 1024
 
 
 class UnsentOutput:
-    """That of one connection, as it was when it was looked at last.  `crowded` is called when all hold too much."""
+    """Unsent output of one connection at the last measurement.  `crowded` is called if all together hold too much."""
 
     __slots__ = ("_counters", "_crowded", "since", "size_bytes")
 
@@ -19,10 +19,10 @@ class UnsentOutput:
         self._counters = counters
         self._crowded = crowded
         self.size_bytes = 0
-        self.since: float | None = None  # loop time since when there was always something
+        self.since: float | None = None  # loop time since when output was always unsent
 
     def written(self, left_bytes: int, size_bytes: int, now: float) -> None:
-        """`size_bytes` were added, at loop time `now`, to what was left of earlier writes."""
+        """Count `size_bytes` that were written at loop time `now`, with `left_bytes` of earlier writes unsent."""
         if not left_bytes or self.since is None:
             self.since = now
         grown = left_bytes + size_bytes - self.size_bytes
@@ -31,7 +31,7 @@ class UnsentOutput:
             self._crowded()
 
     def looked_at(self, size_bytes: int) -> None:
-        """So much is left now."""
+        """Count `size_bytes` as what is unsent now."""
         if not size_bytes:
             self.since = None
         self._set(size_bytes)

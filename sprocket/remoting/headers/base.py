@@ -24,7 +24,7 @@ def _names(header_type: type[Header]) -> tuple[tuple[str, str], ...]:
 
 
 def to_ext_fields(header: Header) -> dict[str, str]:
-    """The header as the map of strings that travels; absent (None) fields are left out."""
+    """Return the header as the map of strings that travels; absent (None) fields are left out."""
     ext_fields = {}
     for attribute, wire_name in _names(type(header)):
         value = getattr(header, attribute)

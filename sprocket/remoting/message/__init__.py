@@ -1,1 +1,1 @@
-"""The encoded forms of messages that travel in frames and lie in the log."""
+"""The encoded forms of messages in frames and in the log."""

@@ -1,4 +1,4 @@
-"""The texts that travel with popped messages: the handle of each, and what a pop's answer says of its queues.
+"""Texts of popped messages: the handle of each message, and the queue information in a pop's response.
 
 The handle is the property POP_CK and the header field extraInfo: ``first pop invisible revive retry broker queue
 [offset]``, separated by blanks.  The three texts of an answer are entries ``retry queue value`` separated by ``;``.
@@ -24,7 +24,7 @@ ORDER_REVIVE_QUEUE: Final = 999
 
 # Six numbers of at most 20 characters, a broker's name, and blanks.
 MAX_HANDLE_CHARS: Final = 1024
-# Numbers of fewer digits than this are within their types.
+# Numbers with fewer digits fit their types.
 _LONG_DIGITS: Final = 19
 _INT_DIGITS: Final = 10
 _INT_LIMIT: Final = 1 << 31
@@ -32,29 +32,29 @@ _LONG_LIMIT: Final = 1 << 63
 
 
 def retry_topic_v1(topic: str, group: str) -> str:
-    """The topic of `topic`'s messages that `group` did not acknowledge, first kind."""
+    """Return the topic of `topic`'s messages that `group` did not acknowledge, first kind."""
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
 def retry_topic_v2(topic: str, group: str) -> str:
-    """The same of the second kind: `+`, which no name may hold, keeps group and topic apart."""
+    """Return the retry topic of the second kind: `+`, which no name may hold, separates group and topic."""
     return f"{RETRY_PREFIX}{group}+{topic}"
 
 
 def is_retry_v2(topic: str) -> bool:
-    """Whether `topic` is a retry topic of the second kind."""
+    """Return whether `topic` is a retry topic of the second kind."""
     return topic.startswith(RETRY_PREFIX) and "+" in topic
 
 
 def retry_kind(topic: str) -> str:
-    """`NORMAL`, `RETRY_V1` or `RETRY_V2`: what the name `topic` tells."""
+    """Return `NORMAL`, `RETRY_V1` or `RETRY_V2`, as the name `topic` tells."""
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
-    """The topic that lies in the store, of a message that the application knows as one of `topic`.
+    """Return the topic in the store of a message that the application knows under `topic`.
 
     Raises `RequestError` for an unknown `retry`.
     """
@@ -68,7 +68,7 @@ def real_topic(topic: str, group: str, retry: str) -> str:
 
 
 class PopHandle(NamedTuple):
-    """What acknowledges one popped message, or makes it invisible for longer."""
+    """Handle of one popped message, with which it is acknowledged or its invisible time is extended."""
 
     first_offset: int  # queue offset of the first message that its checkpoint covers
     pop_time_ms: int
@@ -77,7 +77,7 @@ class PopHandle(NamedTuple):
     retry: str  # NORMAL, RETRY_V1 or RETRY_V2
     broker_name: str
     queue_id: int
-    queue_offset: int | None = None  # of the message; None in the handle that stands for a whole pop
+    queue_offset: int | None = None  # of the message; None in the handle of a whole pop
 
     @property
     def is_ordered(self) -> bool:
@@ -85,7 +85,7 @@ class PopHandle(NamedTuple):
         return self.revive_queue_id == ORDER_REVIVE_QUEUE
 
     def encode(self) -> str:
-        """The text."""
+        """Return the text."""
         text = (
             f"{self.first_offset} {self.pop_time_ms} {self.invisible_ms} {self.revive_queue_id} {self.retry}"
             f" {self.broker_name} {self.queue_id}"
@@ -94,12 +94,12 @@ class PopHandle(NamedTuple):
 
 
 def parse_handle(text: str) -> PopHandle:
-    """The parts of a handle.  Raises `RequestError` that says which part is missing or wrong."""
+    """Return the parts of a handle.  Raises `RequestError` that says which part is missing or wrong."""
     if len(text) > MAX_HANDLE_CHARS:
         raise _bad_handle(f"has {len(text)} characters; at most {MAX_HANDLE_CHARS} are taken")
     parts = text.split(" ")
     if len(parts) == 8:
-        # The usual one, with small numbers: one test for all of them.
+        # A usual handle has small numbers: one test for all of them.
         first, popped, invisible, revive, retry, broker, queue, offset = parts
         if (
             f"{first}{popped}{invisible}{revive}{queue}{offset}".isdecimal()
@@ -142,12 +142,12 @@ def _number(text: str, limit: int) -> int:
 
 
 def queue_key(retry: str, queue_id: int) -> str:
-    """The key of a queue in what the parsers below return."""
+    """Return the key of a queue in what the parsers below return."""
     return f"{retry}@{queue_id}"
 
 
 def message_key(retry: str, queue_id: int, queue_offset: int) -> str:
-    """The key of one message in what `parse_order_counts` returns."""
+    """Return the key of one message in what `parse_order_counts` returns."""
     return f"{retry}@qo{queue_id}%{queue_offset}"
 
 
@@ -172,17 +172,17 @@ def message_order_count_entry(retry: str, queue_id: int, queue_offset: int, coun
 
 
 def join_entries(entries: Sequence[str]) -> str:
-    """Entries as one text."""
+    """Return entries as one text."""
     return ";".join(entries)
 
 
 def parse_start_offsets(text: str | None) -> dict[str, int]:
-    """Start offsets by `queue_key`.  Raises `ProtocolError`."""
+    """Return start offsets by `queue_key`.  Raises `ProtocolError`."""
     return {key: _value(value, _LONG_LIMIT) for key, value in _entries("startOffsetInfo", text).items()}
 
 
 def parse_msg_offsets(text: str | None) -> dict[str, list[int]]:
-    """Queue offsets of the messages by `queue_key`, in the order of the answer.  Raises `ProtocolError`."""
+    """Return queue offsets of the messages by `queue_key`, in the response's order.  Raises `ProtocolError`."""
     return {
         key: [_value(offset, _LONG_LIMIT) for offset in value.split(",")]
         for key, value in _entries("msgOffsetInfo", text).items()
@@ -190,7 +190,7 @@ def parse_msg_offsets(text: str | None) -> dict[str, list[int]]:
 
 
 def parse_order_counts(text: str | None) -> dict[str, int]:
-    """Counts by `queue_key` or `message_key`.  Raises `ProtocolError`."""
+    """Return counts by `queue_key` or `message_key`.  Raises `ProtocolError`."""
     return {key: _value(value, _INT_LIMIT) for key, value in _entries("orderCountInfo", text).items()}
 
 

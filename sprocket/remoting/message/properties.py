@@ -48,7 +48,7 @@ TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 SHARDING_KEY: Final = "__SHARDINGKEY"
-# Properties of a request that gets a reply, and of the reply.
+# Properties of a request that expects a reply, and of the reply.
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"  # ms for which the requester waits

@@ -1,6 +1,6 @@
-"""Certificates that are made here, and what is wrong with those that are not.
+"""Certificates: making them, and finding the fault of a given pair.
 
-Keys are on the curve P-256: a handshake costs a server a tenth of what RSA does.  Pure but for random numbers.
+Keys are on the curve P-256: a handshake costs a server a tenth of RSA's.  Pure except for random numbers.
 """
 
 import datetime
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TEST_NAME: Final = "sprocket-test-mode"
 _TEST_DAYS: Final = 3650
-# Clocks of a cluster differ: a certificate that was made just now is valid at all of them.
+# Clocks of a cluster differ: a new certificate must be valid on all of them.
 _EARLIER: Final = datetime.timedelta(hours=1)
 
 
@@ -41,14 +41,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Reason:
-    """What is wrong with a pair, and with which half of it."""
+    """Fault of a pair, and the half that has it."""
 
     part: Literal["certificate", "key"]
     text: str
 
 
 def make_authority(name: str, now: datetime.datetime, days: int) -> Pair:
-    """A certificate authority that signs itself."""
+    """Return a certificate authority that signs itself."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -62,9 +62,9 @@ def make_authority(name: str, now: datetime.datetime, days: int) -> Pair:
 
 
 def issue(authority: Pair, name: str, hosts: Sequence[str], now: datetime.datetime, days: int) -> Pair:
-    """A certificate of `authority` for `name`, and for `hosts` if it is a server's: names or addresses.
+    """Return a certificate of `authority` for `name`; for a server also for `hosts`, names or addresses.
 
-    A server's is good as a client's too: brokers are clients of name servers and of each other.
+    A server's certificate is also valid for a client: brokers are clients of name servers and of each other.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -86,7 +86,7 @@ def issue(authority: Pair, name: str, hosts: Sequence[str], now: datetime.dateti
 
 
 def load_authority(certificate_pem: bytes, key_pem: bytes) -> Pair:
-    """The authority that `make_authority` made.  Raises ValueError, TypeError for what is none."""
+    """Return an authority that `make_authority` made.  Raises ValueError or TypeError if it is no such authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -98,7 +98,7 @@ def load_authority(certificate_pem: bytes, key_pem: bytes) -> Pair:
 
 
 def common_name(certificate: "x509.Certificate") -> str:
-    """The subject's common name, or the empty text."""
+    """Return the subject's common name, or the empty text."""
     from cryptography.x509.oid import NameOID
 
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -106,13 +106,13 @@ def common_name(certificate: "x509.Certificate") -> str:
 
 
 def test_mode_pair(now: datetime.datetime) -> tuple[bytes, bytes]:
-    """The certificate and key of the test mode, in PEM: signed by itself, worth nothing to who checks."""
+    """Return the certificate and key of the test mode, in PEM; self-signed, so verification fails."""
     pair = make_authority(TEST_NAME, now, _TEST_DAYS)
     return pair.certificate_pem(), pair.key_pem()
 
 
 def mismatch(certificate_pem: bytes, key_pem: bytes, password: str) -> Reason | None:
-    """Why OpenSSL does not take this pair; None if nothing is seen to be wrong."""
+    """Return why OpenSSL refuses this pair; None if no fault is found."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

@@ -1,8 +1,7 @@
-"""One TLS connection of a server: the protocol of a socket's transport, and the transport of a protocol.
+"""One TLS connection of a server: a protocol to the socket's transport below, a transport to the protocol above.
 
-It is fed with bytes by the one and hands the other what they say.  A read is handled as a batch, as `RemotingChannel`
-does it: all records that it brings are opened, and what they hold goes on as one piece; what is written at once leaves
-in as few records as it takes.
+It decrypts for the protocol above and encrypts for the transport below.  A read is handled as a batch, as in
+`RemotingChannel`: all its records are decrypted and passed on as one piece, and one write leaves in few records.
 """
 
 import asyncio
@@ -17,14 +16,14 @@ from sprocket.remoting.command import Buffer
 
 logger = logging.getLogger(__name__)
 
-# What a record holds at most: one read of `ssl` opens one.
+# Maximum size of a record: one read of `ssl` decrypts one.
 _RECORD_BYTES: Final = 16 * 1024
-# Sealed at once: more would leave the processor's cache before it is sent.
+# Encrypted at once: more would leave the processor's cache before it is sent.
 _SEAL_BYTES: Final = 256 * 1024
 
 
 class TlsConnection(asyncio.Transport, asyncio.Protocol):
-    """The server's end.  `make_protocol` is called once the handshake is done; `on_end` gets why it failed, or None."""
+    """Server's end of a connection.  `make_protocol` is called after the handshake; `on_end` gets its error or None."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._receive()
 
     def _shake_hands(self) -> bool:
-        """Whether the handshake is done."""
+        """Return whether the handshake is done."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -97,7 +96,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             failure = error.reason or str(error)
         if pieces and above is not None:
             above.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        # A change of keys is answered, and an error with an alert.
+        # A key update needs an answer, and an error an alert.
         self._send_sealed()
         if failure:
             logger.warning("event=tls_failed peer=%s reason=%s", self.get_extra_info("peername"), failure)
@@ -106,7 +105,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def eof_received(self) -> None:
-        """The peer says no more: the transport closes."""
+        """Let the transport close, because the peer sends no more."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
@@ -147,7 +146,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         if self._is_closing or self._below is None:
             return
         self._is_closing = True
-        # It would wait for the peer's own word, which nobody waits for here.
+        # `unwrap` raises instead of waiting for the peer's close_notify, which is not needed here.
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         self._send_sealed()
@@ -163,7 +162,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peercert":
-            # Empty for one that was not verified.
+            # Empty if the certificate was not verified.
             return self._tls.getpeercert() or default
         if name == "ssl_object":
             return self._tls

@@ -1,6 +1,6 @@
-"""The first byte of each connection decides what it is: TLS (0x16, a handshake) or plain; before it nothing is parsed.
+"""Entrance of connections: their first byte tells TLS (0x16, a handshake) from plain; nothing is parsed before it.
 
-Source: RocketMQ 5.3.3, `NettyRemotingServer.TlsModeHandler`.  Unlike there a handshake is bounded in time and bytes.
+Source: RocketMQ 5.3.3, `NettyRemotingServer.TlsModeHandler`.  Different here: a handshake is bounded in time and bytes.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ _NOT_ENTERED: Final = {
 
 
 class Entrance:
-    """Where the connections of one port wait until they have said what they are.
+    """Table of the connections of one port that have not sent their first byte or finished their handshake.
 
-    `admit` makes the protocol of a connection.  A peer may say nothing for `silent_s`; `count` gets the kind of what is
-    refused.  Without `tls` connections are plain, and TLS is refused.
+    `admit` makes the protocol of a connection.  A peer may be silent for `silent_s`; `count` gets the kind of each
+    refusal.  Without `tls` connections are plain, and TLS is refused.  At most `max_waiting` connections wait.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Entrance:
         silent_s: float,
         count: Callable[[str], None] = lambda kind: None,
         allows_plain: bool = False,
-        most: int | None = None,
+        max_waiting: int | None = None,
         descriptors: DescriptorReserve | None = None,
     ) -> None:
         self._tls = tls
@@ -47,17 +47,17 @@ class Entrance:
         self._silent_s = silent_s
         self._count = count
         self._allows_plain = allows_plain
-        self._most = most
+        self._max_waiting = max_waiting
         self._descriptors = descriptors or DescriptorReserve()
-        # Loop time until when each has to be through.
+        # Deadline of each, loop time.
         self._waiting: dict[_Visitor | TlsConnection, float] = {}
 
     def visitor(self) -> asyncio.Protocol:
-        """The protocol of a connection that has come just now."""
+        """Return the protocol of a new connection."""
         return _Visitor(self)
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting connections."""
         return len(self._waiting)
 
     @property
@@ -70,7 +70,7 @@ class Entrance:
         return self._tls is None or not self._tls.is_enforcing or self._allows_plain
 
     def sweep(self, now: float) -> int:
-        """End those whose time is up at loop time `now`, and see files change; how many said nothing at all."""
+        """Close expired connections at loop time `now`, and reload files.  Return how many were silent."""
         if self._tls is not None:
             self._tls.reload()
         late = [one for one, until in self._waiting.items() if now > until]
@@ -83,31 +83,31 @@ class Entrance:
         return sum(isinstance(one, _Visitor) for one in late)
 
     def close(self) -> None:
-        """End all that wait."""
+        """Close all waiting connections."""
         for one in list(self._waiting):
             self.left(one)
             one.abort()
 
-    # For those that wait
+    # Called by waiting connections
 
     def came(self, visitor: "_Visitor") -> bool:
-        """Whether there is room for one more."""
-        if self._most is not None and len(self._waiting) >= self._most:
+        """Register a new connection.  Return False if too many wait."""
+        if self._max_waiting is not None and len(self._waiting) >= self._max_waiting:
             return False
         self._waiting[visitor] = asyncio.get_running_loop().time() + self._silent_s
         return True
 
     def has_descriptors(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether a connection leaves enough descriptors for files."""
+        """Return whether a connection leaves enough descriptors for files."""
         socket = transport.get_extra_info("socket")
         return socket is None or self._descriptors.has_room(socket.fileno())
 
     def left(self, one: "_Visitor | TlsConnection") -> None:
-        """It waits no longer."""
+        """Remove a connection that waits no longer."""
         self._waiting.pop(one, None)
 
     def first_read(self, visitor: "_Visitor", transport: asyncio.Transport, data: bytes) -> None:
-        """Let it in, or refuse it."""
+        """Admit or refuse the connection by its first byte."""
         self.left(visitor)
         is_tls = data[0] == _HANDSHAKE
         if not (self.takes_tls if is_tls else self._takes_plain):
@@ -148,7 +148,7 @@ class Entrance:
 
 
 class _Visitor(asyncio.Protocol):
-    """A connection that has said nothing yet."""
+    """Connection that has sent nothing yet."""
 
     def __init__(self, entrance: Entrance) -> None:
         self._entrance = entrance
@@ -174,6 +174,6 @@ class _Visitor(asyncio.Protocol):
         self._entrance.left(self)
 
     def abort(self) -> None:
-        """End it, at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()

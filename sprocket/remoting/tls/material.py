@@ -14,14 +14,14 @@ from sprocket.common.errors import ConfigError
 from sprocket.remoting.tls.certificates import mismatch, test_mode_pair
 from sprocket.remoting.tls.settings import NONE, REQUIRE, TlsSettings
 
-# Of TLS 1.2; those of 1.3 are all of this kind.
+# For TLS 1.2; all suites of 1.3 are of this kind.
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-# Of a file: authorities of a whole system take a quarter of it.
-_MOST_BYTES: Final = 1 << 20
+# Size of a file: the authorities of a whole system take a quarter.
+_MAX_FILE_BYTES: Final = 1 << 20
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """What a server shows and asks of clients.  Raises ConfigError that names the key, the file and what is wrong."""
+    """Return the context for connections of a server.  Raises ConfigError with the key, the file and the fault."""
     context = _context(ssl.PROTOCOL_TLS_SERVER)
     if settings.is_test:
         _load_test_pair(context)
@@ -35,7 +35,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """What a client shows and asks of servers.  Raises ConfigError as `server_context`."""
+    """Return the context for connections of a client.  Raises ConfigError as `server_context`."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if settings.checks_servers:
@@ -49,7 +49,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def files_of(settings: TlsSettings, *, server: bool) -> list[Path]:
-    """The files that a context is made of."""
+    """Return the files that a context is made of."""
     if server:
         named = settings.server_cert_path, settings.server_key_path, settings.server_trust_cert_path
     else:
@@ -58,7 +58,7 @@ def files_of(settings: TlsSettings, *, server: bool) -> list[Path]:
 
 
 def file_state(path: Path) -> tuple[int, int, int]:
-    """What changes with a file: its number, the time of its last change in ns, its size; zeros without it."""
+    """Return what changes with a file: inode, time of its last change in ns, size; zeros without a file."""
     try:
         about = path.stat()
     except (OSError, ValueError):
@@ -67,14 +67,14 @@ def file_state(path: Path) -> tuple[int, int, int]:
 
 
 def read_file(key: str, path: Path) -> bytes:
-    """The content of a file that one could be.  Raises ConfigError."""
+    """Return the content of a file that one could be.  Raises ConfigError."""
     try:
         about = path.stat()
-        # Not what never ends, or blocks whoever reads it.
+        # Not a device or pipe, whose read may never end.
         if not stat.S_ISREG(about.st_mode):
             raise ConfigError(f"{key} = {path}: it is no file")
-        if about.st_size > _MOST_BYTES:
-            raise ConfigError(f"{key} = {path}: {about.st_size} bytes, at most {_MOST_BYTES}")
+        if about.st_size > _MAX_FILE_BYTES:
+            raise ConfigError(f"{key} = {path}: {about.st_size} bytes, at most {_MAX_FILE_BYTES}")
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{key} = {path}: cannot be read: {error.strerror or error}") from None
@@ -86,7 +86,7 @@ def _context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
-    # A client that asks for a new handshake again and again costs us more than itself.
+    # A client that keeps asking for new handshakes would cost the server more than itself.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     return context
 
@@ -108,7 +108,7 @@ def _load_pair(context: ssl.SSLContext, side: str, cert: Path | None, key: Path 
 
 def _trust(context: ssl.SSLContext, side: str, path: Path | None, purpose: ssl.Purpose) -> None:
     if path is None:
-        # As in Java: what the system trusts.
+        # As in Java: the authorities of the system.
         context.load_default_certs(purpose)
         return
     read_file(f"tls.{side}.trustCertPath", path)
@@ -119,7 +119,7 @@ def _trust(context: ssl.SSLContext, side: str, path: Path | None, purpose: ssl.P
 
 
 def _load_test_pair(context: ssl.SSLContext) -> None:
-    """A pair of a name of its own, gone from the disk at once: OpenSSL is given files alone."""
+    """Load a test certificate from temporary files, which are removed at once: OpenSSL loads only from files."""
     cert_pem, key_pem = test_mode_pair(datetime.datetime.now(datetime.UTC))
     with tempfile.TemporaryDirectory(prefix="sprocket-tls-") as folder:
         cert, key = Path(folder, "cert"), Path(folder, "key")

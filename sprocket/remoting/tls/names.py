@@ -1,4 +1,4 @@
-"""Who a verified certificate names."""
+"""The name in a verified certificate."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
@@ -9,9 +9,9 @@ _Names = Iterable[Iterable[tuple[str, str]]]
 
 
 def common_name(certificate: Mapping[str, object] | None) -> str | None:
-    """The subject's common name in what `ssl` tells of a peer's certificate; None without one.
+    """Return the subject's common name from `SSLSocket.getpeercert`; None without one.
 
-    `ssl` tells nothing of a certificate that was not verified.  Of several names the last one is the most specific.
+    `ssl` returns nothing for a certificate that was not verified.  The last of several names is the most specific.
     """
     subject = cast(_Names, (certificate or {}).get("subject", ()))
     names = [value for part in subject for key, value in part if key == _COMMON_NAME]

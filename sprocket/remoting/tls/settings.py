@@ -1,11 +1,11 @@
-"""What servers and clients can be told about TLS, and which of it holds.
+"""TLS settings of servers and clients, and their precedence.
 
-RocketMQ takes these keys as Java's system properties and from a file of their own.  Here they stand in a server's
-configuration file, among the words of JAVA_OPT (``-Dtls.enable=true``), or in that file, which wins as there.
+RocketMQ reads these keys from Java's system properties and from a TLS file.  Sprocket reads them from a server's
+configuration file, from JAVA_OPT (``-Dtls.enable=true``), or from the TLS file, which wins as in RocketMQ.
 Source of names and defaults: RocketMQ 5.3.3, `TlsSystemConfig`, `TlsHelper.extractTlsConfigFromFile`.
 
-Where a key is not set, what is named is used: a certificate turns the test mode off, certificates to trust turn
-checking on.  RocketMQ keeps the test mode on and checks nothing until it is told.
+Files that are given change the defaults of other keys: a certificate turns the test mode off, and trusted certificates
+turn verification on.  RocketMQ keeps the test mode on and verifies nothing unless a key says so.
 """
 
 import os
@@ -26,14 +26,14 @@ NONE: Final = "none"
 OPTIONAL: Final = "optional"
 REQUIRE: Final = "require"
 CONFIG_FILE: Final = Path("/etc/rocketmq/tls.properties")
-# What the file of its own does not hold, as in RocketMQ.
+# Keys that the TLS file does not hold, as in RocketMQ.
 _NOT_IN_FILE: Final = frozenset({"tls.server.mode", "tls.enable", "tls.config.file"})
 # Where RocketMQ's scripts take system properties from.
 _JAVA_OPTIONS: Final = ("JAVA_OPT", "JAVA_OPT_EXT")
 
 
 def _about(key: str, doc: str, default_text: str | None = None) -> dict[str, object]:
-    """A field's metadata."""
+    """Return a field's metadata."""
     about: dict[str, object] = {"key": key, "doc": doc}
     return about if default_text is None else about | {"default_text": default_text}
 
@@ -139,9 +139,9 @@ class TlsSettings:
         *,
         check_host: bool = True,
     ) -> "TlsSettings":
-        """A client that checks servers with the authorities in `trust`, else with those of the system.
+        """Return settings of a client that verifies servers by the authorities in `trust`, else by the system's.
 
-        `certificate` and `key` are its own, for servers that ask for one.  All are files in PEM.
+        `certificate` and `key` are the client's own, for servers that require one.  All are PEM files.
         """
         return cls(
             enable=True, config_file=None, client_auth_server=True, client_trust_cert_path=trust,
@@ -149,7 +149,7 @@ class TlsSettings:
             client_check_host=check_host,
         )  # fmt: skip
 
-    # Which of it holds
+    # Effective values
 
     @property
     def is_test(self) -> bool:
@@ -177,15 +177,15 @@ class TlsSettings:
 
     @property
     def is_client(self) -> bool:
-        """Whether the connections of this process to others are to be TLS."""
+        """Whether this process opens TLS connections."""
         return self.server_mode == ENFORCING if self.enable is None else self.enable
 
     def check_client(self) -> None:
-        """Raises ConfigError for what a client cannot be told at once."""
+        """Raise ConfigError for a combination that a client cannot have."""
         _check_pair("client", self.client_key_path, self.client_cert_path)
 
     def check_server(self) -> None:
-        """Raises ConfigError for what a server cannot be told at once."""
+        """Raise ConfigError for a combination that a server cannot have."""
         _check_pair("server", self.server_key_path, self.server_cert_path)
         if self.is_test:
             return
@@ -201,7 +201,7 @@ class TlsSettings:
             )
 
     def with_file(self, entries: Iterable[Entry], source: str) -> tuple["TlsSettings", list[str]]:
-        """These settings with what a file of their own says, and notices.  Raises ConfigError."""
+        """Return these settings with those of the TLS file, and notices.  Raises ConfigError."""
         known = {setting.key: setting for setting in settings_of(TlsSettings)}
         values: dict[str, object] = {}
         notices = []
@@ -225,7 +225,7 @@ def _check_pair(side: str, key: Path | None, certificate: Path | None) -> None:
 
 
 def system_properties(environment: Mapping[str, str]) -> dict[str, str]:
-    """The keys of TLS among the ``-D`` words of JAVA_OPT and JAVA_OPT_EXT, where RocketMQ's scripts have them."""
+    """Return the TLS keys among the ``-D`` options of JAVA_OPT and JAVA_OPT_EXT, as RocketMQ's scripts set them."""
     found = {}
     for variable in _JAVA_OPTIONS:
         for word in _words(environment.get(variable, "")):

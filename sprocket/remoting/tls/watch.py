@@ -1,6 +1,6 @@
-"""The TLS of a server and of a client: a context for each new connection, made anew when its files change.
+"""TLS contexts for new connections of a server or a client, reloaded when their files change.
 
-What was made last holds until all files are sound again; connections that are open keep what they began with.
+The last valid context is kept until all files are valid again; open connections keep theirs.
 Source: RocketMQ 5.3.3, `BrokerController.initialize` (`FileWatchService`), which looks at the server's files alone.
 """
 
@@ -22,7 +22,7 @@ _State = dict[Path, tuple[int, int, int]]
 
 
 class _Watched:
-    """Settings, and the context that is made of them and of the files that they name."""
+    """TLS settings, and the context made from them and their files."""
 
     def __init__(self, given: TlsSettings, make: Callable[[TlsSettings], ssl.SSLContext], *, server: bool) -> None:
         self._given = given
@@ -33,7 +33,7 @@ class _Watched:
         self._state: _State = {}
 
     def read(self) -> TlsSettings:
-        """What is set, now.  Raises ConfigError."""
+        """Return the current settings.  Raises ConfigError."""
         settings = _with_file(self._given)
         if self._server:
             settings.check_server()
@@ -45,13 +45,13 @@ class _Watched:
     def load(self) -> ssl.SSLContext:
         """Make the context.  Raises ConfigError that names the key, the file and what is wrong."""
         settings = self.read()
-        # Before it is read: what changes meanwhile is read again.
+        # Before the files are read: a file that changes meanwhile is read again.
         self._state = self._look()
         self._context = self._make(settings)
         return self._context
 
     def reload(self) -> None:
-        """Make it again if a file has changed; what is broken is logged once, and changes nothing."""
+        """Make the context again if a file has changed.  An invalid file is logged once and changes nothing."""
         if self._context is None or (state := self._look()) == self._state:
             return
         self._state = state
@@ -68,14 +68,14 @@ class _Watched:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What holds now; made if it never was.  Raises ConfigError then."""
+        """Return the current context; the first call makes it and may raise ConfigError."""
         return self._context or self.load()
 
 
 class ServerTls:
-    """What a listening port shows.
+    """TLS of listening ports; several ports may share one.
 
-    `reload` is called from time to time.  One of these may serve several ports.
+    Call `reload` from time to time.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -92,7 +92,7 @@ class ServerTls:
         return self.mode == ENFORCING
 
     def start(self) -> None:
-        """Read the files; nothing if there is to be no TLS.  The test mode's certificate is made for who asks first.
+        """Read the files, unless TLS is off.  The test mode's certificate is made for the first connection.
 
         Raises ConfigError that names the key, the file and what is wrong.
         """
@@ -110,23 +110,23 @@ class ServerTls:
         )  # fmt: skip
 
     def reload(self) -> None:
-        """See files change."""
+        """Reload files that have changed."""
         self._watched.reload()
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection.  Raises ConfigError."""
+        """Return the context of a new connection.  Raises ConfigError."""
         return self._watched.context
 
 
 class ClientTls:
-    """What the connections of a client are made with."""
+    """TLS of the connections of a client."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._watched = _Watched(settings, client_context, server=False)
 
     @classmethod
     def of(cls, settings: TlsSettings | None) -> "ClientTls | None":
-        """None if connections to others are to be plain."""
+        """Return the TLS of a client with `settings`; None if its connections are plain."""
         return cls(settings) if settings is not None and settings.is_client else None
 
     def start(self) -> None:
@@ -134,13 +134,13 @@ class ClientTls:
         self._watched.load()
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection.  Raises ConfigError if there never was one."""
+        """Return the context of a new connection.  Raises ConfigError if there was never a valid one."""
         self._watched.reload()
         return self._watched.context
 
 
 def _with_file(given: TlsSettings) -> TlsSettings:
-    """`given`, and what the file of tls.config.file says; only the default one may be missing.  Raises ConfigError."""
+    """Return `given` with the file of tls.config.file; only the default file may be missing.  Raises ConfigError."""
     path = given.config_file
     if path is None or (path == CONFIG_FILE and not path.is_file()):
         return given

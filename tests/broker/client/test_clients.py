@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
+from tests.clock import ManualClock
 
 
 class FakeChannel:

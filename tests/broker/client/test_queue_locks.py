@@ -1,6 +1,6 @@
 from broker.client.queue_locks import QueueLocks
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import MessageQueue
+from tests.clock import ManualClock
 
 Q0, Q1 = (MessageQueue("Orders", "broker-a", queue_id) for queue_id in range(2))
 

@@ -4,8 +4,8 @@ import pytest
 
 from broker.failover.other_masters import OtherMaster, OtherMasters, chosen, masters_of_cluster, masters_of_route
 from sprocket.client.errors import NameServerUnreachable, TopicNotFound
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from tests.clock import ManualClock
 
 
 def group(name: str, *ids: int, cluster: str = "C") -> BrokerData:

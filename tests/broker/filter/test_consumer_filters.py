@@ -11,11 +11,11 @@ from broker.config.live_config import LiveConfig
 from broker.filter import consumer_filters
 from broker.filter.bloom_positions import bloom_positions
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable, retry_group
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
 from store.config.store_config import StoreConfig
+from tests.clock import ManualClock
 
 DAY_MS = 86_400_000
 

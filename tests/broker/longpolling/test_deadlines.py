@@ -7,9 +7,9 @@ import pytest
 
 from broker.longpolling import deadlines
 from broker.longpolling.deadlines import Deadlines
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.command import Request
 from tests.broker.loop_timer import ManualTimers
+from tests.clock import ManualClock
 
 
 @dataclass

@@ -13,11 +13,11 @@ from broker.config.live_config import LiveConfig
 from broker.filter.subscription_filter import TagFilter
 from broker.longpolling import held_pops
 from broker.longpolling.held_pops import HeldPops, HoldResult
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.command import Request
 from store.queue.record_filter import RecordFilter
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 
 GROUP = "G"
 HELD, FULL, TIMEOUT, NOT_HELD = HoldResult.HELD, HoldResult.FULL, HoldResult.TIMEOUT, HoldResult.NOT_HELD

@@ -11,10 +11,10 @@ import pytest
 from broker.filter.subscription_filter import TagFilter
 from broker.longpolling import held_pulls as long_polling
 from broker.longpolling.held_pulls import PASSED_BY_S, HeldPulls
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.command import Request
 from store.queue.record_filter import RecordFilter
 from tests.broker.loop_timer import ManualTimers
+from tests.clock import ManualClock
 
 
 class Channel:

@@ -2,7 +2,7 @@ import pytest
 
 from broker.metrics.statistics import DailyTotals, RateWindow, Span
 from broker.processor.admin.broker_admin import readable
-from sprocket.common.clock import ManualClock
+from tests.clock import ManualClock
 
 
 def test_rate_is_that_of_the_last_minute() -> None:

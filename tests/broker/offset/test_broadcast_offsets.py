@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
+from tests.clock import ManualClock
 
 MEMBER = "one"
 Pair = tuple[Broker, TestClient, ManualClock]

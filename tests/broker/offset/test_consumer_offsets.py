@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from broker.config.config_file import ConfigFile
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decoded
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
 from sprocket.remoting.codec.fastjson import dumps, loads
+from tests.clock import ManualClock
 from tests.tiers import seeds
 
 

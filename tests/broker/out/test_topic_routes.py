@@ -7,9 +7,9 @@ import pytest
 from broker.out import topic_routes
 from broker.out.topic_routes import Queues, TopicRoutes
 from sprocket.client.errors import NameServerUnreachable, TopicNotFound
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from tests.clock import ManualClock
 
 
 class Source:

@@ -20,7 +20,6 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
@@ -32,6 +31,7 @@ from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, TagsCodes, decode
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
+from tests.clock import ManualClock
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")

@@ -12,7 +12,6 @@ from broker.pop.order_info import ILLEGAL, NOTHING_TO_COMMIT, ConsumerOrderInfo,
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
@@ -20,6 +19,7 @@ from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import join_entries, parse_order_counts
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
+from tests.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[1] / "data" / "consumerOrderInfo.json"
 NOW = 1_700_000_000_000

@@ -7,9 +7,9 @@ import pytest
 from broker.config.live_config import LiveConfig
 from broker.pop import order_locks
 from broker.pop.order_locks import OrderLocks, QueueKey
-from sprocket.common.clock import ManualClock
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 
 KEY = QueueKey("Orders", "CG", 0)
 

@@ -18,7 +18,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from broker.config.config_file import ConfigFile
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.frames import encode_response
@@ -28,6 +27,7 @@ from sprocket.remoting.headers.pop import AckMessageRequestHeader, ChangeInvisib
 from tests.broker.pop.revive_rig import ReviveRig
 from tests.broker.pop.rig import Message, changed, messages_of, pop_header
 from tests.broker.rig import GROUP
+from tests.clock import ManualClock
 
 # Longer than any invisible time and what the wheel and the readers add.
 _SETTLED_S = 30.0

@@ -10,10 +10,10 @@ from broker.core import BrokerCore
 from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
 from broker.pop.order_locks import OrderLocks
 from broker.pop.pop_offsets import PopOffsets
-from sprocket.common.clock import ManualClock
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.pop.revive_rig import core_at
 from tests.broker.rig import GROUP, TOPIC
+from tests.clock import ManualClock
 
 QUEUE = (TOPIC, GROUP, 0)
 

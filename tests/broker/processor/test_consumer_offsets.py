@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -19,6 +18,7 @@ from sprocket.remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
+from tests.clock import ManualClock
 
 Pair = tuple[Broker, TestClient]
 

@@ -6,11 +6,11 @@ import pytest
 
 from broker.config.broker_config import BrokerRole
 from broker.send.confirm_waits import ConfirmWaits
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
 from tests.broker.loop_timer import ManualTimers
+from tests.clock import ManualClock
 
 OK, DISK, SLAVE, NOBODY = (
     ResponseCode.SUCCESS,

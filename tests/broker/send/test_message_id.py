@@ -3,7 +3,7 @@
 import pytest
 
 from broker.send.message_id import UniqueKeys, decode_offset_message_id, host_bytes, offset_message_id
-from sprocket.common.clock import ManualClock
+from tests.clock import ManualClock
 
 
 def test_an_offset_message_id_is_the_references() -> None:

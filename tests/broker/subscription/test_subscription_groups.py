@@ -7,7 +7,6 @@ from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.common import failpoints
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFull, RequestError
 from sprocket.remoting.bodies.group import (
     CustomizedRetryPolicy,
@@ -21,6 +20,7 @@ from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.message.topic_names import SYSTEM_GROUPS
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 
 
 def table(root: Path, **changes: object) -> SubscriptionGroups:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from broker.config.config_file import ConfigFile
 from broker.timer.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
@@ -13,6 +12,7 @@ from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, decode
 from tests.broker.rig import store_config
+from tests.clock import ManualClock
 
 LEVELS = "1s 5s 1h"
 

@@ -15,7 +15,6 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.recall_handle import RecallHandle, handle_of
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
@@ -23,6 +22,7 @@ from sprocket.remoting.command import Request
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from store.record.record import TagsCodes
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 
 HOST = bytes((10, 1, 2, 3, 0, 0, 1, 1))
 KEY = "UNIQ_KEY\x01" + "7F0000010B2A18B4AAC2" + "0" * 12 + "\x02"

@@ -10,7 +10,6 @@ import pytest
 from broker.server import Broker
 from broker.topic.attributes import RESERVE_TIME, RETENTION_BYTES, altered, bound
 from broker.topic.topic_retention import rule_of
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.bodies.topic import TopicConfig
@@ -20,6 +19,7 @@ from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from store.retention.topic_retention import TopicRule
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config, until
+from tests.clock import ManualClock
 from tests.store.retention.cleaning import FilledDisk
 
 SEGMENT_BYTES = 16 * 1024

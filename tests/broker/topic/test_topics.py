@@ -7,10 +7,10 @@ from broker.config.live_config import LiveConfig
 from broker.names import illegal_group, illegal_topic
 from broker.topic.attributes import altered, parse_changes
 from broker.topic.topics import TopicTable
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
 from tests.broker.rig import broker_config, store_config
+from tests.clock import ManualClock
 
 
 def table(root: Path, **changes: object) -> TopicTable:

@@ -27,7 +27,6 @@ from hypothesis.stateful import (
 from broker.send.message_id import offset_message_id
 from broker.server import Broker
 from sprocket.client.consume.record_decoder import decode_records
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
@@ -37,6 +36,7 @@ from tests.broker.rig import TestClient, broker_config, create, store_config, st
 from tests.broker.transaction.model import CHECK_MAX, TIMEOUT_MS, TOPICS, CutAppend, Model, Target, Transaction
 from tests.broker.transaction.model_producer import Place, Producer, Question
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, UNKNOWN
+from tests.clock import ManualClock
 
 T = TypeVar("T")
 PRODUCERS = {"a1": "PA", "a2": "PA", "b1": "PB"}  # client id -> group

@@ -139,7 +139,7 @@ async def test_by_an_expression(site: Site) -> None:
 
 async def test_at_most_and_since(site: Site) -> None:
     await site.die(*numbered(site.topic, 5))
-    assert (await site.redrive().run(most=2)).sent == 2
+    assert (await site.redrive().run(max_messages=2)).sent == 2
     dead = await site.messages(f"%DLQ%{site.group}")
     late = DeadLetterFilter(since_ms=dead[-1].store_timestamp_ms + 10_000)
     assert (await site.redrive().run(late)).matched == 0

@@ -3,9 +3,9 @@
 from datetime import datetime
 
 from sprocket.client.connection.unique_id import month_bounds_ms, unique_ids
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.codec.java_hash import java_hash_code
 from tests.client.java_vectors import HASHES
+from tests.clock import ManualClock
 
 
 def test_parts_of_an_id() -> None:

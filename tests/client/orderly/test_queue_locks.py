@@ -8,13 +8,13 @@ import pytest
 from sprocket import ClientSettings
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.orderly.queue_locks import QueueLocks
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 from tests.client.fake_cluster import FakeNameServer, FakeServer, route, topic_data
+from tests.clock import ManualClock
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(3)]
 

@@ -14,8 +14,8 @@ from sprocket.remoting.bodies.registration import RegisterBrokerBody, inflate
 from sprocket.remoting.bodies.route import BrokerData, TopicRouteData
 from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
-from sprocket.remoting.codec.bare_keys import MOST_OBJECT_KEYS
-from sprocket.remoting.codec.fastjson import MOST_PARSED_CHARS, dumps, loads
+from sprocket.remoting.codec.bare_keys import MAX_OBJECT_KEYS
+from sprocket.remoting.codec.fastjson import MAX_PARSED_CHARS, dumps, loads
 
 ROUTE = TopicRouteData(broker_datas=[BrokerData("c", "b", {0: "127.0.0.1:1", 1: "127.0.0.1:2"})])
 
@@ -132,7 +132,7 @@ def test_objects_as_keys_take_few_steps_and_may_not_be_endless() -> None:
     tables = [{MessageQueue("topic", "broker", number): number for number in range(size)} for size in (1000, 2000)]
     counts = [calls(dumps(table)) for table in tables]
     assert counts[1] - counts[0] < 10 * 1000
-    endless = b"{" + b",".join([b"{}:0"] * (MOST_OBJECT_KEYS + 1)) + b"}"
+    endless = b"{" + b",".join([b"{}:0"] * (MAX_OBJECT_KEYS + 1)) + b"}"
     with pytest.raises(ProtocolError, match="no JSON"):
         loads(endless, dict[str, object])
 
@@ -146,7 +146,7 @@ def test_what_is_no_json_is_looked_at_step_by_step_up_to_a_size(piece: bytes) ->
     for one in text:
         assert calls(one) < 100
         with pytest.raises(ProtocolError):
-            loads(one[: MOST_PARSED_CHARS // 4], dict[str, object])
+            loads(one[: MAX_PARSED_CHARS // 4], dict[str, object])
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.codec import codec_binary
-from sprocket.remoting.codec.typed_binary import TypedBinaryDecoder
+from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.command import Request
 from sprocket.remoting.framing import ROCKETMQ
 from sprocket.remoting.headers.base import Header
@@ -51,7 +51,7 @@ def generally(header: bytes, header_type: type[Header]) -> Request[Header] | Non
     )  # fmt: skip
 
 
-def check(decoder: TypedBinaryDecoder, header: bytes, header_type: type[Header]) -> bool:
+def check(decoder: BinaryDecoder, header: bytes, header_type: type[Header]) -> bool:
     """Whether the decoder takes `header`; if so, it must make of it what the general one does."""
     request = decoder.request(header, b"body", None)
     if request is not None:
@@ -60,11 +60,11 @@ def check(decoder: TypedBinaryDecoder, header: bytes, header_type: type[Header])
 
 
 def test_the_usual_headers_are_taken() -> None:
-    assert check(TypedBinaryDecoder(CODE, SendMessageRequestHeaderV2), encoded(SEND), SendMessageRequestHeaderV2)
-    assert check(TypedBinaryDecoder(CODE, PullMessageRequestHeader), encoded(PULL), PullMessageRequestHeader)
+    assert check(BinaryDecoder(SendMessageRequestHeaderV2), encoded(SEND), SendMessageRequestHeaderV2)
+    assert check(BinaryDecoder(PullMessageRequestHeader), encoded(PULL), PullMessageRequestHeader)
     # A single entry, and all the fields of a struct absent but the required ones.
     required = {key: value for key, value in SEND.items() if key <= "h"}
-    assert check(TypedBinaryDecoder(CODE, SendMessageRequestHeaderV2), encoded(required), SendMessageRequestHeaderV2)
+    assert check(BinaryDecoder(SendMessageRequestHeaderV2), encoded(required), SendMessageRequestHeaderV2)
 
 
 def test_what_only_the_general_decoder_may_judge_is_left_to_it() -> None:
@@ -79,13 +79,12 @@ def test_what_only_the_general_decoder_may_judge_is_left_to_it() -> None:
         encoded(SEND)[:-1],
         encoded(SEND).replace(b"Topic", b"Top\xff\xff"),
         encoded({**SEND, "i": "x" * 2000}),
-        codec_binary.encode_header(CODE + 1, 7, 0, None, SEND),
         codec_binary.encode_header(CODE, 7, 0, "remark", SEND),
         encoded({}),
         b"",
     ]
     for header in unusual:
-        fresh = TypedBinaryDecoder(CODE, SendMessageRequestHeaderV2)
+        fresh = BinaryDecoder(SendMessageRequestHeaderV2)
         assert fresh.request(header, b"", None) is None
         # Nor does one take it that has learned the usual form.
         assert check(fresh, encoded(SEND), SendMessageRequestHeaderV2) or True
@@ -96,7 +95,7 @@ def test_what_only_the_general_decoder_may_judge_is_left_to_it() -> None:
 def test_any_values_are_decoded_as_by_the_general_decoder(
     first: dict[str, str], second: dict[str, str], opaque: int
 ) -> None:
-    decoder = TypedBinaryDecoder(CODE, SendMessageRequestHeaderV2)
+    decoder = BinaryDecoder(SendMessageRequestHeaderV2)
     for fields in (first, second, {**second, "a": first["a"]}, first):
         check(decoder, encoded(fields, opaque), SendMessageRequestHeaderV2)
 
@@ -105,7 +104,7 @@ def test_any_values_are_decoded_as_by_the_general_decoder(
 @example(None, SEND)
 def test_a_header_like_the_one_learned_is_no_mistake(data: st.DataObject | None, fields: dict[str, str]) -> None:
     header_type = SendMessageRequestHeaderV2 if fields is SEND else PullMessageRequestHeader
-    decoder = TypedBinaryDecoder(CODE, header_type)
+    decoder = BinaryDecoder(header_type)
     header = bytearray(encoded(fields))
     assert check(decoder, bytes(header), header_type)
     if data is None:
@@ -117,11 +116,11 @@ def test_a_header_like_the_one_learned_is_no_mistake(data: st.DataObject | None,
     for _ in range(data.draw(st.integers(1, 4))):
         header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
     check(decoder, bytes(header), header_type)
-    check(TypedBinaryDecoder(CODE, header_type), bytes(header), header_type)
+    check(BinaryDecoder(header_type), bytes(header), header_type)
 
 
 def test_headers_of_ever_new_lengths_are_decoded() -> None:
-    decoder = TypedBinaryDecoder(CODE, SendMessageRequestHeaderV2)
+    decoder = BinaryDecoder(SendMessageRequestHeaderV2)
     taken = [check(decoder, encoded({**SEND, "i": "x" * size}), SendMessageRequestHeaderV2) for size in range(1, 700)]
     assert taken[0]
     # And a length that comes again and again is taken in the end, also in another form than before.

@@ -16,12 +16,12 @@ from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
 from spark.queues.source import packed
 from spark.rows.row_batches import spark_schema
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ConfigError, CorruptRecord
 from sprocket.remoting.message.record import SysFlag
 from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
 from store.queue.logic_queue import QueueType
+from tests.clock import ManualClock
 from tests.spark.naive_reader import default_columns
 from tests.spark.queues.test_queue_ranges import ranges_of, read
 from tests.spark.records.test_record_kinds import BATCH, inner

@@ -8,7 +8,7 @@ from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
 from spark.tables.follow import Follower
 from spark.tables.workers import LocalWorkers
-from sprocket.common.clock import ManualClock
+from tests.clock import ManualClock
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.tables.reading import read_table
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from spark.tables.store_lease import StoreLease
-from sprocket.common.clock import ManualClock
 from store.retention.leases import Leases
+from tests.clock import ManualClock
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.disk.store_lock import is_locked
 from store.flush.confirm_mark import CONFIRM_MARK, decode_confirm_mark
 from store.message_store import MessageStore
+from tests.clock import ManualClock
 from tests.store.insides import write_confirm_mark
 from tests.store.rig import message
 

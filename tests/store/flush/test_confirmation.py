@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFull, StoreError
+from tests.clock import ManualClock
 from tests.sim.sim_disk import Fault, SimDisk
 from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import FLUSH, FLUSH_QUEUES, INDEX, SimStore, small_config

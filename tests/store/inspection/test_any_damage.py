@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.repair.repair import Repair
+from tests.clock import ManualClock
 from tests.store.inspection.stopped_store import SHAPE, check, check_and_plan, content_of, fill, kinds
 from tests.store.rig import Stores
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.message.record import SysFlag
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES as UNIT
 from store.layout import file_name
 from store.queue.logic_queue import QueueType
 from store.repair.repair import Repair
+from tests.clock import ManualClock
 from tests.store.inspection.stopped_store import SHAPE, change, check, check_and_plan, content_of, kinds
 from tests.store.rig import Stores, message
 

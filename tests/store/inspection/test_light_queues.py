@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from store.message_store import MessageStore
 from store.repair.repair import Repair
+from tests.clock import ManualClock
 from tests.store.inspection.stopped_store import SHAPE, change, check, check_and_plan, kinds
 from tests.store.rig import Stores, message
 

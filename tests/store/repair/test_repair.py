@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import file_name
@@ -16,6 +15,7 @@ from store.record.record import Record, decode
 from store.repair.filler import MAX_FILLER_BYTES, filler, filler_sizes
 from store.repair.repair import Repair
 from store.repair.repair_plan import plan
+from tests.clock import ManualClock
 from tests.store.inspection.stopped_store import (
     SHAPE,
     change,

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
 from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
 from store.message_store import MessageStore
 from store.queue.logic_queue import QueueType
+from tests.clock import ManualClock
 from tests.store.insides import flush_queues
 from tests.store.rig import message
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
 from store.disk.disk import RealDisk
 from store.retention import leases as store_leases
 from store.retention.leases import Lease, LeaseRefused, Leases, held_from
+from tests.clock import ManualClock
 
 HOUR_MS = 3_600_000
 

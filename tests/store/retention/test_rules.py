@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ConfigError
 from store.config.store_config import StoreConfig, delete_hours
 from store.retention.rules import (
@@ -21,6 +20,7 @@ from store.retention.rules import (
     may_go,
     reason_to_clean,
 )
+from tests.clock import ManualClock
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_700_000_000_000

@@ -4,11 +4,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, decode
 from store.timer.timer_message_store import TimerMessageStore
+from tests.clock import ManualClock
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import SimStore, small_config

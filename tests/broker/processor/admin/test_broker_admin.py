@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.stats import BrokerStatsData, HARuntimeInfo, KVTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import ViewBrokerStatsDataRequestHeader, ViewMessageRequestHeader
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored
+from tests.clock import ManualClock
 
 Pair = tuple[Broker, TestClient]
 

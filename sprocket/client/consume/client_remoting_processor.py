@@ -1,4 +1,4 @@
-"""What brokers tell a consumer, and what they ask it on behalf of operators.
+"""Handlers of the requests that brokers send to a consumer: notifications, and questions of operators.
 
 Source: RocketMQ 5.3.3, `ClientRemotingProcessor`, `DefaultMQPushConsumerImpl.consumerRunningInfo`,
 `MQClientInstance.resetOffset`, `getConsumerStatus`, `consumeMessageDirectly`.
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class Subject(Protocol):
-    """A consumer that is asked."""
+    """Consumer that answers the requests."""
 
     @property
     def group(self) -> str: ...
@@ -48,7 +48,7 @@ class Subject(Protocol):
     def running_info(self) -> ConsumerRunningInfo[MessageQueue]: ...
 
     def consume_directly(self, message: ReceivedMessage, /) -> Awaitable[ConsumeMessageDirectlyResult] | None:
-        """None when there is no handler to consume it."""
+        """Return None if no handler can consume it."""
         ...
 
     def committed(self, topic: str, /) -> Mapping[MessageQueue, int]: ...
@@ -58,14 +58,14 @@ class Subject(Protocol):
     def reset_offsets(self, offsets: Mapping[MessageQueue, int], /) -> None: ...
 
 
-class Inquiries:
-    """Answers for one consumer."""
+class ClientRemotingProcessor:
+    """Handlers of the requests that a broker sends to one consumer."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
 
     def routes(self) -> list[Route]:
-        """The requests that are answered."""
+        """Return the routes of the requests."""
         answers: tuple[tuple[RequestCode, type[Header], Handler], ...] = (
             (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader, self._members_changed),
             (RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, self._running_info),
@@ -142,7 +142,7 @@ def _decoded(body: bytes, broker_name: str) -> ReceivedMessage:
 
 
 def _offsets(body: bytes) -> dict[MessageQueue, int]:
-    """The table of a reset, in Java's form or in that for C++."""
+    """Return the table of a reset, in the form for Java or for C++."""
     if not body:
         return {}
     try:
@@ -153,7 +153,7 @@ def _offsets(body: bytes) -> dict[MessageQueue, int]:
 
 
 def stacks() -> str:
-    """Where every thread and every task of the process is."""
+    """Return the stack of every thread and task of the process."""
     parts = []
     for number, frame in sys._current_frames().items():
         parts.append(f"thread {number}\n{''.join(traceback.format_stack(frame))}")

@@ -94,7 +94,7 @@ async def test_running_info_tells_queues_offsets_and_rates(shared_broker: Broker
     assert info.status_table[topic].consume_ok_tps > 0
     assert info.status_table[topic].pull_tps > 0
     assert info.jstack is not None
-    assert "test_inquiries" in info.jstack
+    assert "test_client_remoting_processor" in info.jstack
 
 
 async def test_orderly_consumer_tells_its_locks(shared_broker: Broker, topic: str) -> None:

@@ -1,0 +1,41 @@
+"""Check that Python imports our flat packages (`store`, `spark`) and not packages of the user with the same names.
+
+The servers and Spark use flat package names.  A driver or a Spark worker imports them in the user's process, where
+a directory of the user may come first on `sys.path`.  Two callers outside `sprocket.common` need this check.
+"""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from sprocket.common.errors import SprocketError
+
+# `<root>/sprocket/common/own_packages.py`: our packages lie side by side in the root.
+_ROOT = Path(__file__).parents[2]
+
+
+class PackageHidden(SprocketError, ImportError):
+    """Another package hides one of ours; the message names its place and says what to do."""
+
+
+def check_own_packages(*names: str) -> None:
+    """Raise `PackageHidden` if Python would import, or has imported, a package of `names` from another place."""
+    for name in names:
+        place = _place_of(name)
+        if place is not None and place != _ROOT / name:
+            raise PackageHidden(
+                f"cannot import Sprocket's package '{name}' from {_ROOT / name}: {place} hides it. "
+                f"Rename your package, or remove its directory from PYTHONPATH, sys.path and --py-files.",
+                name=name,
+            )
+
+
+def _place_of(name: str) -> Path | None:
+    """Return the directory, or the file of a plain module, of what `import name` gives; None if there is nothing."""
+    module = sys.modules.get(name)
+    spec = find_spec(name) if module is None else getattr(module, "__spec__", None)
+    if spec is None:
+        return None
+    # A namespace package has no origin.
+    places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
+    return Path(places[0])
