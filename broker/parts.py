@@ -21,8 +21,8 @@ from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.config.table_saving import TableSaving
 from broker.core import BrokerCore
+from broker.failover.active_services import ActiveServices
 from broker.failover.group_presence import GroupPresence, delivery
-from broker.failover.group_work import GroupWork
 from broker.fast_failure import CHECK_S, FastFailure
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.longpolling.held_pulls import HeldPulls
@@ -146,9 +146,9 @@ class BrokerParts:
         self.traffic = Traffic(self._core, self.pulls, self.pop)
         self.following: Following | None = None
         self._services = self._new_services()
-        self._group_work = GroupWork(self.role, self._services)
+        self._active_services = ActiveServices(self.role, self._services)
         self.pre_online = self.presence.pre_online(
-            self._core, self.registration, self._group_work, self.schedule.offsets, self.timer, self.replication
+            self._core, self.registration, self._active_services, self.schedule.offsets, self.timer, self.replication
         )
         self.routes = self.access.guard(self._new_routes())
         self.routes.overload = self.fast_failure.verdict

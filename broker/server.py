@@ -118,7 +118,7 @@ class Broker(BrokerParts):
             self.pre_online.stop,
             self.registration.stop,
             self.client.close,
-            self._group_work.stop,
+            self._active_services.stop,
             *(service.stop for service in reversed(self._services)),
             *(work.stop for work in self._periodic),
             self.held.close,
@@ -162,7 +162,7 @@ class Broker(BrokerParts):
         await self.pre_online.stop()
         await self.registration.stop()
         await self.client.close()
-        self._group_work.stop()
+        self._active_services.stop()
         for service in reversed(self._services):
             service.stop()
         if self.store.failure is None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
+from broker.failover.active_services import ActiveServices
 from broker.failover.escape_bridge import EscapeBridge
 from broker.failover.group_members import GroupMembers
-from broker.failover.group_work import GroupWork
-from broker.failover.handed_back import HandedBack
+from broker.failover.handover_fetch import HandoverFetch
 from broker.failover.master_watch import MasterWatch
 from broker.failover.other_masters import OtherMasters
 from broker.failover.pre_online import PreOnline
@@ -72,7 +72,7 @@ class GroupPresence:
         self,
         core: BrokerCore,
         registration: Registration,
-        work: GroupWork,
+        work: ActiveServices,
         delay_offsets: DelayOffsets,
         timer: TimerService,
         replication: Replication,
@@ -84,5 +84,5 @@ class GroupPresence:
             following = (one for one in replication.listener.connections if one.link.requested_offset is not None)
             return [connection.peer[0] for connection in following]
 
-        handed_back = HandedBack(core, delay_offsets, timer)
-        return PreOnline(core, registration, work, self.members, self.exchange, handed_back, slave_hosts)
+        handover = HandoverFetch(core, delay_offsets, timer)
+        return PreOnline(core, registration, work, self.members, self.exchange, handover, slave_hosts)

@@ -134,7 +134,7 @@ async def test_a_stranger_that_passes_the_greeting_on_is_not_taken_for_the_maste
             assert slave.following is not None
             port = relay.sockets[0].getsockname()[1]
             slave.following.found(master.address, f"127.0.0.1:{port}")
-            await until(lambda: "somebody passes the greeting on" in caplog.text)
+            await until(lambda: "somebody relays the greeting" in caplog.text)
             assert slave.store.wrote_offset == 0
             slave.following.found(master.address, master.registration.ha_address)
             await until(lambda: session_of(slave))

@@ -25,9 +25,9 @@ class MemoryLog:
 
     received_offset = end_offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        assert most_bytes > 0
-        stop = min(offset + most_bytes, self.end_offset, offset - offset % SEGMENT + SEGMENT)
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
+        assert max_bytes > 0
+        stop = min(offset + max_bytes, self.end_offset, offset - offset % SEGMENT + SEGMENT)
         if not self.start <= offset < stop:
             return None
         return memoryview(bytes(self.content[offset - self.start : stop - self.start]))

@@ -50,7 +50,7 @@ def test_a_slave_does_not_follow_a_master_that_claims_to_demand_nothing() -> Non
     slave = SlaveGreeting(credentials(1, SECRET))
     slave.begin()
     welcome = Welcome(False, bytes(32), credentials(0).identity, EPOCH)
-    with pytest.raises(ProtocolError, match="shows no secret"):
+    with pytest.raises(ProtocolError, match="has no secret"):
         slave.received(sealed(Kind.WELCOME, welcome.body()))
 
 
@@ -138,8 +138,8 @@ def test_a_greeting_counts_only_at_the_address_that_the_slave_connected_to(diale
     welcome = master.received(slave.begin())
     assert bool(master.refusal) is is_refused
     if is_refused:
-        assert "passes the greeting on" in master.refusal
-        with pytest.raises(ProtocolError, match="passes the greeting on"):
+        assert "relays the greeting" in master.refusal
+        with pytest.raises(ProtocolError, match="relays the greeting"):
             slave.received(welcome)
     else:
         master.received(slave.received(welcome))

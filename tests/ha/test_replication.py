@@ -148,7 +148,7 @@ async def test_a_slave_that_was_told_no_address_follows_once_it_is_told_one(tmp_
 async def test_a_slave_reads_on_when_more_comes_than_it_takes_at_once(
     tmp_path: Path, read_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_module, "_MOST_READ_BYTES", read_bytes)
+    monkeypatch.setattr(follower_module, "_MAX_READ_BYTES", read_bytes)
     async with pair(tmp_path) as it:
         it.send(40)
         store = it.slaves.open()

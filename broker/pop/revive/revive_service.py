@@ -85,7 +85,7 @@ class ReviveService(Service):
         """A message goes to another master's log, see `ReviveQueue.hear_of`."""
         if record.topic == self._log.topic and record.queue_id < len(self.queues):
             try:
-                self.queues[record.queue_id].hear_of(record)
+                self.queues[record.queue_id].note_escaped(record)
             except msgspec.DecodeError as error:
                 logger.error("event=revive_record_dropped queue=%d reason=%r", record.queue_id, str(error))
 
