@@ -1,4 +1,4 @@
-"""Timer for blocked queues of ordered pops: whoever waits for a queue is told when it becomes free.
+"""Timer for blocked queues of ordered pops: waiting pops are woken when their queue becomes free.
 
 Source: RocketMQ 5.3.3, `ConsumerOrderInfoLockManager` (enableNotifyAfterPopOrderLockRelease).
 """

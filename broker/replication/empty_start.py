@@ -27,7 +27,7 @@ _ADVICE: Final = (
 AskMembers = Callable[[], Awaitable[Mapping[int, str] | None]]
 
 
-async def nobody() -> Mapping[int, str]:
+async def no_members() -> Mapping[int, str]:
     """Return no members: for a broker without name servers."""
     return {}
 

@@ -14,7 +14,7 @@ from broker.auth.access_control import AccessControl
 from broker.config.broker_config import BrokerRole
 from broker.core import BrokerCore
 from broker.periodic import Periodic
-from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, nobody
+from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
 from broker.replication.replica_identity import credentials, read_secret
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
@@ -60,7 +60,7 @@ class MasterSessions(Service):
         self._began_at = core.clock.monotonic()
         self._asking: asyncio.Task[None] | None = None
         # Replaced once the part that asks name servers exists.
-        self.ask_members: AskMembers = nobody
+        self.ask_members: AskMembers = no_members
 
     def routes(self) -> list[Route]:
         """Serve the request with which slaves negotiate."""
@@ -159,7 +159,7 @@ class MasterSessions(Service):
     def _slave_is_empty(self, name: Hashable) -> None:
         assert self._empty is not None
         self._empty.slave_is_empty(name)
-        if self.ask_members is nobody:
+        if self.ask_members is no_members:
             self._empty.members_known({}, 0)
         elif self._asking is None:
             # Ask at once, so that a new pair does not wait for the next look.

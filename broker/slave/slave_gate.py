@@ -25,7 +25,7 @@ _READ_ONLY: Final = Response(
     ResponseCode.SYSTEM_ERROR,
     "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
 )
-_NO_POPS: Final = Response(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave hands out no messages to pop: ask its master")
+_NO_POPS: Final = Response(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave serves no pops: pop from its master")
 _NO_RESET: Final = Response(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
 
 _ALWAYS: Final[dict[int, Response]] = {
@@ -81,7 +81,7 @@ _OFFSETS: Final = (
 
 
 def gated_table(role: Role, routes: Iterable[Route]) -> RouteTable:
-    """Return the table of `routes` behind the gate of a slave, or of a master that may wait for its slaves."""
+    """Return the table of `routes` with the gate of a slave, or of a master that may wait for its slaves."""
     if role.is_slave:
         return RouteTable([_gated(route, role) for route in routes])
     if role.kind is BrokerRole.SYNC_MASTER:

@@ -1,4 +1,4 @@
-"""What several slaves have acknowledged, and which of them are in sync."""
+"""Acknowledgements of several slaves, and which of them are in sync."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, Standing
 
 
 def replicas_of(*offsets: int, end: int = 1000, now: float = 0.0, **rules: int) -> Replicas:
-    """Slaves that had all of the log when it ended there, `now`."""
+    """Return slaves that each had the whole log, at `now`, when it ended at their offset."""
     replicas = Replicas(ReplicaRules(**({"max_gap_bytes": 1000, "max_behind_s": 15.0} | rules)))  # type: ignore[arg-type]
     for number, offset in enumerate(offsets):
         replicas.acknowledged(f"slave {number}", 1, offset, offset, now)
@@ -67,7 +67,7 @@ def test_a_slave_is_in_sync_once_it_has_what_was_there_when_it_came() -> None:
     assert replicas.behind_s("late", 700, 1.0) is None
     replicas.acknowledged("late", 1, 500, 800, 2.0)
     assert replicas.in_sync_slaves() == {"late"}
-    # The log ended there when it came, at 0.
+    # The end of the log when the slave connected, at time 0.
     assert replicas.behind_s("late", 800, 2.0) == 2.0
     replicas.check(800, 2.0)
     replicas.acknowledged("late", 1, 800, 900, 3.0)
@@ -86,7 +86,7 @@ def test_a_slave_that_lacks_too_much_is_not_in_sync() -> None:
 def test_a_slave_that_stands_still_leaves_and_comes_back_when_it_has_caught_up() -> None:
     replicas = replicas_of(1000)
     for now in range(1, 60):
-        # Nothing to send: it is in sync, however long it has said nothing.
+        # Nothing to send: a silent slave stays in sync.
         replicas.check(1000, now)
     assert replicas.in_sync_slaves() == {"slave 0"}
     for now in range(60, 75):
@@ -94,7 +94,7 @@ def test_a_slave_that_stands_still_leaves_and_comes_back_when_it_has_caught_up()
         assert replicas.in_sync_slaves() == {"slave 0"}
     replicas.check(1999, 75)
     assert replicas.in_sync_slaves() == frozenset()
-    # What it says first is as old as it was.
+    # Its first report does not make it newer.
     replicas.acknowledged("slave 0", 1, 1500, 1999, 76.0)
     assert replicas.in_sync_slaves() == frozenset()
     replicas.acknowledged("slave 0", 1, 1999, 1999, 77.0)
@@ -115,7 +115,7 @@ def test_a_slave_that_is_always_a_little_behind_stays() -> None:
 def test_a_slave_that_falls_back_further_and_further_leaves() -> None:
     replicas = replicas_of(1000, max_gap_bytes=1 << 40)
     for second in range(1, 60):
-        # Half of what comes.
+        # It receives half of what is appended.
         replicas.acknowledged("slave 0", 1, 1000 + 50 * second, 1000 + 100 * second, second)
         replicas.check(1000 + 100 * second, second)
         assert (second <= 30) == bool(replicas.in_sync_slaves()), second
@@ -162,7 +162,7 @@ def test_alone_by_configuration_the_master_acknowledges_everything() -> None:
     assert replicas_of(auto_in_sync_replicas=True).standing() == Standing(NO_LIMIT, NO_LIMIT, True, False)
 
 
-# Whatever happens: nothing counts that not so many different slaves have said.
+# At all times an offset counts only if enough different slaves have reported it.
 
 ACT = st.one_of(
     st.tuples(st.just("ack"), st.integers(0, 3), st.integers(0, 2), st.integers(0, 400)),
@@ -182,7 +182,7 @@ RULES = st.builds(
 
 
 class History:
-    """What was said, kept as it came, and what follows from it the slow way."""
+    """All reports in their order, and a slow computation of what follows from them."""
 
     def __init__(self, rules: ReplicaRules) -> None:
         self.rules = rules
@@ -216,9 +216,9 @@ class History:
         return {slave: max(offset for (other, _), offset in self.said.items() if other == slave) for slave in self.came}
 
     def could_be_in_sync(self, slave: int, has: int) -> bool:
-        """It had all that there was at some moment since it came, at most so long ago."""
+        """Return whether the slave had the whole log recently, at some time after it connected."""
         since = max(self.came[slave], self.now - self.rules.max_behind_s)
-        # What the log held at that time at the least.
+        # The log held at least this at that time.
         held = max((end for at, end in self.ends if at < since), default=0)
         return has >= held
 
@@ -242,9 +242,9 @@ def test_nothing_counts_that_not_enough_different_slaves_have(
         assert standing.is_refusing == (1 + len(in_sync) < rules.min_in_sync_replicas)
         assert (standing.limit is None) == standing.is_refusing
         if standing.limit is not None:
-            # Consumers see what is acknowledged, and, with too few in sync, what those have that are.
-            behind = [slave for slave in in_sync if has[slave] < standing.limit]  # type: ignore[index]
-            assert not in_sync or len(in_sync) - len(behind) >= min(required - 1, len(in_sync))
+            # Consumers see what is acknowledged; with too few in sync, what all of those have.
+            lagging = [slave for slave in in_sync if has[slave] < standing.limit]  # type: ignore[index]
+            assert not in_sync or len(in_sync) - len(lagging) >= min(required - 1, len(in_sync))
             if standing.is_enough:
                 assert standing.limit == standing.acknowledged
         for slave in in_sync:

@@ -1,4 +1,4 @@
-"""A master's and a slave's store, and real sockets between them."""
+"""A master's and a slave's store with real sockets between them."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from tests.tiers import seeds
 
 @dataclass
 class Pair:
-    """A master that listens, and what is needed for a slave of it."""
+    """A listening master, and the parts for its slave."""
 
     master: MessageStore
     log: MasterLog

@@ -1,4 +1,4 @@
-"""A session of two Sprocket ends: frames, where it begins, what is acknowledged, tables, the lost tail."""
+"""Sessions of two Sprocket brokers: frames, start offset, acknowledgements, tables, lost tail."""
 
 import random
 from collections.abc import Callable
@@ -92,7 +92,7 @@ def test_a_flipped_bit_anywhere_in_a_frame_is_seen() -> None:
         reader = FrameReader(from_slave=False)
         try:
             assert reader.feed(bytes(damaged)) == [], f"bit {bit}"
-            assert 32 <= bit < 64, f"bit {bit}"  # of the size: a longer frame is awaited
+            assert 32 <= bit < 64, f"bit {bit}"  # in the size: the reader waits for a longer frame
             size = int.from_bytes(damaged[4:8], "big")
             if size < 100_000:
                 with pytest.raises(ProtocolError):
@@ -110,7 +110,7 @@ def test_limits_hold_before_anything_is_kept() -> None:
             FrameReader(from_slave=from_slave).feed(frame(kind, EPOCH, 0))
 
 
-# Where the logs differ
+# Diverged logs
 
 
 @pytest.mark.parametrize("common", [10, 700, 990, 1000, 1500, 2390])
@@ -203,7 +203,7 @@ def test_where_a_copy_is_needed_the_wait_ends_with_one() -> None:
     tail = TailRecovery(log, lambda _: done.append(replica.end_offset), needs_copy=True)
     Ends(log, replica, tail=tail, batch_bytes=100).talk(splitter(5))
     assert done == [2500]
-    # A slave that has all needs no more than to say so.
+    # A slave that has everything only reports it.
     done.clear()
     Ends(log, replica, tail=TailRecovery(log, lambda _: done.append(0), needs_copy=True)).talk()
     assert done == [0]
@@ -294,7 +294,7 @@ def test_a_slave_that_is_far_behind_gets_all_tables_later() -> None:
     tables.begin([TableUpdate(9000, "offsets", b"all")])
     for number in range(100):
         tables.add(TableUpdate(9000 + number, "offsets", b"%d" % number))
-    assert not tables.wants_all  # what is queued goes first
+    assert not tables.wants_all  # queued tables go first
     assert 10 < len(tables.take(10_000)) < 100
     assert tables.wants_all
     tables.add(TableUpdate(10_000, "offsets", b"alone it means nothing"))
@@ -322,7 +322,7 @@ def test_a_table_without_a_name_is_refused() -> None:
     assert ends.applied == [TableContent("a", b"")]
 
 
-# Order of things
+# Order of frames
 
 
 def test_what_nobody_asked_for_ends_the_session() -> None:
@@ -364,7 +364,7 @@ TABLES = [TableUpdate(0, "topics", b"t" * 2_500_000), TableUpdate(0, "groups", b
 
 
 def empty_master(replica: SessionMemoryLog) -> tuple[Ends, list[object], list[str]]:
-    """A master with nothing, its slave, and what the master was given, said and heard of."""
+    """Return an empty master with its slave, the ids of empty slaves, and why the recovery ended."""
     log, heard, done = SessionMemoryLog(), [], []  # type: ignore[var-annotated] # as the signature says
     tail = TailRecovery(log, done.append, on_empty_slave=heard.append)
     return Ends(log, replica, tail=tail, tables=TABLES), heard, done

@@ -1,4 +1,4 @@
-"""ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME: what is written down, and what is refused."""
+"""ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME: their records and their refusals."""
 
 import asyncio
 from pathlib import Path

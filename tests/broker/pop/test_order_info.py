@@ -1,4 +1,4 @@
-"""What is handed out in order: what blocks, what is committed, what the file holds."""
+"""Ordered pops: what blocks a queue, what is committed, what the file contains."""
 
 from pathlib import Path
 
@@ -174,7 +174,7 @@ def test_cleared_block_is_gone(rig: Rig) -> None:
     assert rig.pop(1) == {"0@0": 0}
 
 
-# Who waits is told
+# Waiting pops are woken
 
 
 def test_held_pops_hear_of_the_end_of_a_pop(rig: Rig) -> None:

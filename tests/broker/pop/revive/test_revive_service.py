@@ -1,4 +1,4 @@
-"""What was popped and not acknowledged comes again, with the clock in the test's hand."""
+"""Redelivery of popped messages that were not acknowledged, on a manual clock."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,7 +255,7 @@ def test_acknowledgement_that_comes_before_its_checkpoint_counts(rig: ReviveRig)
 
 
 class Timer:
-    """Says how far it is behind."""
+    """Timer progress that the test sets."""
 
     def __init__(self, behind_ms: int = 0) -> None:
         self.dequeue_behind_ms = behind_ms
