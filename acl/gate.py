@@ -85,13 +85,14 @@ class Gate:
         cluster: str = "",
         is_white: Callable[[AccessRequest], bool] = _nobody,
         refused_code: int = ResponseCode.NO_PERMISSION,
+        self_checked: Mapping[int, str] | None = None,
     ) -> None:
         self.policies = policies
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
         # Codes whose handlers check a proof of the caller, and its field: what comes before a signature has none.
-        self.self_checked: Mapping[int, str] = {}
+        self.self_checked = {} if self_checked is None else self_checked
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
         self._cluster = cluster

@@ -9,8 +9,7 @@ from typing import Final
 
 from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
-from sprocket.remoting.flow.shedding import Verdict
-from sprocket.remoting.routes import Lane
+from sprocket.remoting.routes import Lane, Verdict
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,12 @@
-"""What a broker is made of: store, tables, processors and services, in the order in which they need each other.
+"""What a broker is made of, in the order in which the parts need each other.  Start with `build`.
 
+Each subsystem is a record of parts that are complete, and a function that makes it from what it depends on.
 Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`.
 """
 
-import asyncio
-import logging
-import random
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from broker.auth.access_control import AccessControl
 from broker.auth.name_server_probe import NameServerProbe
@@ -16,21 +15,19 @@ from broker.auth.users import Users
 from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.coldctr.cold_flow import ColdFlow
-from broker.config.broker_config import BrokerConfig
-from broker.config.config_file import ConfigFile
-from broker.config.live_config import LiveConfig
 from broker.config.table_saving import TableSaving
 from broker.core import BrokerCore
+from broker.environment import Environment, call_later
 from broker.failover.active_services import ActiveServices
-from broker.failover.group_presence import GroupPresence, delivery
-from broker.fast_failure import CHECK_S, FastFailure
+from broker.failover.group_parts import GroupParts, delivery
+from broker.failover.pre_online import PreOnline
+from broker.fast_failure import FastFailure
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.longpolling.held_pulls import HeldPulls
 from broker.metrics.traffic import Traffic
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.idle_offsets import IdleOffsets
 from broker.out.registration import Registration
-from broker.periodic import Periodic
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
 from broker.pop.revive.revive_service import ReviveService
@@ -39,14 +36,14 @@ from broker.processor.assembly import admin_routes, message_routes
 from broker.processor.pop.notification import NotificationService
 from broker.processor.pull import PullProcessor
 from broker.processor.query_assignment import AssignmentService
+from broker.replication.empty_start import no_members
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
-from broker.role import Role
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.service import Service
-from broker.slave.following import Following
+from broker.slave.master_follower import MasterFollower
 from broker.slave.slave_gate import gated_table
 from broker.slave.slave_reads import SlaveReads
 from broker.slave.slave_sessions import SlaveSessions
@@ -61,269 +58,267 @@ from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transactions import Transactions
-from sprocket.common.clock import Clock, SystemClock
-from sprocket.common.configuration_file import ConfigurationFile
-from sprocket.common.errors import SprocketError
-from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
-from sprocket.remoting.routes import RouteTable
-from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
-from store.config.store_config import StoreConfig
 from store.disk.disk import Disk
 from store.message_store import MessageStore
-from store.queue.logic_queue import QueueType
 
-logger = logging.getLogger(__name__)
-
-# `ClientHousekeepingService`
-_CLIENT_SCAN_S = 10.0
-
-Fatal = Callable[[SprocketError], None]
-T = TypeVar("T")
 # Where records say that a message is stored, until the start has found out the broker's address.
-_UNKNOWN_HOST = "127.0.0.1"
+_UNKNOWN_HOST: Final = "127.0.0.1"
 
 
-def _log_fatal(error: SprocketError) -> None:
-    logger.critical("event=fatal reason=%r", str(error))
+@dataclass(frozen=True)
+class Security:
+    """Who is let in at the ports, and how this broker speaks to others."""
+
+    access: AccessControl
+    users: Users
+    server_tls: ServerTls
+    client_tls: ClientTls | None
+    client: RemotingClient
 
 
+@dataclass(frozen=True)
+class Deliveries:
+    """What puts messages into their topics later: delays, the timer, transactions."""
+
+    schedule: ScheduleService
+    timer: TimerService
+    transactions: Transactions
+    transaction_check: TransactionCheck
+
+
+@dataclass(frozen=True)
+class Pops:
+    """What pop consumers ask for, and what makes their unacknowledged messages come again."""
+
+    pop: PopService
+    revive: ReviveService
+
+
+@dataclass(frozen=True)
+class Pulls:
+    """What answers pulls, and holds those that find nothing."""
+
+    pulls: PullProcessor
+    held: HeldPulls
+    broadcasts: BroadcastOffsets
+    cold: ColdFlow
+    slave: SlaveReads | None  # on a slave alone
+
+
+@dataclass(frozen=True)
+class Slave:
+    """What a slave alone has: tables and sessions from its master."""
+
+    synchronize: SlaveSynchronize
+    services: Sequence[Service]
+
+
+@dataclass(frozen=True)
 class BrokerParts:
-    """All parts of one broker, made and joined; `broker.server.Broker` gives them their life."""
+    """All parts of one broker, complete and joined."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store_config: StoreConfig,
-        *,
-        tls: TlsSettings | None = None,
-        clock: Clock | None = None,
-        disk: Disk | None = None,
-        on_fatal: Fatal = _log_fatal,
-        file: ConfigurationFile | None = None,
-        random_below: Callable[[int], int] = random.randrange,
-    ) -> None:
-        self.clock: Clock = SystemClock() if clock is None else clock
-        self.config = LiveConfig(config, store_config, file)
-        self.role = Role(config.broker_role)
-        self._on_fatal, self._random_below = on_fatal, random_below
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._fatal: SprocketError | None = None
-        self._is_running = self._is_store_open = False
-
-        self.store = self._new_store(store_config, disk)
-        self.topics, self.groups, self.offsets = new_tables(self.config, self._file, self.clock)
-        self.locks = QueueLocks(self.clock)
-        self.fast_failure = FastFailure(self.config, self.clock)
-        self.consumers = ConsumerRegistry(self.clock, lambda: self.config.broker.notify_consumer_ids_changed_enable)
-        self.filters = ConsumerFilters(self.config, self._file("consumerFilter.json", ConsumerFilterTable), self.clock)
-        self.consumers.on_subscribed.append(self.filters.subscribed)
-        self.consumers.on_left.append(self.filters.group_left)
-        self.producers = ProducerRegistry(self.clock)
-        self.access = AccessControl(config, self.clock, store_config, tls or TlsSettings())
-        self.users = self._new_users(config)
-        self.server_tls, self.client_tls = ServerTls(tls or TlsSettings()), ClientTls.of(tls)
-        self.client = RemotingClient(credentials=self.access.credentials, tls=self.client_tls)
-        self._new_deliveries(store_config.message_delay_level)
-        self.registration = Registration(self.config, self.topics, self.client)
-        self.retention = Retention(self.config, self.topics, self.store)
-        self.topics.on_change = self._topics_changed
-
-        self._set_store_host(_UNKNOWN_HOST, config.listen_port)
-        self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role, self.topics.saving)
-        self._core = self._new_core()
-        self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
-        self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
-        self.revive = ReviveService(self._core, self.pop.log)
-        any_port = config.listen_port == 0 and config.ha_listen_port == 0
-        self.replication = Replication(self._core, any_port=any_port, tls=self.server_tls)
-        self.revive.on_revived.append(self.pop.revived)
-        self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
-        self._new_reads()
-        self.traffic = Traffic(self._core, self.pulls, self.pop)
-        self.following: Following | None = None
-        self._services = self._new_services()
-        self._active_services = ActiveServices(self.role, self._services)
-        self.pre_online = self.presence.pre_online(
-            self._core, self.registration, self._active_services, self.schedule.offsets, self.timer, self.replication
-        )
-        self.routes = self.access.guard(self._new_routes())
-        self.routes.overload = self.fast_failure.verdict
-        self._server = self._new_server(config)
-        self._periodic = self._periodic_work()
-
-    def _new_users(self, config: BrokerConfig) -> Users:
-        """Who may do what; nobody is asked before they are loaded."""
-        folder = self.config.store.store_path_root_dir / "config"
-        users = Users(config, folder, self._fail, is_slave=self.role.is_slave)
-        if users.policy is not None:
-            self.access.ask_users(users.policy)
-        return users
-
-    def _new_reads(self) -> None:
-        """What answers pulls, and holds those that find nothing."""
-        self.broadcasts = BroadcastOffsets(self._core)
-        self.pulls = PullProcessor(
-            self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
-        )
-        self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
-        self.pulls.held = self.held
-        self.pulls.broadcasts = self.broadcasts
-        self.store.on_arrival.append(self.held.arrived)
-
-    def _new_deliveries(self, delay_levels: str) -> None:
-        """What puts messages into their topics later: delays and transactions."""
-        self._delivery = delivery(self.config, self.role, self.store, self.client, self.clock)
-        delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
-        self.schedule = ScheduleService(self.store, self._delivery, delay_offsets, delay_levels, self.clock)
-        self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
-        self.transaction_check = TransactionCheck(
-            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
-        )
-        self.transaction_check.may_ask = self.access.may_publish
-
-    def _new_core(self) -> BrokerCore:
-        return BrokerCore(
-            self.config, self.role, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
-            self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits,
-            TimerIntake(self.config, self.clock, self._random_below), self.client, self._fail,
-            self._delivery,
-        )  # fmt: skip
-
-    def _new_services(self) -> list[Service]:
-        """The parts with a life of their own, in the order of their start."""
-        assignments = AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable))
-        modes, order_info = assignments.modes, self.pop.order_info
-        own = self.users.replicated()
-        self.tables = ReplicatedTables(self._core, self.schedule.offsets, self.timer, modes, order_info, own)
-        sessions = MasterSessions(self._core, self.replication, self.tables, self.access)
-        following = self._slave_services() if self.role.is_slave else []
-        presence = self._presence_services()
-        if self.config.broker.name_servers:
-            sessions.ask_members = self.presence.members.ask
-        return [
-            self.access,
-            self.users,
-            self.tables,  # first: those that serve the group stand on them
-            self.schedule,
-            HalfEscape(self._core, self.transactions) if self.role.is_slave else self.transaction_check,
-            self.timer,
-            assignments,
-            self.broadcasts,
-            self.pop,
-            self.revive,
-            NotificationService(self._core, self.pop),
-            IdleOffsets(self._core),
-            self.traffic,
-            ColdFlow(self._core, self.pulls),
-            self.replication,
-            sessions,
-            *following,
-            *presence,
-            PeerIdentity(self._core, self.registration, self.access),
-            NameServerProbe(self._core, self.access, self.client_tls),
-            TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
-        ]
-
-    def _slave_services(self) -> list[Service]:
-        self.following = following = Following(self._core, self.registration, self.client_tls)
-        self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
-        self.replication.slave_status = following.status
-        self.synchronize = polling = SlaveSynchronize(self._core, following, self.tables)
-        sessions = SlaveSessions(self._core, following, self.tables, polling, self.access)
-        return [following, sessions, self.pulls.slave, polling]
-
-    def _presence_services(self) -> list[Service]:
-        self.presence = GroupPresence.of(self._core, self.registration, self.following, self.revive)
-        return self.presence.services
-
-    def _new_routes(self) -> RouteTable:
-        parts = self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
-        routes = message_routes(self._core, self.transactions, self.pulls, self.pop)
-        routes += admin_routes(self._core, *parts, self.access)
-        accounts = PlainAccountsProcessor(
-            self.config, self.access.plain_files, self.access.accounts_changed, lambda: self.registration.address,
-            self.clock,
-        )  # fmt: skip
-        served = [*routes, *accounts.routes(), *(route for service in self._services for route in service.routes())]
-        return gated_table(self.role, served)
-
-    def _new_server(self, config: BrokerConfig) -> RemotingServer:
-        server = RemotingServer(
-            self.routes,
-            host=config.bind_address,
-            port=config.listen_port,
-            idle_s=config.server_channel_max_idle_time_seconds,
-            on_bug=self._fail,
-            tls=self.server_tls,
-            receive_buffer_bytes=config.server_socket_rcv_buf_size,
-            send_buffer_bytes=config.server_socket_snd_buf_size,
-        )
-        server.on_close.append(self._channel_closed)
-        self.config.on_update.append(self._configure)
-        return server
-
-    def _periodic_work(self) -> list[Periodic]:
-        return [
-            Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
-            Periodic("fast_failure", CHECK_S, self.fast_failure.look),
-            *(work for service in self._services for work in service.periodic()),
-        ]
-
-    def _file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
-        path = self.config.store.store_path_root_dir / "config" / name
-        return ConfigFile(path, content_type, failed=lambda error: self._notify(lambda: self._fail(error)))
-
-    def _new_store(self, config: StoreConfig, disk: Disk | None) -> MessageStore:
-        def queue_type_of(topic: str) -> QueueType | None:
-            return self.topics.queue_type(topic)
-
-        store = MessageStore(config, clock=self.clock, notify=self._notify, disk=disk, queue_type_of=queue_type_of)
-        store.on_failure.append(self._fail)
-        return store
-
-    # While it runs
-
-    def _topics_changed(self, configs: list[TopicConfig]) -> None:
-        if not configs:
-            self.pop.topic_deleted()
-        self.registration.topics_changed(configs)
-        self.retention.topics_changed(configs)
-
-    def _configure(self, changed: dict[str, str]) -> None:
-        """Take changed keys that no part of its own reads each time."""
-        if changed:
-            self.waits.configure(self.config.store)
-            self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds
-
-    def _set_store_host(self, host: str, port: int) -> None:
-        self.store.store_host = host_bytes(host, port)
-
-    def _expire_clients(self) -> None:
-        timeout_s = self.config.broker.channel_expired_timeout / 1000
-        self.consumers.expire(timeout_s)
-        self.producers.expire(timeout_s)
-
-    def _channel_closed(self, channel: RemotingChannel) -> None:
-        self.held.drop_channel(channel.id)
-        for service in self._services:
-            service.channel_closed(channel)
-        self.consumers.channel_closed(channel)
-        self.producers.channel_closed(channel)
-
-    def _notify(self, callback: Callable[[], None]) -> None:
-        """Run `callback` in the loop's thread; called from others.  Without a loop there is no one to tell."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(callback)
-
-    def _fail(self, error: SprocketError) -> None:
-        if self._fatal is None:
-            self._fatal = error
-            self._on_fatal(error)
+    core: BrokerCore
+    security: Security
+    fast_failure: FastFailure
+    registration: Registration
+    retention: Retention
+    deliveries: Deliveries
+    pops: Pops
+    pulls: Pulls
+    traffic: Traffic
+    replication: Replication
+    tables: ReplicatedTables
+    following: MasterFollower | None
+    slave: Slave | None
+    presence: GroupParts
+    active_services: ActiveServices
+    pre_online: PreOnline
+    services: Sequence[Service]  # in the order of their start
+    routes: RouteTable
 
 
-def _call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(seconds, callback)
+def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) -> BrokerParts:
+    """Make and join all parts of a broker.  Nothing runs yet."""
+    config, role = environment.config, environment.role
+    security = build_security(environment, tls)
+    core = build_core(environment, security.client, disk)
+    registration = Registration(config, core.topics, security.client)
+    retention = Retention(config, core.topics, core.store)
+    deliveries = build_deliveries(core, environment, security.access)
+    pops = build_pops(core, environment, deliveries.timer)
+    core.topics.on_change += [pops.pop.topics_changed, registration.topics_changed, retention.topics_changed]
+    following = MasterFollower(core, registration, security.client_tls) if role.is_slave else None
+    replication = build_replication(core, security.server_tls, following)
+    pulls = build_pulls(core, following)
+    traffic = Traffic(core, pulls.pulls, pops.pop)
+    assignments = AssignmentService(core, environment.file("messageRequestMode.json", RequestModeTable))
+    tables = ReplicatedTables(
+        core, deliveries.schedule.offsets, deliveries.timer, assignments.modes, pops.pop.order_info,
+        security.users.replicated(),
+    )  # fmt: skip
+    presence = GroupParts.of(core, registration, following, pops.revive)
+    ask_members = presence.members.ask if config.broker.name_servers else no_members
+    sessions = MasterSessions(core, replication, tables, security.access, ask_members=ask_members)
+    slave = None if following is None else build_slave(core, following, tables, security.access, pulls.slave)
+    services = [
+        security.access,
+        security.users,
+        tables,  # first: those that serve the group stand on them
+        deliveries.schedule,
+        HalfEscape(core, deliveries.transactions) if role.is_slave else deliveries.transaction_check,
+        deliveries.timer,
+        assignments,
+        pulls.broadcasts,
+        pops.pop,
+        pops.revive,
+        NotificationService(core, pops.pop),
+        IdleOffsets(core),
+        traffic,
+        pulls.cold,
+        replication,
+        sessions,
+        *(() if slave is None else slave.services),
+        *presence.services,
+        *peer_services(core, registration, security),
+        TableSaving(core, deliveries.schedule.offsets),  # last: the others commit offsets when they save
+    ]
+    active_services = ActiveServices(role, services)
+    online = presence.pre_online(
+        core, registration, active_services, deliveries.schedule.offsets, deliveries.timer, replication
+    )
+    fast_failure = FastFailure(config, environment.clock)
+    routes = [
+        *message_routes(core, deliveries.transactions, pulls.pulls, pops.pop),
+        *operator_routes(core, security.access, deliveries, pops.revive, registration, traffic, replication),
+        *(route for service in services for route in service.routes()),
+    ]
+    return BrokerParts(
+        core, security, fast_failure, registration, retention, deliveries, pops, pulls, traffic, replication, tables,
+        following, slave, presence, active_services, online, services,
+        security.access.guard(gated_table(role, routes, overload=fast_failure.verdict)),
+    )  # fmt: skip
+
+
+def build_security(environment: Environment, tls: TlsSettings | None) -> Security:
+    """Nobody is asked for before the accounts are loaded."""
+    config, store = environment.config.broker, environment.config.store
+    users = Users(config, store.store_path_root_dir / "config", environment.fail, is_slave=environment.role.is_slave)
+    access = AccessControl(config, environment.clock, store, tls or TlsSettings(), users.policy)
+    server_tls, client_tls = ServerTls(tls or TlsSettings()), ClientTls.of(tls)
+    client = RemotingClient(credentials=access.credentials, tls=client_tls)
+    return Security(access, users, server_tls, client_tls, client)
+
+
+def build_core(environment: Environment, client: RemotingClient, disk: Disk | None) -> BrokerCore:
+    """The store, the tables, and what else all parts stand on."""
+    config, role, clock = environment.config, environment.role, environment.clock
+
+    topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
+    store = MessageStore(
+        config.store, clock=clock, notify=environment.notify, disk=disk, queue_type_of=topics.queue_type
+    )
+    store.on_failure.append(environment.fail)
+    store.store_host = host_bytes(_UNKNOWN_HOST, config.broker.listen_port)
+    consumers = ConsumerRegistry(clock, lambda: config.broker.notify_consumer_ids_changed_enable)
+    filters = ConsumerFilters(config, environment.file("consumerFilter.json", ConsumerFilterTable), clock)
+    consumers.on_subscribed.append(filters.subscribed)
+    consumers.on_left.append(filters.group_left)
+    return BrokerCore(
+        config, role, clock, call_later, environment.random_below, store, topics, groups, offsets, QueueLocks(clock),
+        consumers, ProducerRegistry(clock), filters,
+        ConfirmWaits(store, clock, call_later, config.broker.broker_role, topics.saving),
+        TimerIntake(config, clock, environment.random_below), client, environment.fail,
+        delivery(config, role, store, client, clock),
+    )  # fmt: skip
+
+
+def build_deliveries(core: BrokerCore, environment: Environment, access: AccessControl) -> Deliveries:
+    """See `Deliveries`."""
+    delay_offsets = DelayOffsets(environment.file("delayOffset.json", DelayOffsetTable), core.clock)
+    levels = core.config.store.message_delay_level
+    transactions = Transactions(core.config, core.store, core.offsets, core.clock)
+    check = TransactionCheck(
+        core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
+        may_ask=access.may_publish,
+    )  # fmt: skip
+    return Deliveries(
+        ScheduleService(core.store, core.delivery, delay_offsets, levels, core.clock),
+        TimerService(core, environment.file("timermetrics", TimerMetricsTable)),
+        transactions,
+        check,
+    )
+
+
+def build_pops(core: BrokerCore, environment: Environment, timer: TimerService) -> Pops:
+    """See `Pops`."""
+    pop = PopService(core, environment.file("consumerOrderInfo.json", OrderInfoTable))
+    wheel = timer.timer if core.config.store.timer_wheel_enable else None
+    return Pops(pop, ReviveService(core, pop.log, timer=wheel, on_revived=[pop.revived]))
+
+
+def build_pulls(core: BrokerCore, following: MasterFollower | None) -> Pulls:
+    """See `Pulls`; `following` is a slave's."""
+    broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
+    held = HeldPulls(core.store, core.clock, core.call_later)
+    core.store.on_arrival.append(held.arrived)
+    slave = None
+    if following is not None:
+        slave = SlaveReads(core.config, core.role, core.clock, following.is_master_online, held)
+    pulls = PullProcessor(
+        core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters,
+        held=held, broadcasts=broadcasts, slave=slave, cold=cold,
+    )  # fmt: skip
+    return Pulls(pulls, held, broadcasts, cold, slave)
+
+
+def build_replication(core: BrokerCore, tls: ServerTls, following: MasterFollower | None) -> Replication:
+    """The port for slaves.  A slave has it too, and says there how far it is itself."""
+    broker = core.config.broker
+    any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
+    status = None if following is None else following.status
+    return Replication(core, any_port=any_port, tls=tls, slave_status=status)
+
+
+def build_slave(
+    core: BrokerCore,
+    following: MasterFollower,
+    tables: ReplicatedTables,
+    access: AccessControl,
+    reads: SlaveReads | None,
+) -> Slave:
+    """See `Slave`; `reads` is its part of the pulls."""
+    synchronize = SlaveSynchronize(core, following, tables)
+    sessions = SlaveSessions(core, following, tables, access)
+    return Slave(synchronize, [following, sessions, *(() if reads is None else (reads,)), synchronize])
+
+
+def peer_services(core: BrokerCore, registration: Registration, security: Security) -> list[Service]:
+    """What proves to brokers and name servers who this broker is, and asks them the same."""
+    return [
+        PeerIdentity(core, registration, security.access),
+        NameServerProbe(core, security.access, security.client_tls),
+    ]
+
+
+def operator_routes(
+    core: BrokerCore,
+    access: AccessControl,
+    deliveries: Deliveries,
+    revive: ReviveService,
+    registration: Registration,
+    traffic: Traffic,
+    replication: Replication,
+) -> list[Route]:
+    """What operators ask for that belongs to no service."""
+    accounts = PlainAccountsProcessor(
+        core.config, access.plain_files, access.accounts_changed, lambda: registration.address, core.clock
+    )
+    schedule, timer = deliveries.schedule, deliveries.timer
+    return [
+        *admin_routes(core, schedule, timer, revive, registration, traffic, replication, access),
+        *accounts.routes(),
+    ]

@@ -5,17 +5,36 @@ Source of the order: RocketMQ 5.3.3, `BrokerController.start`, `shutdown`.
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
 from broker.config.local_address import resolved
-from broker.parts import BrokerParts
+from broker.environment import Environment, Fatal, log_fatal
+from broker.fast_failure import CHECK_S
+from broker.parts import build
+from broker.periodic import Periodic
+from broker.role import Role
+from broker.send.message_id import host_bytes
+from broker.slave.slave_synchronize import SlaveSynchronize
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.invariant import invariant
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.tls.settings import TlsSettings
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
 
 logger = logging.getLogger(__name__)
 
 _VIP_BELOW: Final = 2
+# `ClientHousekeepingService`
+_CLIENT_SCAN_S: Final = 10.0
 _START_STORE_OPEN: Final = failpoint("server.start_store_open")
 _START_LISTENING: Final = failpoint("server.start_listening")
 _STOP_NOT_ACCEPTING: Final = failpoint("server.stop_not_accepting")
@@ -24,12 +43,77 @@ _STOP_SAVED: Final = failpoint("server.stop_saved")
 _STOP_TOPICS_SAVED: Final = failpoint("server.stop_topics_saved")
 
 
-class Broker(BrokerParts):
+class Broker:
     """One broker in this process.
 
     `on_fatal` hears of what the broker cannot go on after: a failed disk (nothing is acknowledged any more)
     or a bug of ours.  The caller then ends the process; `stop` may be called and flushes what it still can.
     """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        *,
+        tls: TlsSettings | None = None,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        on_fatal: Fatal = log_fatal,
+        file: ConfigurationFile | None = None,
+        random_below: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.config = LiveConfig(config, store_config, file)
+        self.role = Role(config.broker_role)
+        self._environment = Environment(self.config, self.role, self.clock, on_fatal, random_below)
+        self._is_running = self._is_store_open = False
+
+        parts = build(self._environment, tls, disk)
+        self._core = core = parts.core
+        self.store, self.client, self.waits = core.store, core.client, core.waits
+        self.topics, self.groups, self.offsets, self.filters = core.topics, core.groups, core.offsets, core.filters
+        self.consumers, self.producers, self.locks = core.consumers, core.producers, core.locks
+        self.access, self.users = parts.security.access, parts.security.users
+        self.server_tls, self.client_tls = parts.security.server_tls, parts.security.client_tls
+        self.registration, self.retention = parts.registration, parts.retention
+        self.schedule, self.timer = parts.deliveries.schedule, parts.deliveries.timer
+        self.transactions = parts.deliveries.transactions
+        self.transaction_check = parts.deliveries.transaction_check
+        self.pop, self.revive = parts.pops.pop, parts.pops.revive
+        self.pulls, self.held, self.broadcasts = parts.pulls.pulls, parts.pulls.held, parts.pulls.broadcasts
+        self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
+        self.replication, self.tables, self.following = parts.replication, parts.tables, parts.following
+        self._slave = parts.slave
+        self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services
+        self._services = parts.services
+        self._server = self._new_server(config)
+        self._periodic = [
+            Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
+            Periodic("fast_failure", CHECK_S, self.fast_failure.look),
+            *(work for service in self._services for work in service.periodic()),
+        ]
+
+    def _new_server(self, config: BrokerConfig) -> RemotingServer:
+        server = RemotingServer(
+            self.routes,
+            host=config.bind_address,
+            port=config.listen_port,
+            idle_s=config.server_channel_max_idle_time_seconds,
+            on_bug=self._environment.fail,
+            tls=self.server_tls,
+            receive_buffer_bytes=config.server_socket_rcv_buf_size,
+            send_buffer_bytes=config.server_socket_snd_buf_size,
+        )
+        server.on_close.append(self._channel_closed)
+        self.config.on_update.append(self._configure)
+        return server
+
+    @property
+    def synchronize(self) -> SlaveSynchronize:
+        """What asks the master for tables.  Raises InvariantError unless this is a slave."""
+        invariant(self._slave is not None, "a master asks nobody for tables")
+        assert self._slave is not None
+        return self._slave.synchronize
 
     @property
     def port(self) -> int:
@@ -50,7 +134,7 @@ class Broker(BrokerParts):
         which also means that a port cannot be had.  After any error nothing is left running: ports, threads and the
         lock of the store are free.  A configuration that cannot be started with is refused before anything is written.
         """
-        self._loop = asyncio.get_running_loop()
+        self._environment.use_running_loop()
         try:
             await self._bind()
             await self._open()
@@ -73,7 +157,7 @@ class Broker(BrokerParts):
             self.client_tls.start()
         host = await resolved(self.config.broker.broker_ip1)
         await self._server.bind()
-        self._set_store_host(host, self._server.port)
+        self.store.store_host = host_bytes(host, self._server.port)
         self.config.replace_broker(self.config.broker.with_ports(self._server.port))
         for service in self._services:
             await service.bind()
@@ -195,3 +279,23 @@ class Broker(BrokerParts):
                 service.save()
         except StoreError as error:
             logger.error("event=config_not_saved reason=%r", str(error))
+
+    # While it runs
+
+    def _configure(self, changed: dict[str, str]) -> None:
+        """Take changed keys that no part of its own reads each time."""
+        if changed:
+            self.waits.configure(self.config.store)
+            self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds
+
+    def _expire_clients(self) -> None:
+        timeout_s = self.config.broker.channel_expired_timeout / 1000
+        self.consumers.expire(timeout_s)
+        self.producers.expire(timeout_s)
+
+    def _channel_closed(self, channel: RemotingChannel) -> None:
+        self.held.drop_channel(channel.id)
+        for service in self._services:
+            service.channel_closed(channel)
+        self.consumers.channel_closed(channel)
+        self.producers.channel_closed(channel)

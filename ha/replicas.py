@@ -37,7 +37,7 @@ class ReplicaRules:
     counts_flushed: bool = False
 
 
-class Standing(NamedTuple):
+class ReplicationProgress(NamedTuple):
     """How far the log is replicated, as physical offsets."""
 
     # Consumers may read up to here; None: no further than before.
@@ -201,7 +201,7 @@ class Replicas:
             required = max(rules.min_in_sync_replicas, min(required, 1 + slaves_in_sync))
         return required
 
-    def standing(self) -> Standing:
+    def progress(self) -> ReplicationProgress:
         """Return how far the log is replicated; only slaves in sync count."""
         offsets = [slave.has for slave in self._slaves.values() if slave.is_in_sync]
         if len(offsets) > 1:
@@ -222,4 +222,4 @@ class Replicas:
         else:
             # With fewer than wanted: what all of them have.
             limit = offsets[min(wanted, count) - 1]
-        return Standing(limit, acknowledged, is_enough, is_refusing)
+        return ReplicationProgress(limit, acknowledged, is_enough, is_refusing)

@@ -89,6 +89,7 @@ class MessageStore:
         self._queue_flush = QueueFlush(
             config, clock, self._table, self._commit_log, self._group_commit.flush, self._snapshot,
             self._books.write_checkpoint, notify, self.confirmation.fail, workers,
+            on_tick=lambda: self.statistics.sample(),
         )  # fmt: skip
         self.cleaner = Cleaner(
             config, clock, self.disk, self._commit_log, self._table, self.confirmation, self._group_commit, notify,
@@ -96,9 +97,7 @@ class MessageStore:
         )  # fmt: skip
         self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
-        self.statistics = StoreStatistics(clock, self._reader)
-        self.statistics.on_slow_put = self._pressure.append_was_slow
-        self._queue_flush.on_tick = self.statistics.sample
+        self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         # Called in the owner thread: once per queue and batch when messages become visible; once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
         self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure

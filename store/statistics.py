@@ -25,10 +25,14 @@ class _Sample(NamedTuple):
     transferred: int
 
 
+def _nothing(seconds: float) -> None:
+    """The default of `on_slow_put`."""
+
+
 class StoreStatistics:
     """Counters, sampled about once a second by whoever calls `sample`."""
 
-    def __init__(self, clock: Clock, reader: QueueReader) -> None:
+    def __init__(self, clock: Clock, reader: QueueReader, *, on_slow_put: Callable[[float], None] = _nothing) -> None:
         self._clock = clock
         self._reader = reader
         self._boot_timestamp = clock.wall_ms()
@@ -41,7 +45,7 @@ class StoreStatistics:
         self.put_bytes = 0
         self.failed_puts = 0
         # Called with the seconds of an append that took a millisecond or more.
-        self.on_slow_put: Callable[[float], None] = _nothing
+        self._on_slow_put = on_slow_put
         self.sample()
 
     def put(self, messages: int, size_bytes: int, seconds: float) -> None:
@@ -51,7 +55,7 @@ class StoreStatistics:
         if seconds < 0.001:
             self._classes[0] += messages
         else:
-            self.on_slow_put(seconds)
+            self._on_slow_put(seconds)
             milliseconds = seconds * 1000
             self._classes[sum(milliseconds > bound for bound in _CLASSES_MS)] += messages
         if seconds > self._longest_put_s:
@@ -135,7 +139,3 @@ def _within(share: float, counts: list[int]) -> float:
         rank -= count
         lower = upper
     return float(lower) if any(counts) else 0.0
-
-
-def _nothing(seconds: float) -> None:
-    """The default of `on_slow_put`."""

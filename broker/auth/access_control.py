@@ -37,28 +37,24 @@ class AccessControl(Service):
     does not start without its accounts.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, store: StoreConfig, tls: TlsSettings) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, store: StoreConfig, tls: TlsSettings, users: Policy | None
+    ) -> None:
         self._config, self._store, self._tls = config, store, tls
         self._files = _files(config)
-        self._users: Policy | None = None
+        self._users = users  # the policy of ACL 2.0
         self._is_guarded = self._files is not None or config.asks_for_users
         # With which the broker asks other brokers and name servers.
         self.credentials: Credentials | None = config.inner_credentials() or _tool_credentials(self._files)
         self.gate = Gate(
-            (),
+            self._policies(),
             config,
             clock,
             cluster=config.broker_cluster_name,
             is_white=self._is_white,
             refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
+            self_checked={RequestCode.PROVE_BROKER_IDENTITY: "proof"},
         )
-
-        self.gate.self_checked = {RequestCode.PROVE_BROKER_IDENTITY: "proof"}
-
-    def ask_users(self, policy: Policy) -> None:
-        """Have every request pass `policy`, too: that of ACL 2.0."""
-        self._users = policy
-        self.accounts_changed()
 
     def guard(self, table: RouteTable) -> RouteTable:
         """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
@@ -111,8 +107,11 @@ class AccessControl(Service):
 
     def accounts_changed(self) -> None:
         """Go by what the files say now."""
+        self.gate.policies = self._policies()
+
+    def _policies(self) -> tuple[Policy, ...]:
         plain: tuple[Policy, ...] = () if self._files is None else (self._files.policy,)
-        self.gate.policies = plain if self._users is None else (*plain, self._users)
+        return plain if self._users is None else (*plain, self._users)
 
     def may_publish(self, channel: ClientChannel, topic: str) -> bool:
         """Whether who has signed on a connection may publish to `topic`, and so be asked about its transactions."""

@@ -13,10 +13,10 @@ from typing import Any, Final
 from broker.coldctr.cold_thresholds import ColdThresholds
 from broker.core import BrokerCore
 from broker.longpolling.deadlines import Deadlines
+from broker.longpolling.held_pulls import AnswerPull
 from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from broker.periodic import Periodic
 from broker.processor.admin.cold_flow import ColdFlowProcessor
-from broker.processor.pull import PullProcessor
 from broker.service import Service
 from sprocket.common.errors import RequestError
 from sprocket.remoting.channel import RemotingChannel
@@ -42,9 +42,10 @@ _UNBOUND: Final = frozenset({*SYSTEM_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSU
 class _ColdPull:
     """A held pull; `request` is None once it is answered or dropped."""
 
-    __slots__ = ("channel_id", "deadline", "request")
+    __slots__ = ("answer", "channel_id", "deadline", "request")
 
-    def __init__(self, request: Request[PullMessageRequestHeader], deadline: float) -> None:
+    def __init__(self, request: Request[PullMessageRequestHeader], deadline: float, answer: AnswerPull) -> None:
+        self.answer = answer
         self.request: Request[Any] | None = request
         self.channel_id: int = request.channel.id
         self.deadline = deadline
@@ -53,9 +54,9 @@ class _ColdPull:
 class ColdFlow(Service):
     """Counts cold reads by group and throttles; with coldDataFlowControlEnable off no pull comes here."""
 
-    def __init__(self, core: BrokerCore, pulls: PullProcessor) -> None:
+    def __init__(self, core: BrokerCore) -> None:
         self._core = core
-        self._pulls = pulls
+        self.is_on = False
         self.thresholds = ColdThresholds()
         self._held: dict[int, set[_ColdPull]] = {}
         self._held_count = 0
@@ -65,9 +66,9 @@ class ColdFlow(Service):
 
     def _configure(self) -> None:
         is_on = self._core.config.store.cold_data_flow_control_enable
-        if is_on == (self._pulls.cold is not None):
+        if is_on == self.is_on:
             return
-        self._pulls.cold = self if is_on else None
+        self.is_on = is_on
         if not is_on:
             self.thresholds.reads.clear()
             self.thresholds.total_bytes = 0
@@ -96,10 +97,11 @@ class ColdFlow(Service):
 
     # What pulls ask
 
-    def delays(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> bool:
+    def delays(self, request: Request[PullMessageRequestHeader], answer: AnswerPull | None) -> bool:
         """Hold a pull of a group that reads too much; return whether it is held.
 
-        One that was held before goes on with one message.  Raises RequestError for a group whose consumers push.
+        `answer` gets it again; None for one that was held before, which goes on with one message.
+        Raises RequestError for a group whose consumers push.
         """
         header = request.header
         if not self._is_throttled(header):
@@ -107,7 +109,7 @@ class ColdFlow(Service):
         connected = self._core.consumers.group(header.consumer_group)
         if connected is not None and connected.consume_type == _PUSHED:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL)
-        if may_hold and self._hold(request):
+        if answer is not None and self._hold(request, answer):
             return True
         header.max_msg_nums = 1
         return False
@@ -133,10 +135,10 @@ class ColdFlow(Service):
 
     # What is held
 
-    def _hold(self, request: Request[PullMessageRequestHeader]) -> bool:
+    def _hold(self, request: Request[PullMessageRequestHeader], answer: AnswerPull) -> bool:
         if self._held_count >= _MAX_HELD:
             return False
-        pull = _ColdPull(request, self._core.clock.monotonic() + _HOLD_S)
+        pull = _ColdPull(request, self._core.clock.monotonic() + _HOLD_S, answer)
         self._held.setdefault(pull.channel_id, set()).add(pull)
         self._held_count += 1
         self._deadlines.expect(pull, self._held_count)
@@ -151,7 +153,7 @@ class ColdFlow(Service):
         if not held:
             del self._held[pull.channel_id]
         self._held_count -= 1
-        self._pulls.answer_held(request)
+        pull.answer(request)
 
     def _answer_all(self) -> None:
         for pulls in list(self._held.values()):
@@ -161,7 +163,7 @@ class ColdFlow(Service):
     # What it does again and again
 
     def _end_round(self) -> None:
-        if self._pulls.cold is not None:
+        if self.is_on:
             self.thresholds.end_round(self._core.config.broker, self._core.clock.wall_ms())
 
     async def _scan(self) -> None:

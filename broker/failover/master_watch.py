@@ -16,7 +16,7 @@ from broker.failover.group_members import GroupMembers, Members
 from broker.failover.handover_push import HandoverPush
 from broker.replication.ha_exchange import HaExchange
 from broker.service import Service
-from broker.slave.following import Following
+from broker.slave.master_follower import MasterFollower
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.route import MASTER_ID
 
@@ -29,7 +29,9 @@ _ANNOUNCED_S: Final = 20.0
 class MasterWatch(Service):
     """Watch of one slave.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, members: GroupMembers, following: Following, exchange: HaExchange) -> None:
+    def __init__(
+        self, core: BrokerCore, members: GroupMembers, following: MasterFollower, exchange: HaExchange
+    ) -> None:
         self._core = core
         self._following = following
         self._exchange = exchange
@@ -54,7 +56,7 @@ class MasterWatch(Service):
         # The master fetches the offsets now, so they must not wait for the disk.
         self._core.store.flush()
         self._core.role.hand_over()
-        self._following.found(address, ha_address)
+        self._following.master_found(address, ha_address)
 
     def members_known(self, members: Members) -> None:
         """Act for the master or follow it, given the members that name servers know."""
@@ -66,11 +68,11 @@ class MasterWatch(Service):
             self._announced_until = 0.0
             self._master_online(members[MASTER_ID], is_new=is_announced)
         elif not is_announced:
-            self._following.lost()
+            self._following.master_lost()
             self._core.role.act(own_id <= min(members))
 
     def _master_online(self, address: str, *, is_new: bool) -> None:
-        is_known = not is_new and not self._core.role.is_acting and self._following.knows(address)
+        is_known = not is_new and not self._core.role.is_acting and self._following.follows(address)
         if self._finding is None and not is_known:
             self._finding = asyncio.get_running_loop().create_task(self._find(address))
 
@@ -82,7 +84,7 @@ class MasterWatch(Service):
                 role.hand_over()
                 await self._handover.push(address)
                 role.act(False)
-            self._following.found(address, await self._exchange.ask(address))
+            self._following.master_found(address, await self._exchange.ask(address))
         except SprocketError as error:
             logger.warning("event=master_not_followed address=%s reason=%r", address, str(error))
         finally:

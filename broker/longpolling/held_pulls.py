@@ -25,6 +25,8 @@ MAX_HELD_PER_CHANNEL: Final = 8192
 # Deadlines this close together share a turn of the timer.
 _TICK_S: Final = 0.05
 
+AnswerPull: TypeAlias = Callable[[Request[Any]], None]
+
 
 class QueueEnds(Protocol):
     """The part of `MessageStore` that tells where queues end."""
@@ -49,11 +51,19 @@ def codes_of(store: QueueEnds, topic: str, queue_id: int, first_offset: int, end
 class HeldPull:
     """One held pull, from `offset` on; `matches` is None when every message will do."""
 
-    __slots__ = ("__weakref__", "channel_id", "deadline", "key", "matches", "offset", "request")
+    __slots__ = ("__weakref__", "answer", "channel_id", "deadline", "key", "matches", "offset", "request")
 
     def __init__(
-        self, request: Request[Any], topic: str, queue_id: int, offset: int, matches: PullFilter | None, deadline: float
+        self,
+        request: Request[Any],
+        topic: str,
+        queue_id: int,
+        offset: int,
+        matches: PullFilter | None,
+        deadline: float,
+        answer: AnswerPull,
     ) -> None:
+        self.answer = answer
         self.request: Request[Any] | None = request  # None once it is answered or dropped
         self.channel_id: int = request.channel.id
         self.key = (topic, queue_id)
@@ -65,15 +75,12 @@ class HeldPull:
 class HeldPulls:
     """Held pulls by topic and queue.  One timer for all of them; an idle one costs memory and nothing else.
 
-    `answer` gets each request again, once: when a message for it has come, or when its time is up.
+    Each pull names who answers it.  That gets the request again, once: when a message has come, or when its time is up.
     """
 
-    def __init__(
-        self, store: QueueEnds, clock: Clock, call_later: CallLater, answer: Callable[[Request[Any]], None]
-    ) -> None:
+    def __init__(self, store: QueueEnds, clock: Clock, call_later: CallLater) -> None:
         self._store = store
         self._clock = clock
-        self._answer = answer
         # Sets that keep their order: who was held first is answered first.
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_channel: dict[int, set[HeldPull]] = {}
@@ -91,15 +98,16 @@ class HeldPulls:
         offset: int,
         matches: PullFilter | None,
         timeout_s: float,
+        answer: AnswerPull,
     ) -> bool:
-        """Hold a pull for at most `timeout_s`; False if its client has too many held."""
+        """Hold a pull for at most `timeout_s`, then `answer` it; False if its client has too many held."""
         held = self._by_channel.get(request.channel.id)
         if held is None:
             held = self._by_channel[request.channel.id] = set()
         elif len(held) >= MAX_HELD_PER_CHANNEL:
             return False
         deadline = self._clock.monotonic() + timeout_s
-        pull = HeldPull(request, topic, queue_id, offset, matches, deadline)
+        pull = HeldPull(request, topic, queue_id, offset, matches, deadline, answer)
         held.add(pull)
         self._by_queue.setdefault(pull.key, {})[pull] = None
         self._count += 1
@@ -164,7 +172,7 @@ class HeldPulls:
             if not held:
                 del self._by_channel[pull.channel_id]
         self._leave_queue(pull)
-        self._answer(request)
+        pull.answer(request)
 
     def _leave_queue(self, pull: HeldPull) -> None:
         self._count -= 1

@@ -1,7 +1,7 @@
-"""Pop: messages are handed out by the broker, invisible for a while, and come again unless they are acknowledged.
+"""Pop: the broker delivers messages, which are invisible for a while and are redelivered unless acknowledged.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor`, `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`,
-`PeekMessageProcessor`, `PopBufferMergeService`.  popConsumerKVServiceEnable, which keeps all this in RocksDB, is not
+`PeekMessageProcessor`, `PopBufferMergeService`.  popConsumerKVServiceEnable, which keeps this state in RocksDB, is not
 supported.
 """
 
@@ -11,7 +11,6 @@ from typing import Final
 
 from broker.config.config_file import ConfigFile, pretty
 from broker.core import BrokerCore
-from broker.longpolling.held_pops import HeldPops
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
@@ -32,6 +31,7 @@ from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
 from sprocket.common.errors import StoreError
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.pop import (
@@ -47,30 +47,29 @@ _CLEAN_S: Final = 30.0
 
 
 class PopService(Service):
-    """The parts of pop, put together.  Lives in the event loop's thread."""
+    """The parts of pop, assembled.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, order_file: ConfigFile[OrderInfoTable]) -> None:
         self._core = core
+        # Called with (topic, group, queue id) of a queue that can be popped from again.
+        self.on_free: list[Callable[[str, str, int], object]] = []
         self._locks = OrderLocks(core.config, core.clock, core.call_later, self._freed)
         self.order_info = order_info = ConsumerOrderInfo(order_file, core.topics, core.groups, core.clock, self._locks)
         self.log = ReviveLog(core)
         self.offsets = PopOffsets(core, order_info)
-        self.inflight = InflightMessages(core.config, core.clock.wall_ms())
+        self.inflight = InflightMessages(core.config, core.clock.wall_ms(), self._came_free)
         self.counters = counters = PopCounters(core.config)
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         checks = PopChecks(core)
         filters = PopFilters(core.config, core.consumers.assumed)
         queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters)
         self.pops = PopProcessor(core, checks, filters, queues, self.offsets, self.log)
-        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.pops.answer_held)
-        self.pops.held = self.held
-        # Told of a queue that can be popped from again: topic, group, queue.
-        self.on_free: list[Callable[[str, str, int], object]] = [self.held.lock_released]
+        self.held = self.pops.held
+        self.on_free.append(self.held.lock_released)
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
         self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight, counters)
         self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered, counters)
         self._peeks = PeekProcessor(core, checks, self.offsets)
-        self.inflight.has_room = self._came_free
 
     def _freed(self, key: QueueKey) -> None:
         self._came_free(*key)
@@ -80,7 +79,7 @@ class PopService(Service):
             listener(normal_topic(topic, group), group, queue_id)
 
     def routes(self) -> list[Route]:
-        """What consumers that pop ask for."""
+        """Serve the requests of pop consumers."""
         group, sub, pull, client = Resource.GROUP, Action.SUB, Lane.PULL, Lane.CLIENT
         return [
             Route(
@@ -102,7 +101,7 @@ class PopService(Service):
         ]  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """Write what is popped in order; forget what is gone."""
+        """Save the state of ordered pops; forget deleted topics and groups."""
         config = self._core.config
         return [
             Periodic("pop_clean", _CLEAN_S, self._clean),
@@ -117,7 +116,7 @@ class PopService(Service):
         changed = self.order_info.take_changed()
         if changed is None:
             return
-        # After a power cut another message could lie where one was handed out, and be acknowledged in its place.
+        # After a power loss another message could be at the offset of a popped one, and be acknowledged in its place.
         store = self._core.store
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
@@ -125,37 +124,39 @@ class PopService(Service):
             await asyncio.to_thread(lambda: self.order_info.save(pretty(changed)))
 
     def load(self) -> None:
-        """Take what was popped in order, and is not done."""
+        """Read the state of ordered pops."""
         self.order_info.load()
 
     def start(self) -> None:
-        """Wake held pops when messages come."""
+        """Wake held pops when messages arrive."""
         self._core.store.on_arrival.append(self.held.arrived)
 
     def stop(self) -> None:
-        """Answer what is held; what is in memory goes into the log."""
+        """Answer held pops, and write buffered ones to the log."""
         self._locks.close()
         self.held.close()
         self.buffer.close()
 
     def save(self) -> None:
-        """Write what is popped in order."""
+        """Save the state of ordered pops."""
         self.order_info.persist()
 
     def revived(self, checkpoint: PopCheckPoint, count: int) -> None:
-        """`count` messages of a pop have come again: they are not in flight any more."""
+        """Note that `count` messages of a pop were redelivered, so they are no longer in flight."""
         self.inflight.done(checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.pt, count)
 
     def reset(self, group: str, topic: str, queue_id: int) -> None:
-        """The group was sent elsewhere: what it has in flight keeps nothing of the queue back."""
+        """Forget a group's messages in flight after a reset of its offset, so that they do not block the queue."""
         self.inflight.clear(topic, group, queue_id)
 
     def channel_closed(self, channel: RemotingChannel) -> None:
-        """Nobody waits there any more."""
+        """Drop the held pops of a closed connection."""
         self.held.drop_channel(channel.id)
 
-    def topic_deleted(self) -> None:
-        """Forget where groups were in topics that are gone: one of the same name begins anew."""
+    def topics_changed(self, configs: list[TopicConfig]) -> None:
+        """Forget deleted topics, if called without `configs`.  A new topic of the same name starts empty."""
+        if configs:
+            return
         self.offsets.forget_gone(self._is_there)
         self.inflight.forget_gone(self._is_there)
         self.order_info.clean()

@@ -96,7 +96,7 @@ class QueuePop:
     def undo(self, taken: Taken) -> None:
         """Undo a pop whose messages were not delivered."""
         self._offsets.undo(taken)
-        self._inflight.given_back(taken.topic, taken.group, taken.queue_id, taken.messages)
+        self._inflight.undo(taken.topic, taken.group, taken.queue_id, taken.messages)
 
     def _read(
         self, popped: Popped, topic: str, queue_id: int, offset: int, matches: PullFilter | None

@@ -13,7 +13,7 @@ from broker.filter.consumer_filters import ConsumerFilters, retry_group
 from broker.filter.sql_filter import SQL92, compiled
 from broker.filter.subscription_filter import is_tag_type, subscription_filter, tag_filter
 from broker.filter.tokens import InvalidExpression
-from broker.longpolling.held_pulls import HeldPulls, PullFilter
+from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.send.admission import FAQ
@@ -99,7 +99,10 @@ class PullStore(Protocol):
 class ColdGate(Protocol):
     """Delays pulls of messages that memory does not hold, see `broker.coldctr.cold_flow`."""
 
-    def delays(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> bool: ...
+    @property
+    def is_on(self) -> bool: ...
+
+    def delays(self, request: Request[PullMessageRequestHeader], answer: AnswerPull | None, /) -> bool: ...
 
     def note(self, header: PullMessageRequestHeader, result: GetResult, /) -> None: ...
 
@@ -124,6 +127,11 @@ class PullProcessor:
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
         filters: ConsumerFilters,
+        *,
+        held: HeldPulls | None = None,
+        broadcasts: BroadcastOffsets | None = None,
+        slave: SlaveReads | None = None,
+        cold: ColdGate | None = None,
     ) -> None:
         self._config = config
         self._store = store
@@ -132,10 +140,10 @@ class PullProcessor:
         self._consumers = consumers
         self._offsets = offsets
         self._filters = filters
-        self.held: HeldPulls | None = None  # without it nothing is held
-        self.broadcasts: BroadcastOffsets | None = None  # without it members of broadcasting groups are like others
-        self.slave: SlaveReads | None = None  # on a slave alone
-        self.cold: ColdGate | None = None  # with coldDataFlowControlEnable
+        self.held = held  # without it nothing is held
+        self.broadcasts = broadcasts  # without it members of broadcasting groups are like others
+        self.slave = slave  # on a slave alone
+        self.cold = cold  # asked while coldDataFlowControlEnable is on
         self.pulled_messages = 0
         self.pulled_bytes = 0
 
@@ -181,8 +189,11 @@ class PullProcessor:
             fields = {"forbiddenType": str(error.forbidden_type)}
             return Response(error.code, error.remark, fields)
         cold = self.cold
-        if cold is not None and cold.delays(request, may_hold=may_hold):
-            return None
+        if cold is not None:
+            if not cold.is_on:
+                cold = None
+            elif cold.delays(request, self.answer_held if may_hold else None):
+                return None
         broadcasts = self._broadcasts(header)
         begin = -1 if broadcasts is None else broadcasts.begin(request)
         result = self._get(header, matches, begin)
@@ -353,7 +364,9 @@ class PullProcessor:
         broker = self._config.broker
         timeout_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
         timeout_s = min(max(timeout_ms, 0) / 1000, most_s)
-        return held.hold(request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s)
+        return held.hold(
+            request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s, self.answer_held
+        )
 
     def _write(
         self,

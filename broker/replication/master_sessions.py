@@ -44,7 +44,13 @@ class MasterSessions(Service):
     """
 
     def __init__(
-        self, core: BrokerCore, replication: Replication, tables: ReplicatedTables, access: AccessControl | None = None
+        self,
+        core: BrokerCore,
+        replication: Replication,
+        tables: ReplicatedTables,
+        access: AccessControl | None = None,
+        *,
+        ask_members: AskMembers = no_members,
     ) -> None:
         self._core = core
         self._access = access
@@ -59,8 +65,7 @@ class MasterSessions(Service):
         self._empty: EmptyStart | None = None
         self._began_at = core.clock.monotonic()
         self._asking: asyncio.Task[None] | None = None
-        # Replaced once the part that asks name servers exists.
-        self.ask_members: AskMembers = no_members
+        self._ask_members = ask_members
 
     def routes(self) -> list[Route]:
         """Serve the request with which slaves negotiate."""
@@ -152,14 +157,14 @@ class MasterSessions(Service):
         """While the store is empty, ask for the group's members, and start without data if that is safe."""
         if self._empty is None or not self.tail.is_waiting or self.tail.is_fetching or self.tail.needs_tables:
             return
-        members = await self.ask_members()
+        members = await self._ask_members()
         if self.tail.is_waiting and not self._core.store.wrote_offset:
             self._empty.members_known(members, (self._core.clock.monotonic() - self._began_at) * 1000)
 
     def _slave_is_empty(self, name: Hashable) -> None:
         assert self._empty is not None
         self._empty.slave_is_empty(name)
-        if self.ask_members is no_members:
+        if self._ask_members is no_members:
             self._empty.members_known({}, 0)
         elif self._asking is None:
             # Ask at once, so that a new pair does not wait for the next look.

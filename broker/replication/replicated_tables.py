@@ -80,7 +80,6 @@ class ReplicatedTables(Service):
         self._core = core
         self._modes = modes
         self._delivered = delay_offsets
-        core.topics.is_copy = core.groups.is_copy = core.role.is_slave
         self.topics = _topics(core)
         self.groups = _groups(core)
         self.consumer_offsets = _consumer_offsets(core)

@@ -18,7 +18,7 @@ from broker.config.broker_config import BrokerRole
 from broker.role import Role
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.routes import Answer, Route, RouteTable
+from sprocket.remoting.routes import Answer, Overload, Route, RouteTable
 
 _BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
 _READ_ONLY: Final = Response(
@@ -80,13 +80,13 @@ _OFFSETS: Final = (
 )
 
 
-def gated_table(role: Role, routes: Iterable[Route]) -> RouteTable:
+def gated_table(role: Role, routes: Iterable[Route], *, overload: Overload | None = None) -> RouteTable:
     """Return the table of `routes` with the gate of a slave, or of a master that may wait for its slaves."""
     if role.is_slave:
-        return RouteTable([_gated(route, role) for route in routes])
+        return RouteTable([_gated(route, role) for route in routes], overload=overload)
     if role.kind is BrokerRole.SYNC_MASTER:
-        return RouteTable([_gated_while_hiding(route, role) for route in routes])
-    return RouteTable(routes)
+        return RouteTable([_gated_while_hiding(route, role) for route in routes], overload=overload)
+    return RouteTable(routes, overload=overload)
 
 
 def _gated_while_hiding(route: Route, role: Role) -> Route:

@@ -35,7 +35,9 @@ class SubscriptionGroups:
     Who answers an operator waits for `saving`; a change that cannot be written is undone.
     """
 
-    def __init__(self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock) -> None:
+    def __init__(
+        self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock, *, is_copy: bool = False
+    ) -> None:
         self._config = config
         self._file = file
         self._clock = clock
@@ -48,7 +50,7 @@ class SubscriptionGroups:
         self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's: this replica adds nothing to it.
-        self.is_copy = False
+        self.is_copy = is_copy
 
     def load(self) -> None:
         """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""

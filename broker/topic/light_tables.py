@@ -131,21 +131,21 @@ class Files(Protocol):
 
 
 def new_tables(
-    config: LiveConfig, files: Files, clock: Clock
+    config: LiveConfig, files: Files, clock: Clock, *, is_copy: bool = False
 ) -> tuple[TopicTable, SubscriptionGroups, ConsumerOffsets]:
-    """A broker's topics, groups and offsets: light ones if enableLmq says so."""
+    """A broker's topics, groups and offsets: light ones if enableLmq says so.  A slave's are a copy of its master's."""
     topics = files("topics.json", TopicConfigTable)
     groups = files("subscriptionGroup.json", SubscriptionGroupTable)
     offsets = files("consumerOffset.json", ConsumerOffsetTable)
     if not config.store.enable_lmq:
         return (
-            TopicTable(config, topics, clock),
-            SubscriptionGroups(config, groups, clock),
+            TopicTable(config, topics, clock, is_copy=is_copy),
+            SubscriptionGroups(config, groups, clock, is_copy=is_copy),
             ConsumerOffsets(offsets, clock),
         )
     light_offsets = files("lmqConsumerOffset.json", ConsumerOffsetTable)
     return (
-        LightTopicTable(config, topics, clock),
-        LightSubscriptionGroups(config, groups, clock),
+        LightTopicTable(config, topics, clock, is_copy=is_copy),
+        LightSubscriptionGroups(config, groups, clock, is_copy=is_copy),
         LightConsumerOffsets(light_offsets, clock, offsets, lambda: config.broker.enable_lmq_stats),
     )

@@ -57,20 +57,22 @@ class TopicTable:
     """Name -> `TopicConfig`.  A change is in memory at once and soon in the file, see `saving`.
 
     Who answers for a change waits for `saving`; a change that cannot be written is undone.  Once changes are in the
-    file, `on_change` gets the topics (an empty list stands for a deletion), so that name servers are told at once.
+    file, each of `on_change` gets the topics (an empty list: a deletion), so that name servers are told at once.
     The table's configs must not be changed by others.
     """
 
-    def __init__(self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock) -> None:
+    def __init__(
+        self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock, *, is_copy: bool = False
+    ) -> None:
         self._config = config
         self._file = file
         self._clock = clock
         self.by_name: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's: this replica adds nothing to it.
-        self.is_copy = False
+        self.is_copy = is_copy
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
-        self.on_change: TopicsChanged = lambda _: None
+        self.on_change: list[TopicsChanged] = []
         # Topics whose queues are about to be deleted: they take no message and are not created again until then.
         self._leaving: set[str] = set()
         self._texts = EntryTexts[TopicConfig]("topicConfigTable")
@@ -326,9 +328,14 @@ class TopicTable:
             logger.info("event=topics_changed count=%d", len(changed))
         if deleted:
             logger.info("event=topics_deleted count=%d first=%s", len(deleted), deleted[:_MAX_TOPIC_LINES])
-            self.on_change([])
+            self.announce([])
         if changed:
-            self.on_change(changed)
+            self.announce(changed)
+
+    def announce(self, configs: list[TopicConfig]) -> None:
+        """Tell `on_change` of topics that changed, in its order; an empty list stands for a deletion."""
+        for listener in self.on_change:
+            listener(configs)
 
     def persist(self) -> None:
         """Write the file as it is now.  Raises `StoreError`."""
@@ -345,7 +352,7 @@ class TopicTable:
         self.data_version = table.data_version
         self._unwritten = None
         self._file.is_unsaved = True
-        self.on_change([])
+        self.announce([])
 
     def take_unsaved(self) -> TopicConfigTable | None:
         """What was taken over and is not saved; the caller must `save` it `pretty`."""

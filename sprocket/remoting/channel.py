@@ -20,14 +20,14 @@ from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Req
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, joined
 from sprocket.remoting.flow.read_pressure import ReadPressure
-from sprocket.remoting.flow.shedding import LARGE_READ_BYTES, Overload
+from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.remoting.frames import NotEncodable, as_body, encode_request, encode_response
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests
-from sprocket.remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
+from sprocket.remoting.routes import AdmittedFrame, Guard, Overload, RouteTable, UnroutableRequest
 from sprocket.remoting.tls.names import common_name
 
 logger = logging.getLogger(__name__)

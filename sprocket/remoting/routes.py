@@ -65,6 +65,11 @@ BatchHandler = Callable[[list[Request[Any]]], None]
 # Asked about a frame that came in on a channel: what of it is to be served, or None when the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
 
+# What share of the requests of a lane is served, 0 to 1, and why the others are not.
+Verdict = tuple[float, str]
+# Asked for each lane about a read that has waited for so long, s, and brought so many requests.
+Overload = Callable[[Lane, float, int], Verdict]
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -108,7 +113,7 @@ class Entry:
 class RouteTable:
     """All routes of one server or client.  Decodes frames into requests for them."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], *, overload: Overload | None = None) -> None:
         self.entries: dict[int, Entry] = {}
         # JSON headers of the usual clients begin with the code: the first bytes name the route,
         # and the header is decoded once, straight into its typed struct.
@@ -116,8 +121,7 @@ class RouteTable:
         self._by_short_code: dict[int, Entry] = {}
         # Asked about every frame before anything of it is decoded.
         self.guard: Guard | None = None
-        # What share of the requests of a lane is served that have waited so long, s, and are so many, and why no more.
-        self.overload: Callable[[Lane, float, int], tuple[float, str]] | None = None
+        self.overload = overload
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)

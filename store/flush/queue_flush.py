@@ -31,6 +31,10 @@ _BEFORE_CHECKPOINT: Final = failpoint("queue_flush.before_checkpoint")
 _AFTER_CHECKPOINT: Final = failpoint("queue_flush.after_checkpoint")
 
 
+def _nothing() -> None:
+    """The default of `on_tick`."""
+
+
 class QueueFlush:
     """The thread.
 
@@ -50,6 +54,8 @@ class QueueFlush:
         notify: Notify,
         failed: Callable[[DiskFailed], None],
         workers: Workers = ThreadWorker,
+        *,
+        on_tick: Callable[[], None] = _nothing,
     ) -> None:
         self._clock = clock
         self._table = table
@@ -69,7 +75,7 @@ class QueueFlush:
         self.configure(config)
         table.files.on_pressure = self._worker.wake
         # Something else to do each turn, in this thread: the figures are sampled here.
-        self.on_tick: Callable[[], None] = _nothing
+        self._on_tick = on_tick
 
     def configure(self, config: StoreConfig) -> None:
         """Take intervals and sizes, also changed ones."""
@@ -155,7 +161,7 @@ class QueueFlush:
         try:
             self.tick()
             self._is_full = False
-            self.on_tick()
+            self._on_tick()
         except DiskFull as error:
             # The checkpoint promises what it promised before; a later turn writes the next one.
             if not self._is_full:
@@ -167,7 +173,3 @@ class QueueFlush:
             self._notify(lambda: self._failed(failure))
             return False
         return True
-
-
-def _nothing() -> None:
-    """The default of `on_tick`."""

@@ -48,7 +48,9 @@ class BackPressure:
     `most_waiting_bytes`; only at or above one of them it asks for the `refusal`.
     """
 
-    def __init__(self, config: StoreConfig, clock: Clock, flushing_s: Callable[[], float]) -> None:
+    def __init__(
+        self, config: StoreConfig, clock: Clock, flushing_s: Callable[[], float], on_no_space: Callable[[], None]
+    ) -> None:
         self._clock = clock
         # How long the flush that runs now takes so far; 0 without one.
         self._flushing_s = flushing_s
@@ -63,7 +65,7 @@ class BackPressure:
         # Messages refused, by cause.
         self.refused: Counter[Cause] = Counter()
         # Called when the file system has no room: whoever looks at the disk should do so now.
-        self.on_no_space: Callable[[], None] = _nothing
+        self._on_no_space = on_no_space
         # brokerFastFailureEnable: without it a slow disk makes sends wait instead.
         self.is_fast_failing = True
         self.configure(config)
@@ -139,7 +141,7 @@ class BackPressure:
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
         """What to raise when the file system itself has no room left: nothing was written."""
         self.refused[Cause.DISK_FULL] += messages
-        self.on_no_space()
+        self._on_no_space()
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
             _log.warning("state=refusing cause=no_space reason=%r", str(error))
@@ -195,7 +197,3 @@ class BackPressure:
         for cause in Cause:
             info[f"putMessageRefused_{cause.value}"] = str(self.refused[cause])
         return info
-
-
-def _nothing() -> None:
-    """The default of `on_no_space`."""

@@ -94,8 +94,7 @@ class Cleaner:
         self._confirmation = confirmation
         self._group_commit = group_commit
         self._notify = notify
-        self.pressure = BackPressure(config, clock, group_commit.flushing_s)
-        self.pressure.on_no_space = self._look_soon
+        self.pressure = BackPressure(config, clock, group_commit.flushing_s, self._look_soon)
         # Called with the log's minimum offset after it moved.
         self.on_trim: list[Callable[[int], None]] = []
         self.topics = TopicRetention(table, log)

@@ -81,7 +81,7 @@ async def test_topics_of_many_first_sends_share_a_few_writes(tmp_path: Path, mon
     file = HeldFile("topics.json", monkeypatch)
     async with running_broker(tmp_path) as (broker, client):
         told: list[list[TopicConfig]] = []
-        monkeypatch.setattr(broker.registration, "topics_changed", told.append)
+        broker.topics.on_change.append(told.append)
         file.hold()
         sends = [asyncio.ensure_future(client.send(b"x", f"T{number}")) for number in range(200)]
         await until(lambda: "T199" in broker.topics)

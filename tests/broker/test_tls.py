@@ -64,7 +64,7 @@ def client_of(broker: Broker, files: Files) -> TestClient:
 
 
 def ha_address(broker: Broker) -> str:
-    return f"127.0.0.1:{broker.config.broker_config.broker.ha_listen_port}"
+    return f"127.0.0.1:{broker.config.broker.ha_listen_port}"
 
 
 async def test_a_cluster_that_demands_tls_of_everybody(files: Files, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_a_slave_that_wants_tls_takes_no_log_in_clear_unless_that_is_allow
         store = {"ha_session_enable": False, "ha_allow_cleartext": allows}
         async with running(tmp_path / "slave", member(files, "slave"), broker_id=1, store=store) as slave:
             assert slave.following is not None
-            slave.following.found(master.address, ha_address(master))
+            slave.following.master_found(master.address, ha_address(master))
             if allows:
                 await until(lambda: in_step(master, slave))
                 assert master.replication.runtime_info()["haTlsConnections"] == "0"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, Standing
+from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, ReplicationProgress
 
 
 def replicas_of(*offsets: int, end: int = 1000, now: float = 0.0, **rules: int) -> Replicas:
@@ -19,27 +19,27 @@ def replicas_of(*offsets: int, end: int = 1000, now: float = 0.0, **rules: int) 
 
 
 def test_what_the_required_replicas_have_is_acknowledged_and_seen() -> None:
-    assert replicas_of(850, 900, 10).standing() == Standing(900, 900, True, False)
-    assert replicas_of(850, 900, 10, in_sync_replicas=3).standing() == Standing(850, 850, True, False)
-    assert replicas_of(850, 900, 10, in_sync_replicas=4).standing() == Standing(10, 10, True, False)
+    assert replicas_of(850, 900, 10).progress() == ReplicationProgress(900, 900, True, False)
+    assert replicas_of(850, 900, 10, in_sync_replicas=3).progress() == ReplicationProgress(850, 850, True, False)
+    assert replicas_of(850, 900, 10, in_sync_replicas=4).progress() == ReplicationProgress(10, 10, True, False)
 
 
 def test_with_too_few_in_sync_nothing_is_acknowledged_and_consumers_see_what_those_have() -> None:
-    assert replicas_of(850, 900, in_sync_replicas=5).standing() == Standing(850, -1, False, False)
-    assert replicas_of().standing() == Standing(NO_LIMIT, -1, False, False)
+    assert replicas_of(850, 900, in_sync_replicas=5).progress() == ReplicationProgress(850, -1, False, False)
+    assert replicas_of().progress() == ReplicationProgress(NO_LIMIT, -1, False, False)
 
 
 def test_below_the_least_number_nothing_is_taken_and_nothing_more_is_seen() -> None:
-    assert replicas_of(min_in_sync_replicas=2).standing() == Standing(None, -1, False, True)
-    assert replicas_of(900, min_in_sync_replicas=2).standing() == Standing(900, 900, True, False)
-    assert replicas_of(900, min_in_sync_replicas=3).standing() == Standing(None, 900, True, True)
+    assert replicas_of(min_in_sync_replicas=2).progress() == ReplicationProgress(None, -1, False, True)
+    assert replicas_of(900, min_in_sync_replicas=2).progress() == ReplicationProgress(900, 900, True, False)
+    assert replicas_of(900, min_in_sync_replicas=3).progress() == ReplicationProgress(None, 900, True, True)
 
 
 def test_a_slave_that_is_connected_twice_counts_once() -> None:
     replicas = replicas_of(800, in_sync_replicas=3)
     replicas.acknowledged("slave 0", 2, 900, 1000, 0.0)
     assert replicas.offsets() == [900]
-    assert replicas.standing() == Standing(900, -1, False, False)
+    assert replicas.progress() == ReplicationProgress(900, -1, False, False)
     replicas.left("slave 0", 2)
     assert replicas.offsets() == [800]
     replicas.left("slave 0", 1)
@@ -155,11 +155,11 @@ def test_what_is_flushed_counts_where_it_is_asked_for_and_said() -> None:
 def test_how_many_must_have_a_message(rules: dict[str, int], slaves: int, expected: int) -> None:
     replicas = replicas_of(*[1000] * slaves, **rules)
     assert replicas.required() == expected
-    assert replicas.standing().is_enough == (slaves + 1 >= expected)
+    assert replicas.progress().is_enough == (slaves + 1 >= expected)
 
 
 def test_alone_by_configuration_the_master_acknowledges_everything() -> None:
-    assert replicas_of(auto_in_sync_replicas=True).standing() == Standing(NO_LIMIT, NO_LIMIT, True, False)
+    assert replicas_of(auto_in_sync_replicas=True).progress() == ReplicationProgress(NO_LIMIT, NO_LIMIT, True, False)
 
 
 # At all times an offset counts only if enough different slaves have reported it.
@@ -235,17 +235,17 @@ def test_nothing_counts_that_not_enough_different_slaves_have(
         assert replicas.offsets() == sorted(has.values(), reverse=True)
         in_sync = replicas.in_sync_slaves()
         assert in_sync <= has.keys()
-        standing, required = replicas.standing(), replicas.required()
-        if standing.acknowledged >= 0:
-            assert 1 + sum(has[slave] >= standing.acknowledged for slave in in_sync) >= required  # type: ignore[index]
-        assert standing.is_enough == (1 + len(in_sync) >= required)
-        assert standing.is_refusing == (1 + len(in_sync) < rules.min_in_sync_replicas)
-        assert (standing.limit is None) == standing.is_refusing
-        if standing.limit is not None:
+        progress, required = replicas.progress(), replicas.required()
+        if progress.acknowledged >= 0:
+            assert 1 + sum(has[slave] >= progress.acknowledged for slave in in_sync) >= required  # type: ignore[index]
+        assert progress.is_enough == (1 + len(in_sync) >= required)
+        assert progress.is_refusing == (1 + len(in_sync) < rules.min_in_sync_replicas)
+        assert (progress.limit is None) == progress.is_refusing
+        if progress.limit is not None:
             # Consumers see what is acknowledged; with too few in sync, what all of those have.
-            lagging = [slave for slave in in_sync if has[slave] < standing.limit]  # type: ignore[index]
+            lagging = [slave for slave in in_sync if has[slave] < progress.limit]  # type: ignore[index]
             assert not in_sync or len(in_sync) - len(lagging) >= min(required - 1, len(in_sync))
-            if standing.is_enough:
-                assert standing.limit == standing.acknowledged
+            if progress.is_enough:
+                assert progress.limit == progress.acknowledged
         for slave in in_sync:
             assert history.could_be_in_sync(slave, has[slave])  # type: ignore[index, arg-type]

@@ -36,7 +36,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     # broker
     ("broker/config/local_address.py", "network"): "edge: asks the system for this machine's address and name",
     ("broker/replication/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
-    ("broker/parts.py", "randomness"): "composition root: the default of an injected function",
+    ("broker/server.py", "randomness"): "composition root: the default of an injected function",
     # sprocket.client
     (
         "sprocket/client/admin/admin_client.py",

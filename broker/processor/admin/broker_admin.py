@@ -108,7 +108,7 @@ class AdministrationProcessor:
         if "brokerPermission" in changed:
             # What name servers tell clients of every topic depends on it.
             self._topics.data_version.next(self._clock.wall_ms())
-            self._topics.on_change([])
+            self._topics.announce([])
         return Response(remark=self._config.note)
 
     def runtime_info(self, request: Request[NoHeader]) -> Response:

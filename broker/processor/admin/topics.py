@@ -117,7 +117,7 @@ class TopicProcessor:
         if not self._topics.update(configs):
             # Nothing is new here; a name server may yet have forgotten the topic.
             known = [self._topics.get(config.topic_name) for config in configs]
-            self._topics.on_change([config for config in known if config is not None])
+            self._topics.announce([config for config in known if config is not None])
 
     def _check(self, config: TopicConfig) -> None:
         self._check_name(config.topic_name)

@@ -56,7 +56,7 @@ class PopProcessor:
         self._offsets = offsets
         self._log = log
         self._next_revive_queue = 0
-        self.held: HeldPops | None = None  # without it nothing is held
+        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.answer_held)
         self.popped_messages = 0
         self.popped_bytes = 0
 
@@ -147,13 +147,13 @@ class PopProcessor:
     # Answering
 
     def _answer_empty(self, popped: Popped, matches: PullFilter | None, *, may_hold: bool) -> None:
-        request, held = popped.request, self.held
+        request = popped.request
         if popped.damage is not None:
             self._refuse(request, popped.damage)
             return
         header, result = request.header, HoldResult.NOT_HELD
-        if held is not None and may_hold:
-            result = held.hold(
+        if may_hold:
+            result = self.held.hold(
                 request, header.topic, header.consumer_group, header.queue_id, matches, header.poll_time,
                 header.born_time,
             )  # fmt: skip
@@ -165,9 +165,8 @@ class PopProcessor:
 
     def _wake(self, popped: Popped) -> None:
         """There is more: somebody else may have it."""
-        if self.held is not None:
-            header = popped.request.header
-            self.held.wake(header.topic, header.consumer_group, header.queue_id)
+        header = popped.request.header
+        self.held.wake(header.topic, header.consumer_group, header.queue_id)
 
     def _finish(self, found: list[Popped]) -> None:
         """Write what was taken, then answer."""

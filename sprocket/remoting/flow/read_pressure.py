@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from sprocket.remoting.flow.receive_window import ReceiveWindow
-from sprocket.remoting.flow.shedding import Overload, shed
+from sprocket.remoting.flow.shedding import shed
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unread_input import UnreadInput, unread_bytes
 from sprocket.remoting.framing import Frame
-from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.routes import Overload, RouteTable
 
 
 class ReadPressure:

@@ -7,7 +7,7 @@ Source: RocketMQ 5.3.3, `BrokerFastFailure`.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
@@ -18,13 +18,7 @@ from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
 from sprocket.remoting.headers.base import Int
-from sprocket.remoting.routes import Lane, RouteTable
-
-# What share of the requests of a lane is served, 0 to 1, and why the others are not.
-Verdict = tuple[float, str]
-# Asked for each lane about a read that has waited for so long, s, and brought so many requests.
-Overload = Callable[[Lane, float, int], Verdict]
-
+from sprocket.remoting.routes import Lane, Overload, RouteTable
 
 # A connection that brings less at once is not what overloads a server, and a pause of its own is no overload.
 LARGE_READ_BYTES: Final = 16 * 1024

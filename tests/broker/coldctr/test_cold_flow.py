@@ -77,7 +77,7 @@ async def test_system_groups_are_not_bound(tmp_path: Path) -> None:
 
 async def test_the_control_is_switched_while_the_broker_runs(tmp_path: Path) -> None:
     async with running_broker(tmp_path, cg_cold_read_threshold=10) as (broker, client):
-        assert broker.pulls.cold is None, "no pull is looked at"
+        assert not broker.pulls.cold.is_on, "no pull is looked at"
         await client.send()
         await client.pull()
         on = b"coldDataFlowControlEnable=true\naccessMessageInMemoryHotRatio=0\n"

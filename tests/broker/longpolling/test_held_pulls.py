@@ -51,7 +51,7 @@ class Held:
         self.queues = Queues()
         self.answered: list[int] = []
         self.answer_with: Callable[[Request[Any]], object] = lambda request: self.answered.append(request.opaque)
-        self.pulls = HeldPulls(self.queues, self.clock, self.timers.call_later, self.answer)
+        self.pulls = HeldPulls(self.queues, self.clock, self.timers.call_later)
 
     def answer(self, request: Request[Any]) -> None:
         self.answer_with(request)
@@ -67,7 +67,7 @@ class Held:
     ) -> bool:
         request: Request[Any] = Request(code=11, opaque=opaque)
         request.channel = Channel(channel)
-        return self.pulls.hold(request, "T", queue_id, offset, matches, timeout_s)
+        return self.pulls.hold(request, "T", queue_id, offset, matches, timeout_s, self.answer)
 
     def arrive(self, *codes: int, queue_id: int = 0) -> None:
         queue = self.queues.codes.setdefault(("T", queue_id), [])

@@ -107,7 +107,7 @@ async def test_every_name_server_hears_of_start_change_and_stop(
             header, body = server.registrations[0]
             assert (header.broker_name, header.cluster_name, header.broker_id) == ("broker-a", "DefaultCluster", 0)
             assert header.broker_addr == broker.address == f"127.0.0.1:{broker.port}"
-            assert header.ha_server_addr == f"127.0.0.2:{broker.config.broker_config.broker.ha_listen_port}"
+            assert header.ha_server_addr == f"127.0.0.2:{broker.config.broker.ha_listen_port}"
             assert set(body.topic_config_serialize_wrapper.topic_config_table) == set(broker.topics.by_name)
         await until(lambda: all(session.is_registered for session in broker.registration.sessions))
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Orders"))

@@ -50,7 +50,7 @@ def test_topic_created_by_a_send_has_at_most_the_models_queues(tmp_path: Path, w
 def test_topic_created_by_a_send_survives_and_is_announced(tmp_path: Path) -> None:
     topics = table(tmp_path)
     announced: list[list[TopicConfig]] = []
-    topics.on_change = announced.append
+    topics.on_change.append(announced.append)
     created = topics.create_on_send("Orders", "TBW102", 4)
     assert topics.create_on_send("Orders", "TBW102", 8) is created
     assert announced == [[created]]

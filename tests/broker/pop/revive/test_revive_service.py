@@ -150,7 +150,7 @@ def test_message_that_has_expired_is_passed_over(rig: ReviveRig) -> None:
     assert rig.offsets_again() == [0]
 
 
-def test_listeners_hear_of_what_came_again(rig: ReviveRig) -> None:
+def test_listeners_get_each_redelivery(rig: ReviveRig) -> None:
     heard: list[tuple[str, str, int, int]] = []
     rig.service.on_revived.append(lambda ck, count: heard.append((ck.t, ck.c, ck.q, count)))
     rig.send(2)

@@ -18,7 +18,7 @@ def test_new_retry_topics_of_one_turn_are_written_at_once(tmp_path: Path) -> Non
     for group in groups:
         rig.pop(0, c=group)
     changes: list[int] = []
-    rig.core.topics.on_change = lambda topics: changes.append(len(topics))
+    rig.core.topics.on_change.append(lambda topics: changes.append(len(topics)))
     rig.elapse(20)
     assert [rig.core.store.max_offset(f"%RETRY%{group}_{TOPIC}", 0) for group in groups] == [1] * 20
     assert changes == [20]

@@ -74,7 +74,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[tuple[Asker, Asker]]:
     """A super user, and a normal one who may administer the cluster."""
     async with askers(tmp_path, ROOT, OPERATOR, **GUARDED) as (broker, (admin, operator)):
         await admin.well(RequestCode.AUTH_CREATE_USER, user("operator"), UserInfo(None, "secret of operator"))
-        cluster = f"Cluster:{broker.config.broker_config.broker.broker_cluster_name}"
+        cluster = f"Cluster:{broker.config.broker.broker_cluster_name}"
         await admin.well(
             RequestCode.AUTH_CREATE_ACL, acl("operator"), AclInfo("User:operator", [rule(cluster, "Get", "Update")])
         )

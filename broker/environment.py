@@ -1,0 +1,62 @@
+"""What a broker gets from its process: clock, configuration, files, event loop, and who is told of a fatal error."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
+from broker.role import Role
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+
+logger = logging.getLogger(__name__)
+
+Fatal = Callable[[SprocketError], None]
+T = TypeVar("T")
+
+
+def log_fatal(error: SprocketError) -> None:
+    """Log `error`; the default for a broker whose owner does not want to be told."""
+    logger.critical("event=fatal reason=%r", str(error))
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    """Run `callback` in the running loop after `seconds`."""
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class Environment:
+    """Surroundings of one broker; all its parts share it."""
+
+    def __init__(
+        self, config: LiveConfig, role: Role, clock: Clock, on_fatal: Fatal, random_below: Callable[[int], int]
+    ) -> None:
+        self.config = config
+        self.role = role
+        self.clock = clock
+        self.random_below = random_below
+        self._on_fatal = on_fatal
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fatal: SprocketError | None = None
+
+    def use_running_loop(self) -> None:
+        """Run from now on in the loop that runs."""
+        self._loop = asyncio.get_running_loop()
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's thread; called from other threads.  Does nothing without a loop."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def fail(self, error: SprocketError) -> None:
+        """Tell the owner of the process of the first error that the broker cannot survive."""
+        if self._fatal is None:
+            self._fatal = error
+            self._on_fatal(error)
+
+    def file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
+        """Return the file `name` of the store's folder ``config``; a failed write is fatal."""
+        path = self.config.store.store_path_root_dir / "config" / name
+        return ConfigFile(path, content_type, failed=lambda error: self.notify(lambda: self.fail(error)))
