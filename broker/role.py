@@ -64,7 +64,7 @@ class Role:
         self._changed()
 
     def hand_over(self) -> None:
-        """Stop to act, because the master is about to take over; go on answering reads."""
+        """Stop acting, because the master is about to take over; go on answering reads."""
         if self._is_acting:
             self._is_handing_over = True
             self._changed()

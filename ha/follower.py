@@ -189,7 +189,7 @@ class Follower:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """Stop to follow: nothing more is received from the master."""
+        """Stop following: nothing more is received from the master."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

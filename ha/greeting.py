@@ -34,7 +34,7 @@ _DIFFER: Final = f"the two ends have different secrets ({_SECRET})"
 class Credentials:
     """Identity and secret of this end.
 
-    With an empty `secret` nothing is proved.  `random_bytes(n)` returns `n` bytes that nobody can guess.
+    With an empty `secret` nothing is proved.  `random_bytes(n)` returns `n` bytes that cannot be guessed.
     """
 
     identity: Identity

@@ -3,7 +3,7 @@
 The slave sends HELLO, the master WELCOME, the slave PROOF; frames follow, see `ha.session`.  The first 8 bytes of each
 message are negative as a signed number.  No report of a plain slave is negative.  All numbers are big-endian.
 
-A proof is the HMAC-SHA256, keyed with the secret, of a word for the end that proves and of both messages, which contain
+A proof is the HMAC-SHA256, keyed with the secret, of a label of the proving end and of both messages, which contain
 the nonces, the identities and the epoch.  So a proof is worthless in another connection and when it is reflected.  The
 secret itself is never sent.  What follows the greeting is checked with a CRC; it is neither signed nor encrypted.
 """

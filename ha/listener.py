@@ -257,7 +257,7 @@ class SlaveListener:
         return self._entrance is not None and self._entrance.takes_tls
 
     def stop(self) -> None:
-        """Stop to listen, and close all connections."""
+        """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
             self._server = None

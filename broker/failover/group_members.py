@@ -84,7 +84,7 @@ class GroupMembers(Service):
         ]
 
     def stop(self) -> None:
-        """Stop to ask."""
+        """Stop asking."""
         self.is_online = False
         if self._asking is not None:
             self._asking.cancel()

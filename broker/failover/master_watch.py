@@ -42,7 +42,7 @@ class MasterWatch(Service):
         exchange.on_master.append(self.master_announced)
 
     def stop(self) -> None:
-        """Stop to look for the master."""
+        """Stop looking for the master."""
         if self._finding is not None:
             self._finding.cancel()
 

@@ -65,7 +65,7 @@ class OrderLocks:
             self._wake_by(free_at)
 
     def close(self) -> None:
-        """Stop to call `freed`."""
+        """Stop calling `freed`."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -199,7 +199,7 @@ class MasterSessions(Service):
         self._core.role.recover(False)
 
     def stop(self) -> None:
-        """Stop to wait."""
+        """Stop waiting."""
         if self._timer is not None:
             self._timer.cancel()
         if self._asking is not None:

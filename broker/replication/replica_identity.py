@@ -79,7 +79,7 @@ def secret_of(account: Account) -> bytes:
 
 
 def new_nonce(size_bytes: int) -> bytes:
-    """Return bytes that nobody can guess."""
+    """Return random bytes that cannot be guessed."""
     return secrets.token_bytes(size_bytes)
 
 

@@ -91,7 +91,7 @@ class MasterFollower(Service):
         return HARuntimeInfo(master=False, ha_client_runtime_info=client)
 
     def stop(self) -> None:
-        """Stop to follow."""
+        """Stop following."""
         self.follower.stop()
 
     def is_master_online(self) -> bool:

@@ -78,7 +78,7 @@ class SlaveSynchronize(Service):
             self._lacks_topic = True
 
     def periodic(self) -> list[Periodic]:
-        """Look what is due."""
+        """Ask every second for what is due."""
         return [Periodic("slave_synchronize", _TURN_S, self.turn)]
 
     async def turn(self) -> None:

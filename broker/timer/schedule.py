@@ -170,7 +170,7 @@ class ScheduleService(Service):
         self._wake_in(0.0)
 
     def deactivate(self) -> None:
-        """Stop to deliver."""
+        """Stop delivering."""
         self._running = False
         self._store.on_arrival.remove(self._arrived)
         for outstanding in self._outstanding.values():

@@ -45,7 +45,7 @@ class HalfEscape(Service):
         self._wait(0.0)
 
     def deactivate(self) -> None:
-        """Stop to send."""
+        """Stop sending."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -88,7 +88,7 @@ HELLO of the slave 1 of `DefaultCluster/broker-a`:
 ### Authentication
 
 With `haSecretFile` at both ends each proves that it knows the secret, before any of the log is sent. A proof is an
-HMAC-SHA256, keyed with the file's content without surrounding white space. It covers a word for the end that proves
+HMAC-SHA256, keyed with the file's content without surrounding white space. It covers a label of the proving end
 (`sprocket-ha-master`, `sprocket-ha-slave`) and both messages with their nonces, identities and the epoch; the slave's
 also covers the master's proof. Each part is preceded by its length (u32). Use 32 random bytes or more: anyone who sees
 a greeting can test guesses.

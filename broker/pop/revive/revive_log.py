@@ -135,7 +135,7 @@ class ReviveLog:
         self._delivery.deliver(messages, done)
 
     def append(self, messages: list[PendingMessage], checkpoints: int) -> int:
-        """Append records, `checkpoints` of which are checkpoints; return the end of the append.
+        """Append records, among them `checkpoints` checkpoints; return the end of the append.
 
         Raises StoreError or RequestError; none of them is written then.
         """

@@ -108,7 +108,7 @@ class ReviveService(Service):
         self._wake_in(0.0)
 
     def deactivate(self) -> None:
-        """Stop to revive, and commit what is done."""
+        """Stop reviving, and commit what is done."""
         if not self._is_running:
             return
         self._is_running = False
