@@ -18,8 +18,8 @@ from broker.coldctr.cold_flow import ColdFlow
 from broker.config.table_saving import TableSaving
 from broker.core import BrokerCore
 from broker.environment import Environment, call_later
-from broker.failover.group_presence import GroupPresence, delivery
-from broker.failover.group_work import GroupWork
+from broker.failover.active_services import ActiveServices
+from broker.failover.group_parts import GroupParts, delivery
 from broker.failover.pre_online import PreOnline
 from broker.fast_failure import FastFailure
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
@@ -36,14 +36,14 @@ from broker.processor.assembly import admin_routes, message_routes
 from broker.processor.pop.notification import NotificationService
 from broker.processor.pull import PullProcessor
 from broker.processor.query_assignment import AssignmentService
-from broker.replication.empty_start import nobody
+from broker.replication.empty_start import no_members
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.service import Service
-from broker.slave.following import Following
+from broker.slave.master_follower import MasterFollower
 from broker.slave.slave_gate import gated_table
 from broker.slave.slave_reads import SlaveReads
 from broker.slave.slave_sessions import SlaveSessions
@@ -132,10 +132,10 @@ class BrokerParts:
     traffic: Traffic
     replication: Replication
     tables: ReplicatedTables
-    following: Following | None
+    following: MasterFollower | None
     slave: Slave | None
-    presence: GroupPresence
-    group_work: GroupWork
+    presence: GroupParts
+    active_services: ActiveServices
     pre_online: PreOnline
     services: Sequence[Service]  # in the order of their start
     routes: RouteTable
@@ -151,7 +151,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     deliveries = build_deliveries(core, environment, security.access)
     pops = build_pops(core, environment, deliveries.timer)
     core.topics.on_change += [pops.pop.topics_changed, registration.topics_changed, retention.topics_changed]
-    following = Following(core, registration, security.client_tls) if role.is_slave else None
+    following = MasterFollower(core, registration, security.client_tls) if role.is_slave else None
     replication = build_replication(core, security.server_tls, following)
     pulls = build_pulls(core, following)
     traffic = Traffic(core, pulls.pulls, pops.pop)
@@ -160,8 +160,8 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
         core, deliveries.schedule.offsets, deliveries.timer, assignments.modes, pops.pop.order_info,
         security.users.replicated(),
     )  # fmt: skip
-    presence = GroupPresence.of(core, registration, following, pops.revive)
-    ask_members = presence.members.ask if config.broker.name_servers else nobody
+    presence = GroupParts.of(core, registration, following, pops.revive)
+    ask_members = presence.members.ask if config.broker.name_servers else no_members
     sessions = MasterSessions(core, replication, tables, security.access, ask_members=ask_members)
     slave = None if following is None else build_slave(core, following, tables, security.access, pulls.slave)
     services = [
@@ -186,9 +186,9 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
         *peer_services(core, registration, security),
         TableSaving(core, deliveries.schedule.offsets),  # last: the others commit offsets when they save
     ]
-    group_work = GroupWork(role, services)
+    active_services = ActiveServices(role, services)
     online = presence.pre_online(
-        core, registration, group_work, deliveries.schedule.offsets, deliveries.timer, replication
+        core, registration, active_services, deliveries.schedule.offsets, deliveries.timer, replication
     )
     fast_failure = FastFailure(config, environment.clock)
     routes = [
@@ -198,7 +198,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     ]
     return BrokerParts(
         core, security, fast_failure, registration, retention, deliveries, pops, pulls, traffic, replication, tables,
-        following, slave, presence, group_work, online, services,
+        following, slave, presence, active_services, online, services,
         security.access.guard(gated_table(role, routes, overload=fast_failure.verdict)),
     )  # fmt: skip
 
@@ -260,7 +260,7 @@ def build_pops(core: BrokerCore, environment: Environment, timer: TimerService) 
     return Pops(pop, ReviveService(core, pop.log, timer=wheel, on_revived=[pop.revived]))
 
 
-def build_pulls(core: BrokerCore, following: Following | None) -> Pulls:
+def build_pulls(core: BrokerCore, following: MasterFollower | None) -> Pulls:
     """Build `Pulls`; only a slave has `following`."""
     broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
     held = HeldPulls(core.store, core.clock, core.call_later)
@@ -275,7 +275,7 @@ def build_pulls(core: BrokerCore, following: Following | None) -> Pulls:
     return Pulls(pulls, held, broadcasts, cold, slave)
 
 
-def build_replication(core: BrokerCore, tls: ServerTls, following: Following | None) -> Replication:
+def build_replication(core: BrokerCore, tls: ServerTls, following: MasterFollower | None) -> Replication:
     """Build the port for slaves.  A slave has one too, and reports its own progress there."""
     broker = core.config.broker
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
@@ -284,7 +284,11 @@ def build_replication(core: BrokerCore, tls: ServerTls, following: Following | N
 
 
 def build_slave(
-    core: BrokerCore, following: Following, tables: ReplicatedTables, access: AccessControl, reads: SlaveReads | None
+    core: BrokerCore,
+    following: MasterFollower,
+    tables: ReplicatedTables,
+    access: AccessControl,
+    reads: SlaveReads | None,
 ) -> Slave:
     """Build `Slave`; `reads` is its part of the pulls."""
     synchronize = SlaveSynchronize(core, following, tables)

@@ -84,7 +84,7 @@ class Broker:
         self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
         self.replication, self.tables, self.following = parts.replication, parts.tables, parts.following
         self._slave = parts.slave
-        self.presence, self.pre_online, self._group_work = parts.presence, parts.pre_online, parts.group_work
+        self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services
         self._services = parts.services
         self._server = self._new_server(config)
         self._periodic = [
@@ -202,7 +202,7 @@ class Broker:
             self.pre_online.stop,
             self.registration.stop,
             self.client.close,
-            self._group_work.stop,
+            self._active_services.stop,
             *(service.stop for service in reversed(self._services)),
             *(work.stop for work in self._periodic),
             self.held.close,
@@ -246,7 +246,7 @@ class Broker:
         await self.pre_online.stop()
         await self.registration.stop()
         await self.client.close()
-        self._group_work.stop()
+        self._active_services.stop()
         for service in reversed(self._services):
             service.stop()
         if self.store.failure is None:

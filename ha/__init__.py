@@ -1,6 +1,7 @@
-"""Replication: moves the bytes of a master's log to its slaves, over RocketMQ's two-message protocol or in a session.
+"""Replication of a master's log to its slaves, over RocketMQ's two-message protocol or in a session.
 
-`protocol` has the two messages; `master_link` and `slave_link` are the two ends of one connection, fed with bytes and
-time; `replicas` keeps what every slave has acknowledged.  Two ends that are both Sprocket greet (`hello`, `greeting`)
-and speak in frames (`session`, `master_session`, `slave_session`).  None of them touches a socket or a file.
+`protocol` has the two messages.  `master_link` and `slave_link` are the two ends of one connection.  They are fed with
+bytes and time, and touch neither a socket nor a file.  `replicas` keeps what each slave has acknowledged.  Two Sprocket
+brokers greet (`hello`, `greeting`) and then exchange frames (`session`, `master_session`, `slave_session`).
+`listener` and `follower` are the sockets.
 """

@@ -1,41 +1,42 @@
-"""Finds how much two logs have in common by comparing checksums of ranges, from the end backward and then by halves.
+"""Search for the common prefix of two logs, by checksums of ranges: backward from the end, then by halving.
 
-Two logs are equal up to a place and differ behind it: whoever went another way did so with other records.  So a range
-that is equal means that all before it is.
+Two logs are equal up to some offset and differ after it.  Logs that diverged have different records from there on, so
+one equal range proves that everything before it is equal.
 """
 
 from typing import Final
 
-# The first look is at so much of the end; each further one is at twice as much, up to the largest.
+# Size of the first range that is compared.  Each further range is twice as large, up to `MAX_RANGE_BYTES`.
 _FIRST_BYTES: Final = 64 * 1024
-LARGEST_BYTES: Final = 4 * 1024 * 1024
-# Logs that differ for longer than this are not those of one master.
-MOST_BYTES: Final = 2 * 1024 * 1024 * 1024
+MAX_RANGE_BYTES: Final = 4 * 1024 * 1024
+# Logs that differ over more bytes than this do not come from one master.
+MAX_BYTES: Final = 2 * 1024 * 1024 * 1024
 
 
 class CommonPrefix:
-    """One search between `low`, before which nothing is looked at, and `high`, the end of the shorter log.
+    """One search between `low`, the first offset to compare, and `high`, the end of the shorter log.
 
-    Ask `next_range`, compare it, say so to `compared`; until `next_range` is None.
+    Compare `next_range` and report the result to `compared`, until `next_range` is None.
     """
 
-    def __init__(self, low: int, high: int, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, low: int, high: int, *, max_bytes: int = MAX_BYTES) -> None:
         self.low = low
         self.high = self._top = high
-        self._floor = max(low, high - most_bytes)
+        self._floor = max(low, high - max_bytes)
         self._step = _FIRST_BYTES
-        # Behind the last range that was equal; the first difference lies before `_differs_before`.
+        # `_equal_to` is the end of the last equal range, -1 before there is one.  The first difference is before
+        # `_differs_before`.
         self._equal_to = -1
         self._differs_before = high + 1
         self.is_done = high <= low
 
     @property
     def end(self) -> int:
-        """Once it is done: the first byte that differs; `low` if nothing is known to be equal."""
+        """The first byte that differs, once the search is done; `low` if no range was equal."""
         return self._equal_to if self._equal_to >= 0 else self.low
 
     def next_range(self) -> tuple[int, int] | None:
-        """(offset, bytes) to compare; None when it is done."""
+        """Return (offset, bytes) to compare, or None when the search is done."""
         if self.is_done:
             return None
         if self._equal_to < 0:
@@ -44,7 +45,7 @@ class CommonPrefix:
         return self._equal_to, (self._differs_before - self._equal_to) // 2
 
     def compared(self, is_equal: bool) -> None:
-        """Whether the logs are equal in `next_range`."""
+        """Take the result for `next_range`: whether the two logs are equal there."""
         found = self.next_range()
         assert found is not None
         start, size = found
@@ -53,7 +54,7 @@ class CommonPrefix:
         else:
             self._differs_before = start + size
             self._top = start
-            self._step = min(2 * self._step, LARGEST_BYTES)
+            self._step = min(2 * self._step, MAX_RANGE_BYTES)
         if self._equal_to < 0 and self._top <= self._floor:
             if self._floor > self.low:
                 self.is_done = True

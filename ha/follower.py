@@ -1,4 +1,4 @@
-"""The slave's connection to its master, made again whenever it ends.
+"""The slave's connection to its master, reopened whenever it ends.
 
 Source: RocketMQ 5.3.3, `DefaultHAClient.run`.
 """
@@ -18,37 +18,38 @@ logger = logging.getLogger(__name__)
 # `DefaultHAClient.closeMasterAndWait`
 _RETRY_S: Final = 5.0
 _CONNECT_LIMIT_S: Final = 5.0
-# What is taken at once: more costs less for each byte, but the loop serves nobody meanwhile.  It follows the time that
-# it takes, between these bounds.
-_LEAST_READ_BYTES: Final = 256 * 1024
-_MOST_READ_BYTES: Final = 4 * 1024 * 1024
+# Bounds of one read.  A larger read costs less per byte, but the event loop serves no one else meanwhile.  The size is
+# adapted until a full read takes between `_SHORT_S` and `_LONG_S`.
+_MIN_READ_BYTES: Final = 256 * 1024
+_MAX_READ_BYTES: Final = 4 * 1024 * 1024
 _SHORT_S: Final = 0.004
 _LONG_S: Final = 0.010
 NewLink = Callable[[str], Awaitable[SlaveLink | None]]
 
 
 def _nothing(_: SlaveLink) -> None:
-    """The default of `on_received`."""
+    """Do nothing: the default of `on_received`."""
 
 
 def _in_clear() -> ssl.SSLContext | None:
-    """The default of `new_context`."""
+    """Return None, for a connection without TLS: the default of `new_context`."""
     return None
 
 
 class MasterConnection(asyncio.BufferedProtocol):
     """One connection to the master.
 
-    What comes is read into one buffer and taken from there at once.  While a slave is busy the kernel gathers more, so
-    a read that catches up brings much and is taken in arrays, and one of a quiet master brings one record.
+    Each read goes into one buffer and is processed at once.  While the slave is busy, the kernel collects more.  So a
+    read during catch-up brings many records, which are processed in arrays; a read from a quiet master brings one
+    record.
     """
 
     def __init__(self, follower: "Follower", link: SlaveLink) -> None:
         self._follower = follower
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._buffer = memoryview(bytearray(_MOST_READ_BYTES))
-        self._read_bytes = min(4 * _LEAST_READ_BYTES, _MOST_READ_BYTES)
+        self._buffer = memoryview(bytearray(_MAX_READ_BYTES))
+        self._read_bytes = min(4 * _MIN_READ_BYTES, _MAX_READ_BYTES)
         self._took_s = 0.0
         self.link = link
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,7 +65,7 @@ class MasterConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         is_full = nbytes == self._read_bytes
         if is_full and self._transport is not None:
-            # There is more: whoever reads from this slave comes first.
+            # More bytes are waiting.  Serve the readers of this slave first.
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._read_on)
         began = self._follower.now()
@@ -82,12 +83,15 @@ class MasterConnection(asyncio.BufferedProtocol):
             self._adapt(self._follower.now() - began)
 
     def _adapt(self, seconds: float) -> None:
-        """Read more or less at once, as a full read took `seconds`; one alone may have lost its processor."""
-        least_s = min(seconds, self._took_s)
+        """Adapt the read size to a full read that took `seconds`.
+
+        One slow read proves nothing, because the process may have lost its CPU meanwhile: only two in a row count.
+        """
+        min_s = min(seconds, self._took_s)
         if seconds < _SHORT_S:
-            self._read_bytes = min(self._read_bytes * 3 // 2, _MOST_READ_BYTES)
-        elif least_s > _LONG_S:
-            self._read_bytes = max(self._read_bytes * 2 // 3, min(_LEAST_READ_BYTES, _MOST_READ_BYTES))
+            self._read_bytes = min(self._read_bytes * 3 // 2, _MAX_READ_BYTES)
+        elif min_s > _LONG_S:
+            self._read_bytes = max(self._read_bytes * 2 // 3, min(_MIN_READ_BYTES, _MAX_READ_BYTES))
         self._took_s = seconds
 
     def _read_on(self) -> None:
@@ -95,7 +99,7 @@ class MasterConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def acknowledge(self) -> None:
-        """Report, if there is more to say than the last time."""
+        """Send a report if there is more to acknowledge than the last one did."""
         report = self.link.acknowledge(self._follower.now())
         if report and self._transport is not None:
             self._transport.write(report)
@@ -112,7 +116,7 @@ class MasterConnection(asyncio.BufferedProtocol):
         self._timer = asyncio.get_running_loop().call_later(max(self.link.wait_s(now), 0.01), self._tick)
 
     def close(self, reason: str) -> None:
-        """End the connection, at once."""
+        """Abort the connection."""
         if self._transport is not None and not self._transport.is_closing():
             logger.warning("event=master_connection_closed reason=%r", reason)
             self._transport.abort()
@@ -126,10 +130,11 @@ class MasterConnection(asyncio.BufferedProtocol):
 
 
 class Follower:
-    """Follows a master, whose address may change or be unknown.  Lives in the event loop's thread.
+    """Follower of a master whose address may change or be unknown.  Lives in the event loop's thread.
 
-    `on_failure` hears of what it cannot go on after, a failed disk above all; nothing is followed after that.
-    `new_link` makes the slave's end of a connection to an address, or says None if it cannot be followed now.
+    `on_failure` receives an error after which following cannot go on, above all a failed disk; nothing is followed
+    after it. `new_link` returns the slave's end of a connection to an address, or None if that master cannot be
+    followed now.
     """
 
     def __init__(
@@ -144,9 +149,9 @@ class Follower:
     ) -> None:
         self._rules = rules
         self.new_link: NewLink = new_link or self._plain_link
-        # What the next connection is to be made with; None for one in clear.  Asked after the link is made.
+        # Returns the TLS context of the next connection, None for cleartext.  Called after `new_link`.
         self.new_context: Callable[[], ssl.SSLContext | None] = _in_clear
-        # Called after each read of what the master sent.
+        # Called after each read from the master.
         self.on_received: Callable[[SlaveLink], None] = _nothing
         self._log = log
         self._clock = clock
@@ -159,7 +164,7 @@ class Follower:
         self.connection: MasterConnection | None = None
 
     def configure(self, rules: SlaveRules) -> None:
-        """Take changed intervals, also for the connection that is there."""
+        """Apply changed intervals, also to the open connection."""
         self._rules = rules
         if self.connection is not None:
             self.connection.link.rules = rules
@@ -170,7 +175,7 @@ class Follower:
         return self._address
 
     def follow(self, address: str) -> None:
-        """Follow the master at ``host:port``; the empty text for none.  A connection to another one ends."""
+        """Follow the master at ``host:port``, or none if empty.  The connection to another master is closed."""
         if address == self._address:
             return
         logger.info("event=master_changed from=%s to=%s", self._address or "-", address or "-")
@@ -180,11 +185,11 @@ class Follower:
             self.connection.close("another master")
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start to follow."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """Follow no longer: nothing more is taken from the master."""
+        """Stop following: nothing more is received from the master."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -192,11 +197,11 @@ class Follower:
             self.connection.close("the slave stops")
 
     def now(self) -> float:
-        """Of the monotonic clock, seconds."""
+        """Return the monotonic clock's time, in seconds."""
         return self._clock.monotonic()
 
     def failed(self, error: SprocketError) -> None:
-        """The disk has failed."""
+        """Stop for good after `error`, such as a failed disk."""
         self._has_failed = True
         self._on_failure(error)
 
@@ -206,7 +211,8 @@ class Follower:
             if self._address:
                 await self._follow_once(self._address)
             try:
-                # Nothing to follow: until there is.  Else not at once, so that a master that refuses is not flooded.
+                # Without a master, wait for one.  Otherwise wait before the next try, not to flood a master that
+                # refuses.
                 await asyncio.wait_for(self._changed.wait(), self._retry_s if self._address else None)
             except TimeoutError:
                 continue
@@ -227,7 +233,7 @@ class Follower:
             )  # fmt: skip
             _, connection = await asyncio.wait_for(connecting, _CONNECT_LIMIT_S)
         except (OSError, TimeoutError, ConfigError, ValueError, OverflowError) as error:
-            # The last two: a name server tells what a master said of itself, which need not be an address.
+            # ValueError, OverflowError: a name server repeats what a master registered, which need not be an address.
             logger.warning("event=master_unreachable address=%s reason=%r", address, str(error) or "timeout")
             return
         self.connection = connection

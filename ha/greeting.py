@@ -1,7 +1,7 @@
 """The two ends of a greeting: machines that are fed with bytes, see `ha.hello`.
 
-Without a secret at either end nothing is proved.  A secret at one end alone ends the connection: whoever set it wants
-no stranger, and would not notice that nobody asks.
+Without a secret at both ends nothing is proved.  A secret at one end alone ends the connection.  Its owner wants no
+stranger, and would not notice that the other end never asks for a proof.
 """
 
 from collections.abc import Callable
@@ -32,27 +32,27 @@ _DIFFER: Final = f"the two ends have different secrets ({_SECRET})"
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who this end is, and what it knows.
+    """Identity and secret of this end.
 
-    Empty `secret`: nothing is proved.  `random_bytes` gives so many bytes that nobody can guess.
+    With an empty `secret` nothing is proved.  `random_bytes(n)` returns `n` bytes that cannot be guessed.
     """
 
     identity: Identity
     random_bytes: Callable[[int], bytes]
     secret: bytes = b""
-    # Whether an end that speaks the plain protocol, which proves nothing, is welcome although there is a secret.
+    # Whether an end with the plain protocol, which proves nothing, is accepted although there is a secret.
     allow_plain: bool = False
-    # Where slaves are told to find this end's port for slaves; empty if nobody is told.
+    # The address at which slaves are told to connect to this end; empty if none was published.
     own_address: Callable[[], str] = lambda: ""
 
     @property
     def admits_plain(self) -> bool:
-        """Whether an end that can prove nothing may be talked to."""
+        """Whether an end that proves nothing is accepted."""
         return self.allow_plain or not self.secret
 
 
 class MasterGreeting:
-    """A master greets one slave."""
+    """The master's end of a greeting."""
 
     def __init__(self, credentials: Credentials, epoch: int, *, counts_flushed: bool = False) -> None:
         self._credentials = credentials
@@ -66,18 +66,18 @@ class MasterGreeting:
 
     @property
     def slave(self) -> Identity | None:
-        """Who the slave says that it is; None until it has."""
+        """The slave's identity as it claims it; None before its HELLO."""
         return self._hello.identity if self._hello is not None else None
 
     @property
     def rest(self) -> bytes:
-        """What came behind the greeting."""
+        """Bytes that came after the greeting."""
         return self._reader.rest
 
     def received(self, data: bytes) -> bytes:
-        """What to write for it.  With `refusal` the connection is to be closed behind that.
+        """Take `data` and return what to write.  With `refusal` set, close the connection after writing it.
 
-        Raises ProtocolError for what is no greeting.
+        Raises ProtocolError for bytes that are no greeting.
         """
         answer = b""
         if self._hello is None:
@@ -111,8 +111,8 @@ class MasterGreeting:
             return f"the slave has the master's own brokerId {own.broker_id}"
         own_address = self._credentials.own_address()
         if self._credentials.secret and hello.dialed and own_address and hello.dialed != own_address:
-            # A stranger that passes a greeting on to the true master would be taken for it.
-            return f"the slave connected to {hello.dialed}, this is {own_address}: somebody passes the greeting on"
+            # An impostor could pass the greeting on to the true master, and would be taken for it.
+            return f"the slave connected to {hello.dialed}, this is {own_address}: somebody relays the greeting"
         return _one_sided(bool(self._credentials.secret), hello.has_secret, "slave")
 
     def _check(self, body: bytes) -> None:
@@ -125,10 +125,10 @@ class MasterGreeting:
 
 
 class SlaveGreeting:
-    """A slave greets its master.
+    """The slave's end of a greeting.
 
-    `dialed` is the address that it connected to, empty if its own configuration names it.  It is part of what both ends
-    prove, so a greeting that a stranger passes on to the true master proves nothing.
+    `dialed` is the address that the slave connected to; empty if the slave's own configuration names it.  Both proofs
+    contain it.  So a greeting that an impostor relays to the true master proves nothing.
     """
 
     def __init__(self, credentials: Credentials, dialed: str = "") -> None:
@@ -140,18 +140,17 @@ class SlaveGreeting:
 
     @property
     def rest(self) -> bytes:
-        """What came behind the greeting."""
+        """Bytes that came after the greeting."""
         return self._reader.rest
 
     def begin(self) -> bytes:
-        """The first thing to write."""
+        """Return the first message to write, HELLO."""
         return sealed(Kind.HELLO, self._hello.body())
 
     def received(self, data: bytes | memoryview) -> bytes:
-        """What to write for it: the proof, with which the greeting is done and `welcome` is set.
+        """Take `data` and return what to write: the proof, once `welcome` is set and the greeting is done.
 
-        Raises ProtocolError for a master that refuses, one that cannot prove what it should, and for what is no
-        greeting.
+        Raises ProtocolError if the master refuses, if its proof is missing or wrong, or if the bytes are no greeting.
         """
         body = self._reader.feed(data, Kind.WELCOME)
         if body is None:
@@ -176,7 +175,7 @@ class SlaveGreeting:
 
 def _one_sided(here: bool, there: bool, other: str) -> str:
     if here and not there:
-        return f"the {other} shows no secret, and one is asked for here: {_SAME}"
+        return f"the {other} has no secret, and this broker requires one: {_SAME}"
     if there and not here:
-        return f"the {other} demands a secret: {_SAME}"
+        return f"the {other} requires a secret: {_SAME}"
     return ""

@@ -1,11 +1,11 @@
-"""How two Sprocket ends greet on the HA port, and prove to each other that they know the same secret.
+"""Greeting of two Sprocket brokers on the HA port, in which each proves that it knows the same secret.
 
-The slave says HELLO, the master WELCOME, the slave PROOF; frames follow, see `ha.session`.  The first 8 bytes of each
-are negative as a signed number, which no report of a plain slave ever is.  All numbers are big-endian.
+The slave sends HELLO, the master WELCOME, the slave PROOF; frames follow, see `ha.session`.  The first 8 bytes of each
+message are negative as a signed number.  No report of a plain slave is negative.  All numbers are big-endian.
 
-A proof is the HMAC-SHA256, keyed with the secret, of a word for the end that proves and of both messages with their
-nonces, identities and the epoch: so it is worth nothing in another connection, and nothing when it is sent back.  The
-secret itself is never sent.  What follows in the connection is checked with a CRC and is neither signed nor encrypted.
+A proof is the HMAC-SHA256, keyed with the secret, of a label of the proving end and of both messages, which contain
+the nonces, the identities and the epoch.  So a proof is worthless in another connection and when it is reflected.  The
+secret itself is never sent.  What follows the greeting is checked with a CRC; it is neither signed nor encrypted.
 """
 
 import hmac
@@ -23,27 +23,27 @@ MAGIC: Final = -0x53_70_72_6F_63_48_41_00 - VERSION
 MAGIC_BYTES: Final = struct.pack(">q", MAGIC)
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
-MOST_BODY_BYTES: Final = 4096
-# Longer names than this are nobody's.
-MOST_TEXT_BYTES: Final = 512
+MAX_BODY_BYTES: Final = 4096
+# No name is longer than this.
+MAX_TEXT_BYTES: Final = 512
 
 ENVELOPE: Final = Layout(
     "envelope",
     Field("magic", "q", "negative; its last byte tells the version"),
     Field("kind", "B", "1 HELLO, 2 WELCOME, 3 PROOF"),
-    Field("size_bytes", "I", f"bytes of the body, at most {MOST_BODY_BYTES}; a CRC-32 of all before it follows"),
+    Field("size_bytes", "I", f"bytes of the body, at most {MAX_BODY_BYTES}; a CRC-32 of all before it follows"),
 )
 HELLO: Final = Layout(
     "HELLO",
-    Field("has_secret", "B", "1: it can prove that it knows a secret, and demands the same"),
+    Field("has_secret", "B", "1: the slave can prove that it knows a secret, and requires the same"),
     Field("nonce", f"{NONCE_BYTES}s", "random"),
     Field("broker_id", "q", "the slave's"),
 )
 WELCOME: Final = Layout(
     "WELCOME",
     Field("is_refused", "B", "1: the connection ends here, the last text says why"),
-    Field("has_secret", "B", "1: the proof below is one"),
-    Field("counts_flushed", "B", "1: the slave is to flush at once what it receives"),
+    Field("has_secret", "B", "1: the proof below is valid"),
+    Field("counts_flushed", "B", "1: the slave flushes at once what it receives"),
     Field("nonce", f"{NONCE_BYTES}s", "random"),
     Field("broker_id", "q", "the master's"),
     Field("epoch", "q", "of this master; frames repeat it"),
@@ -54,7 +54,7 @@ _LENGTH: Final = struct.Struct(">H")
 
 
 class Kind(IntEnum):
-    """The three messages."""
+    """Kind of a greeting's message."""
 
     HELLO = 1
     WELCOME = 2
@@ -63,7 +63,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who an end is: brokerClusterName, brokerName, brokerId, and the id of its store."""
+    """Identity of one end: brokerClusterName, brokerName, brokerId, and the id of its store."""
 
     cluster: str
     broker_name: str
@@ -72,7 +72,7 @@ class Identity:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """What it is in its cluster; two that say the same are one, or one of them is a mistake."""
+        """Cluster, broker name and id.  Two brokers with the same place are one broker, or a mistake."""
         return self.cluster, self.broker_name, self.broker_id
 
     def __str__(self) -> str:
@@ -81,16 +81,16 @@ class Identity:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a slave says first."""
+    """The slave's first message."""
 
     has_secret: bool
     nonce: bytes
     identity: Identity
-    # The address that the slave connected to, if it was told that address; empty if its configuration names it.
+    # The address that the slave connected to if it was told that address; empty if its configuration names it.
     dialed: str = ""
 
     def body(self) -> bytes:
-        """The message without its envelope."""
+        """Return the message without its envelope."""
         one = self.identity
         head = HELLO.struct.pack(self.has_secret, self.nonce, one.broker_id)
         dialed = (self.dialed,) if self.dialed else ()
@@ -99,7 +99,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Welcome:
-    """What a master answers; `proof` is zeros without a secret."""
+    """The master's answer; without a secret `proof` is zeros."""
 
     has_secret: bool
     nonce: bytes
@@ -110,24 +110,24 @@ class Welcome:
     proof: bytes = bytes(PROOF_BYTES)
 
     def claims(self) -> bytes:
-        """The message without envelope and proof."""
+        """Return the message without envelope and proof."""
         one = self.identity
         flags = bool(self.refusal), self.has_secret, self.counts_flushed
         head = WELCOME.struct.pack(*flags, self.nonce, one.broker_id, self.epoch)
         return head + _texts(one.cluster, one.broker_name, one.store_id, self.refusal)
 
     def body(self) -> bytes:
-        """The message without its envelope."""
+        """Return the message without its envelope."""
         return self.claims() + self.proof
 
 
 def master_proof(secret: bytes, hello: Hello, welcome: Welcome) -> bytes:
-    """What shows that a master knows the secret."""
+    """Return the proof that a master knows the secret."""
     return _proof(secret, b"sprocket-ha-master", hello.body(), welcome.claims())
 
 
 def slave_proof(secret: bytes, hello: Hello, welcome: Welcome) -> bytes:
-    """What shows that a slave knows the secret."""
+    """Return the proof that a slave knows the secret."""
     return _proof(secret, b"sprocket-ha-slave", hello.body(), welcome.body())
 
 
@@ -137,29 +137,29 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
 
 
 def is_proof(expected: bytes, given: bytes) -> bool:
-    """Whether they are equal, in a time that does not tell where they differ."""
+    """Return whether the proofs are equal, in a time that does not depend on where they differ."""
     return hmac.compare_digest(expected, given)
 
 
 def is_hello(data: bytes) -> bool:
-    """Whether a connection that begins with `data` may be one of a session: its first byte is enough."""
+    """Return whether a connection that begins with `data` is a session; the first byte decides."""
     return data[:1] == MAGIC_BYTES[:1]
 
 
 def sealed(kind: Kind, body: bytes) -> bytes:
-    """The whole message."""
+    """Return the whole message: envelope, body and CRC."""
     content = ENVELOPE.struct.pack(MAGIC, kind, len(body)) + body
     return content + _CRC.pack(crc32(content))
 
 
 class GreetingReader:
-    """Takes greetings out of what comes, however it is split; `rest` is what came behind the last one."""
+    """Reader of greeting messages, however the bytes are split; `rest` holds the bytes after the last message."""
 
     def __init__(self) -> None:
         self.rest = b""
 
     def feed(self, data: bytes | memoryview, expected: Kind) -> bytes | None:
-        """The body of the next message, which is to be `expected`; None until all of it has come.
+        """Add `data` and return the body of the next message, which must be `expected`; None until it is complete.
 
         Raises ProtocolError for anything else, before more of it is kept.
         """
@@ -170,8 +170,8 @@ class GreetingReader:
         if len(self.rest) < ENVELOPE.struct.size:
             return None
         _, kind, size_bytes = ENVELOPE.struct.unpack_from(self.rest)
-        if kind != expected or size_bytes > MOST_BODY_BYTES:
-            raise ProtocolError("ha_hello", f"message {kind} of {size_bytes} bytes in place of {expected.name}")
+        if kind != expected or size_bytes > MAX_BODY_BYTES:
+            raise ProtocolError("ha_hello", f"message {kind} of {size_bytes} bytes instead of {expected.name}")
         stop = ENVELOPE.struct.size + size_bytes
         if len(self.rest) < stop + _CRC.size:
             return None
@@ -183,15 +183,15 @@ class GreetingReader:
 
 
 def decode_hello(body: bytes) -> Hello:
-    """A slave's.  Raises ProtocolError."""
-    texts = _decoded_texts(HELLO, body, 3, most=4)
+    """Decode a slave's HELLO.  Raises ProtocolError."""
+    texts = _decoded_texts(HELLO, body, 3, max_count=4)
     has_secret, nonce, broker_id = HELLO.struct.unpack_from(body)
     dialed = texts[3] if len(texts) > 3 else ""
     return Hello(bool(has_secret), nonce, Identity(texts[0], texts[1], broker_id, texts[2]), dialed)
 
 
 def decode_welcome(body: bytes) -> Welcome:
-    """A master's.  Raises ProtocolError."""
+    """Decode a master's WELCOME.  Raises ProtocolError."""
     claims, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
     texts = _decoded_texts(WELCOME, claims, 4)
     is_refused, has_secret, counts_flushed, nonce, broker_id, epoch = WELCOME.struct.unpack_from(claims)
@@ -200,16 +200,16 @@ def decode_welcome(body: bytes) -> Welcome:
     return Welcome(bool(has_secret), nonce, identity, epoch, refusal, bool(counts_flushed), proof)
 
 
-def _decoded_texts(layout: Layout, body: bytes, count: int, most: int = 0) -> list[str]:
-    """Return the texts after the numbers of `layout`: `count` of them, up to `most` if there is more, nothing else."""
+def _decoded_texts(layout: Layout, body: bytes, count: int, max_count: int = 0) -> list[str]:
+    """Return the texts after the numbers of `layout`: `count` of them, or up to `max_count` if there are more."""
     at = layout.struct.size
     texts: list[str] = []
-    while len(texts) < count or (len(texts) < most and at < len(body)):
+    while len(texts) < count or (len(texts) < max_count and at < len(body)):
         if len(body) < at + _LENGTH.size:
             raise ProtocolError("ha_hello", f"{layout.title} of {len(body)} bytes ends too early")
         (length,) = _LENGTH.unpack_from(body, at)
         at += _LENGTH.size
-        if length > MOST_TEXT_BYTES or at + length > len(body):
+        if length > MAX_TEXT_BYTES or at + length > len(body):
             raise ProtocolError("ha_hello", f"{layout.title} has a text of {length} bytes")
         try:
             texts.append(body[at : at + length].decode())
@@ -222,6 +222,6 @@ def _decoded_texts(layout: Layout, body: bytes, count: int, most: int = 0) -> li
 
 
 def _texts(*texts: str) -> bytes:
-    # A long reason is cut between two characters.
-    encoded = [text.encode()[:MOST_TEXT_BYTES].decode(errors="ignore").encode() for text in texts]
+    # A long text is cut between two characters.
+    encoded = [text.encode()[:MAX_TEXT_BYTES].decode(errors="ignore").encode() for text in texts]
     return b"".join(_LENGTH.pack(len(one)) + one for one in encoded)

@@ -1,7 +1,7 @@
-"""The master's port for slaves: one `MasterLink` for each connection, driven by the event loop.
+"""The master's port for slaves: one `MasterLink` per connection, driven by the event loop.
 
-A piece of the log goes from the mapping to the socket; what a slow slave has not taken yet is bounded by the
-transport's buffer.  Source: RocketMQ 5.3.3, `DefaultHAService`, `AcceptSocketService`.
+A piece of the log goes from the mapping to the socket.  The transport's buffer bounds what waits for a slow slave.
+Source: RocketMQ 5.3.3, `DefaultHAService`, `AcceptSocketService`.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from sprocket.remoting.tls.watch import ServerTls
 
 logger = logging.getLogger(__name__)
 
-# Bytes on their way to one slave before the log is read on for it.
+# Bytes that may wait for one slave before reading of the log pauses for it.
 _AHEAD_BYTES: Final = 4 * 1024 * 1024
-# Slaves of one master are few; more connections than this are somebody else's mistake.
-_MOST_SLAVES: Final = 64
+# A master has few slaves; more connections than this are a mistake.
+_MAX_SLAVES: Final = 64
 _SWEEP_S: Final = 1.0
 
 
 class SlaveConnection(asyncio.Protocol):
-    """One slave that is connected."""
+    """One connected slave."""
 
     def __init__(self, listener: "SlaveListener") -> None:
         self._listener = listener
@@ -49,25 +49,25 @@ class SlaveConnection(asyncio.Protocol):
 
     @property
     def identity(self) -> Hashable:
-        """What tells this slave from others, however often it is connected."""
+        """What tells this slave from others, whichever of its connections this is."""
         session = self.session
         return session.identity.place if session is not None and session.identity is not None else self.peer[0]
 
     @property
     def is_secured(self) -> bool:
-        """Whether it is TLS."""
+        """Whether the connection uses TLS."""
         return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
 
     @property
     def session(self) -> MasterSession | None:
-        """The link, if the slave is Sprocket too."""
+        """The link, if the slave is a Sprocket broker; else None."""
         return self.link if isinstance(self.link, MasterSession) else None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_AHEAD_BYTES)
         self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
-        if not self._listener.joined(self):
+        if not self._listener.join(self):
             self.close("too many slaves")
             return
         self._tick()
@@ -92,7 +92,7 @@ class SlaveConnection(asyncio.Protocol):
                 self.address, str(self.identity), link.requested_offset, link.next_offset,
             )  # fmt: skip
         if is_first and link.requested_offset is not None and self.session is None:
-            listener.plain_slave_came(self)
+            listener.plain_slave_joined(self)
         if has_acked:
             listener.acknowledged(self)
         if is_first:
@@ -101,18 +101,18 @@ class SlaveConnection(asyncio.Protocol):
             self.pump()
 
     def _choose_link(self, data: bytes) -> bool:
-        """The first byte tells which protocol the slave speaks; whether it may."""
+        """Choose the protocol by the first byte; return whether the slave may speak it."""
         self._is_new = False
         session = self._listener.new_session() if is_hello(data) else None
         if session is not None:
             self.link = session
         elif not self._listener.admits_plain:
-            self.close("it proves nothing, which is asked for here; haAllowPlainPeers would admit it")
+            self.close("the slave speaks the plain protocol, which proves nothing; to accept it, set haAllowPlainPeers")
             return False
         return True
 
     def pump(self, *, at_once: bool = False) -> None:
-        """Write what there is, as far as the slave takes it; `at_once`: hand the first of it to the kernel now."""
+        """Write what is due, as far as the slave reads it.  With `at_once` hand the first piece to the kernel now."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -121,7 +121,7 @@ class SlaveConnection(asyncio.Protocol):
             self._listener.before_log(session)
         now = self._listener.now()
         if at_once and not self._is_full and not transport.get_write_buffer_size():
-            # uvloop keeps what is written to the end of its turn, unless that is more than may be waiting.
+            # uvloop holds back writes until its turn ends, unless they exceed the buffer limit.
             transport.set_write_buffer_limits(high=0)
             transport.write(b"".join(self.link.next_piece(now)))
             transport.set_write_buffer_limits(high=_AHEAD_BYTES)
@@ -149,7 +149,7 @@ class SlaveConnection(asyncio.Protocol):
         self._timer = loop.call_later(max(self.link.wait_s(now), 0.01), self._tick)
 
     def close(self, reason: str) -> None:
-        """End the connection, at once."""
+        """Abort the connection."""
         if self._transport is not None and not self._transport.is_closing():
             logger.warning("event=slave_closed slave=%s reason=%r", self.address, reason)
             self._transport.abort()
@@ -162,11 +162,11 @@ class SlaveConnection(asyncio.Protocol):
 
 
 class SlaveListener:
-    """Listens for slaves, and keeps what they have acknowledged.  Lives in the event loop's thread.
+    """Listener for slaves, with what they have acknowledged.  Lives in the event loop's thread.
 
-    `on_acknowledged` is called when a slave has more than before, or has gone.  Without `session_rules` all slaves
-    speak the plain protocol.  `is_awaited` says that senders wait for slaves.  Without `tls` nothing is TLS; where it
-    is demanded, `allows_cleartext` admits those that do not speak it.
+    `on_acknowledged` is called when a slave acknowledged more or disconnected.  Without `session_rules` all slaves
+    speak the plain protocol.  `is_awaited` means that senders wait for slaves.  Without `tls` no connection uses TLS.
+    Where TLS is required, `allows_cleartext` accepts slaves without it.
     """
 
     def __init__(
@@ -183,7 +183,8 @@ class SlaveListener:
         allows_cleartext: bool = False,
     ) -> None:
         self._rules = rules
-        # With `tls` the first byte of a connection says whether it is TLS; a slave has as long for it as for a report.
+        # With `tls` the first byte of a connection tells whether it is TLS.  A slave has haHousekeepingInterval to send
+        # it.
         self._entrance = None if tls is None else self._new_entrance(tls, allows_cleartext)
         self._sweep: asyncio.TimerHandle | None = None
         self._is_awaited = is_awaited
@@ -193,17 +194,18 @@ class SlaveListener:
         self._address = "", 0
         self._on_acknowledged = on_acknowledged
         self._is_pumping = False
-        # What the log held at the start, or was sent since, to connections that have ended.
+        # The highest offset that a slave may have: the log's end at the start, or what was sent since on closed
+        # connections.
         self._known_offset = 0
         self.replicas = replicas
         self.session_rules = session_rules
-        # Called before the log is read for a session: what its slave has to know before what comes next.
+        # Called before the log is read for a session, to queue what its slave must know before the next piece.
         self.before_log: Callable[[MasterSession], None] = lambda _: None
-        # In the order in which they came.
+        # In the order of connecting.
         self.connections: list[SlaveConnection] = []
 
     async def bind(self, host: str, port: int) -> int:
-        """Take the port without serving it; return it.  Raises ConfigError if it cannot be had."""
+        """Bind the port without serving it, and return it.  Raises ConfigError if it cannot be bound."""
         self._address = host, port
         try:
             self._server = await bound(self._new_protocol, host, port)
@@ -216,7 +218,7 @@ class SlaveListener:
     async def start(self) -> None:
         """Serve the port of `bind`.  Raises ConfigError if another process listens there by now.
 
-        What the log holds by now is what slaves may have from before.
+        Slaves may have what the log holds at this moment.
         """
         assert self._server is not None, "bind comes first"
         self._known_offset = self._log.end_offset
@@ -237,7 +239,7 @@ class SlaveListener:
     def _new_entrance(self, tls: ServerTls, allows_cleartext: bool) -> Entrance:
         return Entrance(
             tls, lambda: SlaveConnection(self), silent_s=self._rules.housekeeping_s, allows_plain=allows_cleartext,
-            max_waiting=_MOST_SLAVES,
+            max_waiting=_MAX_SLAVES,
         )  # fmt: skip
 
     def _new_protocol(self) -> asyncio.Protocol:
@@ -251,11 +253,11 @@ class SlaveListener:
 
     @property
     def takes_tls(self) -> bool:
-        """Whether slaves may speak TLS."""
+        """Whether slaves may use TLS."""
         return self._entrance is not None and self._entrance.takes_tls
 
     def stop(self) -> None:
-        """Listen no longer, and end all connections."""
+        """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -267,7 +269,7 @@ class SlaveListener:
             connection.close("the master stops")
 
     def log_grew(self) -> None:
-        """There is more to send: slaves get it in the next turn of the loop, or at once if senders wait for them."""
+        """Send what was appended: in the next turn of the loop, or at once if senders wait for slaves."""
         if not self.connections:
             return
         if self._is_awaited:
@@ -284,12 +286,12 @@ class SlaveListener:
 
     @property
     def sessions(self) -> list[MasterSession]:
-        """Those of the slaves that are Sprocket too and follow the log."""
+        """Sessions of the Sprocket slaves that follow the log."""
         found = (connection.session for connection in self.connections)
         return [one for one in found if one is not None and one.requested_offset is not None]
 
     def publish(self, changed: list[TableUpdate]) -> None:
-        """Send what changed in tables to all slaves that know what was before, each behind the log it stands on."""
+        """Queue changed tables for all slaves that have the previous ones, each after the log that it requires."""
         for session in self.sessions:
             for update in changed:
                 session.tables.add(update)
@@ -298,25 +300,24 @@ class SlaveListener:
     # For the connections
 
     def now(self) -> float:
-        """Of the monotonic clock, seconds."""
+        """Return the monotonic clock's time, in seconds."""
         return self._clock.monotonic()
 
     def new_link(self) -> MasterLink:
         return MasterLink(self._rules, self._log, self.now(), self.known_offset)
 
     def new_session(self) -> MasterSession | None:
-        """None if there are to be no sessions."""
+        """Return the master's end of a new session; None if sessions are off."""
         rules = self.session_rules
         if rules is None:
             return None
         return MasterSession(self._session_link_rules(), rules, self._log, self.now())
 
     def _session_link_rules(self) -> LinkRules:
-        most_bytes = self._rules.session_batch_bytes or self._rules.batch_bytes
-        return replace(self._rules, batch_bytes=most_bytes)
+        return replace(self._rules, batch_bytes=self._rules.session_batch_bytes or self._rules.batch_bytes)
 
     def configure(self, rules: LinkRules) -> None:
-        """Take changed intervals and sizes, also for the slaves that are connected."""
+        """Apply changed intervals and sizes, also to connected slaves."""
         self._rules = rules
         for connection in self.connections:
             is_session = isinstance(connection.link, MasterSession)
@@ -327,24 +328,24 @@ class SlaveListener:
         """Whether a slave may speak the plain protocol."""
         return self.session_rules is None or self.session_rules.credentials.admits_plain
 
-    def plain_slave_came(self, connection: SlaveConnection) -> None:
-        """A slave of the plain protocol follows: of an empty log it can only be empty itself."""
+    def plain_slave_joined(self, connection: SlaveConnection) -> None:
+        """Tell the tail recovery that a plain slave follows: if the master's log is empty, the slave's is too."""
         if self.session_rules is not None and not self._log.end_offset:
             self.session_rules.tail.compared(connection.link, 0, connection.peer[0])
 
     def replace_older(self, connection: SlaveConnection) -> None:
-        """End older connections of the same slave: it has come again, perhaps with an empty store."""
+        """Close older connections of the same slave: it reconnected, perhaps with an empty store."""
         for other in list(self.connections):
             if other is not connection and other.identity == connection.identity:
-                other.close("the same slave has come again")
+                other.close("the same slave reconnected")
 
     def known_offset(self) -> int:
-        """No slave can have more of this log: it ended here at the start, or was sent up to here since."""
+        """Return the highest offset that a slave can have: the log's end at the start, or what was sent since."""
         return max([self._known_offset, *(connection.link.next_offset for connection in self.connections)])
 
-    def joined(self, connection: SlaveConnection) -> bool:
-        """Whether there is room for one more."""
-        if len(self.connections) >= _MOST_SLAVES:
+    def join(self, connection: SlaveConnection) -> bool:
+        """Add a connection; return False if there are too many."""
+        if len(self.connections) >= _MAX_SLAVES:
             return False
         self.connections.append(connection)
         return True

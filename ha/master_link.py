@@ -1,9 +1,10 @@
 """The master's end of one connection to a slave: a machine that is fed with bytes and time.
 
-The first report says where the slave's log ends; from there on the log is sent, in pieces, as it grows.  Later
-reports acknowledge.  Source: RocketMQ 5.3.3, `DefaultHAConnection`; stricter than it: a report beyond what this
-connection has sent is no acknowledgement, it ends the connection; so does a first report beyond what this master has
-ever sent, for such a log is no copy.
+The slave's first report says where its log ends.  From there the log is sent in pieces, as it grows.  Later reports
+acknowledge.  Source: RocketMQ 5.3.3, `DefaultHAConnection`.
+
+Two reports end the connection here, unlike there: one beyond what this connection has sent, and a first report beyond
+what this master has ever sent, because such a log is no copy of this one.
 """
 
 from collections.abc import Callable
@@ -23,8 +24,8 @@ class Log(Protocol):
     @property
     def end_offset(self) -> int: ...
 
-    def piece_at(self, offset: int, most_bytes: int, /) -> memoryview | None:
-        """At most so many bytes from `offset` on, of one segment; None if there are none."""
+    def piece_at(self, offset: int, max_bytes: int, /) -> memoryview | None:
+        """Return at most `max_bytes` from `offset` on, within one segment; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,19 @@ class LinkRules:
     heartbeat_s: float = 5.0
     housekeeping_s: float = 20.0
     batch_bytes: int = 32 * 1024
-    # The same for a slave that is Sprocket too; 0 for as much as for others.
+    # haTransferBatchSize for a slave that is a Sprocket broker; 0 for `batch_bytes`.
     session_batch_bytes: int = 0
     segment_bytes: int = 1 << 30
-    # An empty slave begins with the last segment, as RocketMQ's; or with the first one that there is.
+    # An empty slave begins with the last segment, as RocketMQ's does; otherwise with the first segment that is kept.
     from_last_segment: bool = True
-    # maxHaTransferByteInSecond; 0 is no limit.
+    # maxHaTransferByteInSecond; 0 for no limit.
     bytes_per_s: int = 0
 
 
 class MasterLink:
-    """One slave, from its first report to the end of the connection.  Times are those of a monotonic clock, s.
+    """One slave, from its first report to the end of the connection.  Times are monotonic, in seconds.
 
-    `known_offset` says up to where a slave can have the log at all; without it the log's end.
+    `known_offset` returns the highest offset that a slave can have; without it the end of the log.
     """
 
     def __init__(self, rules: LinkRules, log: Log, now: float, known_offset: Callable[[], int] | None = None) -> None:
@@ -58,22 +59,22 @@ class MasterLink:
         self._wrote_at = now
         self._window_at = now
         self._window_bytes = 0
-        self.requested_offset: int | None = None  # where the slave's log ended when it came
-        self.next_offset = -1  # the next piece begins here; -1 until the slave has said where it is
-        self.acked_offset = -1  # the slave has all before this
-        self.flushed_offset: int | None = None  # and this on its disk; None from a slave that does not say it
+        self.requested_offset: int | None = None  # the slave's log ended here when it connected
+        self.next_offset = -1  # the next piece begins here; -1 before the first report
+        self.acked_offset = -1  # the slave has everything before it
+        self.flushed_offset: int | None = None  # the slave has flushed to here; None if it does not report that
         self.sent_bytes = 0
 
-    # What comes
+    # Input
 
     def configure(self, rules: LinkRules) -> None:
-        """Take changed intervals and sizes; where an empty slave begins stays."""
+        """Apply changed intervals and sizes; where an empty slave begins does not change."""
         self._rules = replace(rules, from_last_segment=self._rules.from_last_segment)
 
     def received(self, data: bytes, now: float) -> bool:
-        """Whether the slave acknowledged more than before.
+        """Take `data` and return whether the slave acknowledged more than before.
 
-        Raises ProtocolError for what no slave of this log can say; the connection is then to be closed.
+        Raises ProtocolError for what no slave of this log can report; close the connection then.
         """
         offsets = self._reader.feed(data)
         self._read_at = now
@@ -90,16 +91,16 @@ class MasterLink:
     def _begin(self, offset: int) -> None:
         log, rules = self._log, self._rules
         if offset > log.end_offset:
-            raise ProtocolError("ha_report", f"a slave's log ends at {offset}, behind the master's at {log.end_offset}")
+            raise ProtocolError("ha_report", f"a slave's log ends at {offset}, after the master's at {log.end_offset}")
         if self._known_offset is not None and offset > (known := self._known_offset()):
-            # It has something else where this master has written what it has sent to nobody.
+            # The slave has other records at offsets that this master has sent to nobody.
             raise ProtocolError("ha_report", f"a slave's log ends at {offset}, this master's was sent up to {known}")
         start = offset
         if offset == 0:
-            # It has nothing, and takes whatever comes first.
+            # The slave is empty and accepts any first offset.
             start = log.min_offset
             if rules.from_last_segment:
-                # The last one that holds something: of an empty one nothing could be sent or acknowledged.
+                # The last segment that has data: an empty one gives nothing to send or acknowledge.
                 last = max(0, log.end_offset - 1)
                 start = max(start, last - last % rules.segment_bytes)
         elif offset < log.min_offset:
@@ -111,14 +112,14 @@ class MasterLink:
         self.requested_offset = self.acked_offset = offset
         self.next_offset = start
 
-    # What goes
+    # Output
 
     def next_piece(self, now: float) -> list[bytes | memoryview]:
-        """What to write now: a head and a piece of the log, a heartbeat, or nothing.  Empty until the first report."""
+        """Return what to write now: a head and a piece of the log, a heartbeat, or nothing (before the first one)."""
         if self.requested_offset is None:
             return []
-        most_bytes = min(self._rules.batch_bytes, self._allowance(now))
-        piece = self._log.piece_at(self.next_offset, most_bytes) if most_bytes > 0 else None
+        max_bytes = min(self._rules.batch_bytes, self._allowance(now))
+        piece = self._log.piece_at(self.next_offset, max_bytes) if max_bytes > 0 else None
         if piece is not None:
             head = self._head(self.next_offset, piece)
             self.next_offset += len(piece)
@@ -138,7 +139,7 @@ class MasterLink:
         return transfer_head(self.next_offset, 0)
 
     def _allowance(self, now: float) -> int:
-        """How many bytes may still be sent in this second."""
+        """Return how many bytes may still be sent in this second."""
         if not self._rules.bytes_per_s:
             return self._rules.batch_bytes
         if now - self._window_at >= 1.0:
@@ -148,16 +149,16 @@ class MasterLink:
     # Time
 
     def is_expired(self, now: float) -> bool:
-        """Whether the slave has been silent for too long."""
+        """Return whether the slave was silent for longer than haHousekeepingInterval."""
         return now - self._read_at > self._rules.housekeeping_s
 
     def wait_s(self, now: float) -> float:
-        """Until when at the latest `next_piece` and `is_expired` are to be asked again, seconds from `now`."""
+        """Return the seconds from `now` until `next_piece` and `is_expired` must be called again at the latest."""
         waits = [self._read_at + self._rules.housekeeping_s - now, self._wrote_at + self._rules.heartbeat_s - now]
         if self._rules.bytes_per_s and self._window_bytes >= self._rules.bytes_per_s:
             waits.append(self._window_at + 1.0 - now)
         return max(0.0, min(waits))
 
     def lag_bytes(self) -> int:
-        """How far the slave is behind."""
+        """Return by how many bytes the slave lags behind the master."""
         return max(0, self._log.end_offset - max(0, self.acked_offset))

@@ -1,15 +1,14 @@
-"""The master's end of a session with a slave that is Sprocket too: a `MasterLink` that speaks in frames.
+"""The master's end of a session with a Sprocket slave: a `MasterLink` that speaks in frames.
 
-It greets, tells the slave where the log ends, answers what the slave asks to find out how much their logs have in
-common, and sends the log from where the slave says; between pieces of it stand the tables that changed, see
-`ha.table_queue`.  A report acknowledges what it says only over this connection and of this epoch.
+It greets, reports the end of its log, and answers the slave's search for the common prefix of their logs.  Then it
+sends the log from where the slave asks.  Changed tables go between the pieces of the log, see `ha.table_queue`.  A
+report counts only for this connection and this epoch.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ha.given_tables import TableAssembly
 from ha.greeting import Credentials, MasterGreeting
 from ha.hello import Identity
 from ha.master_link import LinkRules, Log, MasterLink
@@ -26,6 +25,7 @@ from ha.session import (
     frame,
     frame_head,
 )
+from ha.slave_tables import TableAssembly
 from ha.table_queue import TableContent, TableQueue, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
@@ -44,11 +44,11 @@ class SessionLog(Log, Protocol):
 
 @dataclass(frozen=True)
 class SessionRules:
-    """What all sessions of one start of a master share.
+    """Rules that all sessions of one start of a master share.
 
-    `epoch` is a number that no other start of a master of this group has: what was said to another one does not count.
-    With `counts_flushed` acknowledged is what a slave has on its disk, and it is asked to flush at once.
-    With `from_last_segment` an empty slave begins there, as one without a session does; else with all that there is.
+    `epoch` is unique among the starts of all masters of the group, so a report to another one never counts here.  With
+    `counts_flushed` only what a slave has flushed is acknowledged, and the slave is told to flush at once.  With
+    `from_last_segment` an empty slave begins there, as one without a session does; otherwise it gets all that is kept.
     """
 
     credentials: Credentials
@@ -56,12 +56,12 @@ class SessionRules:
     counts_flushed: bool = False
     tail: TailRecovery = field(default_factory=TailRecovery)
     from_last_segment: bool = False
-    # Takes the tables of a slave in place of the master's own, which are lost.
+    # Installs a slave's tables in place of the master's own, which are lost.
     take_tables: Callable[[Sequence[TableContent]], None] = lambda _: None
 
 
 class MasterSession(MasterLink):
-    """One slave.  Times are those of a monotonic clock, s."""
+    """The session of one slave.  Times are monotonic, in seconds."""
 
     def __init__(self, link_rules: LinkRules, rules: SessionRules, log: SessionLog, now: float) -> None:
         super().__init__(replace(link_rules, from_last_segment=rules.from_last_segment), log, now)
@@ -73,22 +73,22 @@ class MasterSession(MasterLink):
         self._frames = FrameReader(from_slave=True)
         self._tail = rules.tail
         self._take_tables = rules.take_tables
-        self._given: TableAssembly | None = None  # the slave's tables, once they are asked for
-        self._resumes_at: int | None = None  # its log ends here, and its tables come first
+        self._slave_tables: TableAssembly | None = None  # the slave's tables, once requested
+        self._resumes_at: int | None = None  # the slave resumes here once its tables have arrived
         self._replies: list[bytes] = []
         self._waits_for_tail = False
-        self._slave_begin = 0  # the slave keeps its log from here on
+        self._slave_begin = 0  # first byte that the slave keeps
         self.tables = TableQueue()
-        self.identity: Identity | None = None  # once it is proved
-        self.flushed_offset = 0  # it will say it; nothing until then
-        self.refusal = ""  # the connection is to end once this is written
+        self.identity: Identity | None = None  # None before it is proved
+        self.flushed_offset = 0  # 0 before the first report
+        self.refusal = ""  # once set, the connection ends after it is written
 
-    # What comes
+    # Input
 
     def received(self, data: bytes, now: float) -> bool:
-        """Whether the slave acknowledged more than before, received or flushed.
+        """Take `data` and return whether the slave received or flushed more than before.
 
-        Raises ProtocolError for what no slave of this log and epoch can say; the connection is then to be closed.
+        Raises ProtocolError for what no slave of this log and epoch can send; close the connection then.
         """
         self._read_at = now
         if self.refusal:
@@ -104,12 +104,12 @@ class MasterSession(MasterLink):
         return (self.acked_offset, self.flushed_offset) != before
 
     def _greet(self, greeting: MasterGreeting, data: bytes) -> bytes:
-        """Frames that came behind the greeting, once it is done."""
+        """Feed the greeting; return the frames that came after it, once it is done."""
         answer = greeting.received(data)
         if answer:
             self._replies.append(answer)
         if greeting.refusal:
-            # A slave that has its WELCOME reads frames, else the reason stands in that.
+            # A slave that has its WELCOME reads frames.  Before that, WELCOME itself carries the reason.
             self.refuse(greeting.refusal, in_frame=not answer)
         if not greeting.is_done:
             return b""
@@ -132,17 +132,17 @@ class MasterSession(MasterLink):
             case FrameType.TAIL:
                 self._tail.take(self, one.offset, one.body)
                 self._fetch()
-            case FrameType.GIVEN_TABLE | FrameType.GIVEN_ALL:
-                self._given_table(one)
+            case FrameType.SLAVE_TABLE | FrameType.SLAVE_TABLES_END:
+                self._take_slave_table(one)
             case _:  # pragma: no cover - the reader knows what a slave may send
                 raise ProtocolError("ha_frame", one.type.name)
 
     def _acknowledge(self, one: Frame) -> None:
         (flushed,) = REPORT.unpack(one.body)
         if self._resumes_at is not None:
-            return  # it takes itself for resumed already, and gives its tables first
+            return  # the slave believes that it resumed, but its tables come first
         if self.requested_offset is None:
-            raise ProtocolError("ha_report", "a slave reports before it has said where its log ends")
+            raise ProtocolError("ha_report", "a slave reports before it said where its log ends")
         if one.offset > self.next_offset or not 0 <= flushed <= one.offset:
             detail = f"a slave reports {one.offset}, flushed {flushed}, was sent up to {self.next_offset}"
             raise ProtocolError("ha_report", detail)
@@ -171,9 +171,9 @@ class MasterSession(MasterLink):
 
     def _resume(self, offset: int) -> None:
         if self.requested_offset is not None:
-            raise ProtocolError("ha_resume", "a slave says twice where its log ends")
+            raise ProtocolError("ha_resume", "a slave sends RESUME twice")
         if self._tail.needs_tables:
-            # The slave that gave the log left before it gave its tables, or is still giving.
+            # The slave that sent the log disconnected before its tables were complete, or is still sending them.
             self._resumes_at = offset
             self._fetch_tables()
             return
@@ -185,20 +185,20 @@ class MasterSession(MasterLink):
             self._tail.compared(self, self.acked_offset, self._slave_id)
 
     def refuse(self, reason: str, *, in_frame: bool = True) -> None:
-        """Say why, and let the connection end."""
+        """Send the reason, and let the connection end."""
         if in_frame:
             self._replies.append(frame(FrameType.REFUSAL, self._epoch, 0, reason.encode()))
         self.refusal = reason
 
-    # The tail that a master lacks
+    # The tail that the master lost
 
     def _take_surplus(self, slave_end: int) -> None:
         if self._tail.begin(self, self._slave_begin, slave_end):
             self._fetch()
         elif self._tail.is_waiting:
-            self._waits_for_tail = True  # another slave is giving it
+            self._waits_for_tail = True  # another slave is sending it
         else:
-            self._replies.append(frame(FrameType.CUT, self._epoch, self._log.end_offset))
+            self._replies.append(frame(FrameType.TRUNCATE, self._epoch, self._log.end_offset))
 
     def _fetch(self) -> None:
         wanted = self._tail.wanted(self)
@@ -207,39 +207,39 @@ class MasterSession(MasterLink):
         elif self._tail.needs_tables:
             self._fetch_tables()
         else:
-            self._say_state()  # from the beginning: it has no surplus now
+            self._say_state()  # start over: this slave has no surplus now
 
     def _fetch_tables(self) -> None:
-        if self._tail.may_give_tables(self):
-            self._given = TableAssembly()
+        if self._tail.may_send_tables(self):
+            self._slave_tables = TableAssembly()
             self._replies.append(frame(FrameType.FETCH_TABLES, self._epoch, 0))
         else:
-            self.refuse("another slave gives this master its log and tables: come again")
+            self.refuse("another slave is sending this master its log and tables: try again later")
 
-    def _given_table(self, one: Frame) -> None:
-        if self._given is None:
-            raise ProtocolError("ha_table", "a slave gives a table, which nobody wanted")
-        if one.type is FrameType.GIVEN_TABLE:
-            self._given.add(one.offset, one.body)
+    def _take_slave_table(self, one: Frame) -> None:
+        if self._slave_tables is None:
+            raise ProtocolError("ha_table", "a slave sends a table that was not requested")
+        if one.type is FrameType.SLAVE_TABLE:
+            self._slave_tables.add(one.offset, one.body)
             return
-        tables, self._given = self._given.finish(), None
+        tables, self._slave_tables = self._slave_tables.finish(), None
         self._take_tables(tables)
-        self._tail.tables_taken()
+        self._tail.tables_installed()
         resumes_at, self._resumes_at = self._resumes_at, None
         if resumes_at is None:
             self._say_state()
         else:
             self._resume(resumes_at)
 
-    # What goes
+    # Output
 
     @property
     def has_replies(self) -> bool:
-        """Whether something is to be written, whatever the log does."""
+        """Whether something must be written even if the log does not grow."""
         return bool(self._replies)
 
     def next_piece(self, now: float) -> list[bytes | memoryview]:
-        """What to write now: answers, tables whose place in the log is reached, the log, a heartbeat; or nothing."""
+        """Return what to write now: replies, due tables, the log, a heartbeat, or nothing."""
         if self._waits_for_tail and not self._tail.is_waiting:
             self._waits_for_tail = False
             self._say_state()
@@ -264,7 +264,7 @@ class MasterSession(MasterLink):
 
 
 def checksum(log: Log, offset: int, size_bytes: int) -> int | None:
-    """CRC-32 of so many bytes of a log; None if not all of them are there."""
+    """Return the CRC-32 of `size_bytes` bytes of a log; None if not all of them are there."""
     crc = 0
     while size_bytes > 0:
         piece = log.piece_at(offset, size_bytes) if offset >= log.min_offset else None

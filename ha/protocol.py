@@ -1,8 +1,8 @@
 """The two messages between a slave and its master.
 
 Slave to master: ``maxPhyOffset`` (8 bytes), the end of the slave's log; also its heartbeat.  Master to slave:
-``fromPhyOffset`` (8), ``size`` (4), then so many bytes of the log; without any it is the master's heartbeat.  All
-big-endian.
+``fromPhyOffset`` (8), ``size`` (4), then that many bytes of the log.  Without any bytes it is the master's heartbeat.
+All numbers are big-endian.
 Source: RocketMQ 5.3.3, `DefaultHAConnection`, `DefaultHAClient`.
 """
 
@@ -14,28 +14,28 @@ from sprocket.common.errors import ProtocolError
 
 _REPORT: Final = struct.Struct(">q")
 TRANSFER_HEAD: Final = struct.Struct(">qi")
-# A master sends at most haTransferBatchSize at once, 32 KiB unless configured; nobody sends more than this.
+# A master sends at most haTransferBatchSize at once, 32 KiB by default.  No master sends more than this.
 MAX_TRANSFER_BYTES: Final = 64 * 1024 * 1024
 
 
 def report(max_offset: int) -> bytes:
-    """What a slave tells: its log ends at `max_offset`."""
+    """Return a slave's report that its log ends at `max_offset`."""
     return _REPORT.pack(max_offset)
 
 
 def transfer_head(from_offset: int, size_bytes: int) -> bytes:
-    """What stands in front of `size_bytes` bytes of the log that begin at `from_offset`."""
+    """Return the head of `size_bytes` bytes of the log that begin at `from_offset`."""
     return TRANSFER_HEAD.pack(from_offset, size_bytes)
 
 
 class ReportReader:
-    """Takes a slave's reports out of what comes from it, however that is split."""
+    """Reader of a slave's reports, however the bytes are split."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[int]:
-        """The reports that are whole now.  Raises ProtocolError for an offset below 0."""
+        """Add `data` and return the reports that are complete.  Raises ProtocolError for an offset below 0."""
         if self._rest:
             data = self._rest + data
         end = len(data) - len(data) % _REPORT.size
@@ -55,10 +55,10 @@ class Transfer:
 
 
 class TransferReader:
-    """Takes a master's transfers out of what comes from it.
+    """Reader of a master's transfers, however the bytes are split.
 
-    A piece is handed out as soon as it is whole, without a copy if one read brought all of it: it is then a view of
-    what was fed, and good as long as that.
+    A transfer is returned as soon as it is complete.  If one read brought all of it, it is a view of that read's
+    buffer, not a copy, and is valid only as long as the buffer.
     """
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class TransferReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a transfer that is not whole yet."""
+        """Bytes of an incomplete transfer."""
         return len(self._rest)
 
     def feed(self, data: bytes | memoryview) -> list[Transfer]:
-        """The transfers that are whole now.
+        """Add `data` and return the transfers that are complete.
 
         Raises ProtocolError for a size or an offset below 0, and for a size above `MAX_TRANSFER_BYTES`.
         """
@@ -81,16 +81,16 @@ class TransferReader:
             transfers, at = self._cut(memoryview(self._rest))
             if not at:
                 return []
-            # The views handed out keep the old bytes.
+            # The returned views keep the old buffer.
             self._rest = bytearray()
         more, at = self._cut(view)
         self._rest += view[at:]
         return transfers + more
 
     def _complete(self, view: memoryview) -> int:
-        """Add to the transfer that has begun what it lacks, as far as it is there; how many bytes these are."""
+        """Append to the incomplete transfer what it lacks, as far as `view` has it; return how many bytes were used."""
         rest, used = self._rest, 0
-        for _ in range(2):  # the head, and then the content whose size it says
+        for _ in range(2):  # first the head, then the content whose size the head tells
             wanted = TRANSFER_HEAD.size
             if len(rest) >= wanted:
                 wanted += _head_at(rest, 0)[1]
@@ -114,7 +114,7 @@ class TransferReader:
 
 
 def _head_at(content: memoryview | bytearray, at: int) -> tuple[int, int]:
-    """Offset and size of the transfer at `at`.  Raises ProtocolError."""
+    """Return offset and size of the transfer at `at`.  Raises ProtocolError."""
     from_offset, size_bytes = TRANSFER_HEAD.unpack_from(content, at)
     if from_offset < 0 or not 0 <= size_bytes <= MAX_TRANSFER_BYTES:
         raise ProtocolError("ha_transfer", f"a master sends {size_bytes} bytes from offset {from_offset}")

@@ -1,12 +1,12 @@
-"""What all slaves of a master have acknowledged, which of them are in sync, and what follows from it.
+"""What all slaves of a master have acknowledged, which of them are in sync, and how far consumers may read.
 
-In sync is a slave that is connected, has caught up since it came, lacks less than haMaxGapNotInSync, and had all that
-there was within the last haMaxTimeSlaveNotCatchup.  A slave has caught up when it has what the log held at some moment
-after it came: under load nobody ever has the very end.
+A slave is in sync if all of this holds: it is connected; it caught up after it connected; it lacks less than
+haMaxGapNotInSync; within the last haMaxTimeSlaveNotCatchup it had everything.  A slave has caught up when it has what
+the log held at some moment after it connected.  Under load no slave ever has the very end.
 
 Source: RocketMQ 5.3.3, `GroupTransferService.doWaitTransfer`, `DefaultHAService.inSyncReplicasNums`,
-`CommitLog.calcNeedAckNums`, `AutoSwitchHAService.maybeExpandInSyncStateSet`, `maybeShrinkSyncStateSet`.  Unlike there a
-slave that is connected twice counts once, and the in-sync set decides with and without a controller.
+`CommitLog.calcNeedAckNums`, `AutoSwitchHAService.maybeExpandInSyncStateSet`, `maybeShrinkSyncStateSet`.  Unlike there,
+a slave with two connections counts once, and the in-sync set decides with and without a controller.
 """
 
 from collections import deque
@@ -14,10 +14,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-# Behind every offset.
+# Above every offset.
 NO_LIMIT: Final = (1 << 63) - 1
 _NEVER: Final = float("-inf")
-# Looks that are further apart than this say that the master itself stood still.
+# If two checks are further apart than this, the master itself stood still.
 _LONGEST_STEP_S: Final = 5.0
 
 
@@ -31,55 +31,55 @@ class ReplicaRules:
     in_sync_replicas: int = 1
     min_in_sync_replicas: int = 1
     auto_in_sync_replicas: bool = False
-    # Every slave in sync has to have a message, not only so many.
+    # Every slave in sync must have a message, not only the required number.
     all_in_sync: bool = False
-    # What a slave has flushed counts, where it says so.
+    # Where a slave reports what it flushed, that counts.
     counts_flushed: bool = False
 
 
-class Standing(NamedTuple):
-    """How far the log is replicated, offsets of its bytes."""
+class ReplicationProgress(NamedTuple):
+    """How far the log is replicated, as physical offsets."""
 
-    # Consumers may see what lies before; None: as far as they may already.
+    # Consumers may read up to here; None: no further than before.
     limit: int | None
-    # The required replicas have what lies before.
+    # The required replicas have everything before it.
     acknowledged: int
-    # Enough slaves are in sync for more to be acknowledged.
+    # Enough slaves are in sync for further acknowledgements.
     is_enough: bool
-    # Too few replicas are in sync to take anything.
+    # Too few replicas are in sync to accept messages.
     is_refusing: bool
 
 
 class _Slave:
-    """One slave, however often it is connected."""
+    """One slave, with all its connections."""
 
     __slots__ = ("caught_up_at", "connections", "has", "is_in_sync", "joins_at", "joins_from")
 
     def __init__(self, end_offset: int, now: float) -> None:
-        # What it has acknowledged, by connection.
+        # Acknowledged offset by connection.
         self.connections: dict[Hashable, int] = {}
         self.has = -1
         self.is_in_sync = False
-        # It had all that there was at this time.
+        # The last time at which it had everything.
         self.caught_up_at = _NEVER
-        # While it is not in sync: it joins with this offset, where the log ended at this time.
+        # While it is not in sync: it joins at this offset, where the log ended at this time.
         self.joins_from, self.joins_at = end_offset, now
 
 
 class Replicas:
     """Slaves by identity, each with the offset that it has acknowledged.  Times are monotonic, seconds.
 
-    An identity is what tells two slaves apart: their address without the port, or a name that they gave.  `check` is to
-    be called about once a second.
+    An identity tells slaves apart: the address without the port, or the place in the cluster that the slave proved.
+    `check` must be called about once a second.
     """
 
     def __init__(self, rules: ReplicaRules) -> None:
         self.rules = rules
         self._slaves: dict[Hashable, _Slave] = {}
-        # (time, where the log ended then) of each check, as far back as matters.
+        # (time, end of the log at that time) of each check, as far back as needed.
         self._ends: deque[tuple[float, int]] = deque()
 
-    # What happens
+    # Input
 
     def acknowledged(
         self,
@@ -90,9 +90,10 @@ class Replicas:
         now: float,
         flushed_offset: int | None = None,
     ) -> None:
-        """A slave has all before `offset`, says one of its connections; the log ends at `end_offset`.
+        """Take the report of one connection that its slave has everything before `offset`.
 
-        `flushed_offset` is what it has on its disk; None from a slave that does not say it, as RocketMQ's.
+        The log ends at `end_offset`.  The slave has flushed to `flushed_offset`; None if it does not report that, like
+        RocketMQ's.
         """
         slave = self._slaves.get(identity)
         if slave is None:
@@ -107,7 +108,7 @@ class Replicas:
             self._judge(slave, end_offset, now)
 
     def left(self, identity: Hashable, connection: Hashable) -> None:
-        """A connection ended: what it acknowledged no longer counts."""
+        """Forget what a closed connection acknowledged."""
         slave = self._slaves.get(identity)
         if slave is None:
             return
@@ -117,13 +118,13 @@ class Replicas:
             return
         had, slave.has = slave.has, max(slave.connections.values())
         if slave.has < had:
-            # The other connection has yet to show that it is the same log: in sync once it has as much again.
+            # The other connection may be of a different log.  The slave is in sync again once it has as much as before.
             slave.is_in_sync = False
             slave.caught_up_at = slave.joins_at = _NEVER
             slave.joins_from = max(slave.joins_from, had)
 
     def check(self, end_offset: int, now: float) -> None:
-        """Time has passed: who has all is in sync however long ago it said so, who is behind for too long is not."""
+        """Judge all slaves again: a silent one with all of the log is in sync, one that lagged for too long is not."""
         ends = self._ends
         if ends and (stood_still_s := now - ends[-1][0]) > _LONGEST_STEP_S:
             self._excuse(stood_still_s, now)
@@ -134,14 +135,14 @@ class Replicas:
             self._judge(slave, end_offset, now)
 
     def _excuse(self, stood_still_s: float, now: float) -> None:
-        """A master that was stopped itself has heard nobody."""
+        """Do not count the time in which the master itself stood still and received nothing."""
         self._ends = deque((at + stood_still_s, end) for at, end in self._ends)
         for slave in self._slaves.values():
             slave.caught_up_at = min(slave.caught_up_at + stood_still_s, now)
             slave.joins_at = min(slave.joins_at + stood_still_s, now)
 
     def _judge(self, slave: _Slave, end_offset: int, now: float) -> None:
-        """Whether it is in sync."""
+        """Decide whether a slave is in sync."""
         if slave.has >= end_offset:
             slave.caught_up_at = now
         else:
@@ -153,7 +154,7 @@ class Replicas:
         slave.is_in_sync = is_in_sync and (slave.is_in_sync or slave.has >= slave.joins_from)
 
     def _look_back(self, slave: _Slave) -> None:
-        """Find out when the log ended where it is now."""
+        """Find the last time at which the log ended no later than the slave's copy does now."""
         if not slave.is_in_sync and slave.has >= slave.joins_from:
             slave.caught_up_at = max(slave.caught_up_at, slave.joins_at)
         if slave.is_in_sync or slave.has >= slave.joins_from:
@@ -162,18 +163,18 @@ class Replicas:
                     slave.caught_up_at = max(slave.caught_up_at, at)
                     break
 
-    # What follows
+    # Output
 
     def offsets(self) -> list[int]:
-        """What each slave has acknowledged, the furthest first."""
+        """Return what each slave has acknowledged, the highest first."""
         return sorted((slave.has for slave in self._slaves.values()), reverse=True)
 
     def in_sync_slaves(self) -> frozenset[Hashable]:
-        """Who is in sync beside the master."""
+        """Return the slaves in sync, without the master."""
         return frozenset(identity for identity, slave in self._slaves.items() if slave.is_in_sync)
 
     def behind_s(self, identity: Hashable, end_offset: int, now: float) -> float | None:
-        """For how long a slave has not had all that there was; None if it never had, or is none."""
+        """Return for how many seconds a slave has lagged; None if it never had everything or is not connected."""
         slave = self._slaves.get(identity)
         if slave is None:
             return None
@@ -183,11 +184,11 @@ class Replicas:
         return None if slave.caught_up_at == _NEVER else now - slave.caught_up_at
 
     def required(self) -> int:
-        """How many replicas, the master among them, must have a message before it counts as acknowledged.
+        """Return how many replicas, with the master, must have a message before it is acknowledged.
 
-        At least two: in RocketMQ 5.3.3 inSyncReplicas = 1, which is its default, makes SYNC_MASTER wait for nobody.
-        With enableAutoInSyncReplicas as many as are in sync, but minInSyncReplicas at the least; with
-        allAckInSyncStateSet all that are in sync, and no fewer than without.
+        At least two: in RocketMQ 5.3.3 inSyncReplicas = 1, the default, makes SYNC_MASTER wait for no slave.  With
+        enableAutoInSyncReplicas it is the number in sync, but at least minInSyncReplicas.  With allAckInSyncStateSet it
+        is every replica in sync, but never fewer than without it.
         """
         return self._required(sum(slave.is_in_sync for slave in self._slaves.values()))
 
@@ -200,8 +201,8 @@ class Replicas:
             required = max(rules.min_in_sync_replicas, min(required, 1 + slaves_in_sync))
         return required
 
-    def standing(self) -> Standing:
-        """How far the log is replicated: only what slaves in sync have counts."""
+    def progress(self) -> ReplicationProgress:
+        """Return how far the log is replicated; only slaves in sync count."""
         offsets = [slave.has for slave in self._slaves.values() if slave.is_in_sync]
         if len(offsets) > 1:
             offsets.sort(reverse=True)
@@ -219,6 +220,6 @@ class Replicas:
         elif not count:
             limit = NO_LIMIT
         else:
-            # With fewer than are wanted: what all of them have.
+            # With fewer than wanted: what all of them have.
             limit = offsets[min(wanted, count) - 1]
-        return Standing(limit, acknowledged, is_enough, is_refusing)
+        return ReplicationProgress(limit, acknowledged, is_enough, is_refusing)

@@ -1,11 +1,11 @@
 """The slave's end of the connection to its master: a machine that is fed with bytes and time.
 
-It says where its log ends, takes the pieces that follow, and says again where the log ends after each.
+It reports where its log ends, takes the pieces that follow, and after each reports the end again.
 Source: RocketMQ 5.3.3, `DefaultHAClient`.
 
-Unlike there it has the master begin a little before the end of its log, and compares that with what it has.  A master
-that lost its last records in a loss of power has others in their place by the time it is long enough again; records of
-one size end at the same places, and then nothing else shows that the two logs are different ones.
+Unlike there, it lets the master begin a little before the end of its log, and compares those bytes with its own.  A
+master that lost its last records in a power loss soon has other records in their place.  Records of one size end at the
+same offsets, so nothing else would show that the logs differ.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from ha.protocol import TransferReader, report
 from sprocket.common.errors import ProtocolError
 
-# So much of the end is compared, within its segment: the master may have no more of what is before.
+# Size of the end that is compared, within its segment: the master may have deleted the segment before.
 _COMPARED_BYTES: Final = 4096
-# Advice that cannot be misread: neither store is called the wrong one.
+# The advice calls neither store the wrong one, because the slave cannot know.
 KEEP_BOTH: Final = (
     "Delete nothing yet: stop both brokers, copy both stores aside, compare them (sprocket store check), and only then"
     " choose the master"
@@ -29,24 +29,24 @@ class ReplicaLog(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """One past the last whole record: what is acknowledged."""
+        """End of the last complete record: what is acknowledged."""
 
     @property
     def received_offset(self) -> int:
-        """One past the last byte: where the next piece begins."""
+        """End of the received bytes: where the next piece begins."""
 
     @property
     def min_offset(self) -> int:
-        """Where the log begins."""
+        """First byte of the log."""
 
-    def piece_at(self, offset: int, most_bytes: int, /) -> memoryview | None:
-        """At most so many bytes from `offset` on, of one segment; None if there are none."""
+    def piece_at(self, offset: int, max_bytes: int, /) -> memoryview | None:
+        """Return at most `max_bytes` from `offset` on, within one segment; None if there are none."""
 
     def restart(self) -> int:
-        """A new connection begins: forget what is not whole.  Where the master is to go on."""
+        """Drop an incomplete record for a new connection; return the offset at which the master is to continue."""
 
     def append(self, from_offset: int, pieces: Sequence[memoryview], /) -> None:
-        """Take bytes that begin at `received_offset`, or at any segment if the log is empty.  Raises `StoreError`."""
+        """Take bytes that begin at `received_offset`, or at any segment if the log is empty.  Raises StoreError."""
 
 
 @dataclass(frozen=True)
@@ -59,41 +59,41 @@ class SlaveRules:
 
 
 class SlaveLink:
-    """One connection to the master.  Times are those of a monotonic clock, seconds."""
+    """One connection to the master.  Times are monotonic, in seconds."""
 
     def __init__(self, rules: SlaveRules, log: ReplicaLog, now: float) -> None:
         self.rules = rules
         self._log = log
         self._reader = TransferReader()
-        self.read_at = now  # when the master was last heard
-        self.wrote_at = now  # when it was last told something
+        self.read_at = now  # when the master last sent something
+        self.wrote_at = now  # when something was last written to it
         self._reported = -1
-        # Up to where the log is known to be the master's, and up to where that is to be found out first.
+        # The log is known to equal the master's up to `_same_to`.  The bytes up to `_same_end` are compared first.
         self._same_to = self._same_end = 0
-        self.master_offset = -1  # the master has sent up to here; -1 before its first word
+        self.master_offset = -1  # the master has sent up to here; -1 before it sent anything
         self.received_bytes = 0
         self._has_begun = False
 
     @property
     def admits_polling(self) -> bool:
-        """Whether the master may be asked for its tables: its log goes on from this one, or this one is empty."""
+        """Whether the master may be asked for its tables: its log continues this one, or this one is empty."""
         return self._has_begun and self._same_to >= self._same_end
 
     def begin(self, now: float) -> bytes:
-        """The first thing to write."""
+        """Return the first report to write."""
         self._log.restart()
         self._has_begun = True
         log = self._log
         end = self._same_end = log.end_offset
-        # 0 would say that the log is empty.
+        # 0 would mean that the log is empty.
         self._same_to = max(log.min_offset, end - end % self.rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
         return self._report(now)
 
     def received(self, data: bytes | memoryview, now: float) -> bytes:
-        """Take what came; what to write for it, perhaps nothing.
+        """Take `data` and return what to write, perhaps nothing.
 
-        Raises ProtocolError for a piece that does not follow what is there or is not what is there, and `StoreError`
-        from the log; the connection is then to be closed.  Nothing behind the bad piece is taken.
+        Raises ProtocolError for a piece that does not follow the log or differs from it, and StoreError from the log;
+        close the connection then.  Nothing after the bad piece is taken.
         """
         self.read_at = now
         expected = self._same_to if self._same_to < self._same_end else self._log.received_offset
@@ -113,7 +113,7 @@ class SlaveLink:
                     pieces.append(content)
                 expected = transfer.from_offset + len(transfer.content)
         finally:
-            # One append and one report for all that a read brought.
+            # One append and one report for each read.
             if pieces:
                 self._log.append(start, pieces)
                 self.received_bytes += sum(map(len, pieces))
@@ -122,7 +122,7 @@ class SlaveLink:
         return self.acknowledge(now)
 
     def _compare(self, content: memoryview) -> memoryview:
-        """Compare what comes with what is there; what of it lies behind that.  Raises ProtocolError."""
+        """Compare `content` with the log; return the part after the log's end.  Raises ProtocolError if they differ."""
         while content and self._same_to < self._same_end:
             own = self._log.piece_at(self._same_to, min(len(content), self._same_end - self._same_to))
             if own is None or own != content[: len(own)]:
@@ -136,16 +136,16 @@ class SlaveLink:
         return content
 
     def due(self, now: float) -> bytes:
-        """A heartbeat, if it is time for one."""
+        """Return a heartbeat if one is due."""
         return self._report(now) if now - self.wrote_at >= self.rules.heartbeat_s else b""
 
     def acknowledge(self, now: float) -> bytes:
-        """A report, if the log reaches further than the last one said."""
+        """Return a report if the log reaches further than the last one said."""
         return self._report(now) if self._confirmed > self._reported else b""
 
     @property
     def _confirmed(self) -> int:
-        """What is reported: what the master has as well."""
+        """The offset to report: what the master is known to have as well."""
         return self._same_to if self._same_to < self._same_end else self._log.end_offset
 
     def _report(self, now: float) -> bytes:
@@ -154,10 +154,10 @@ class SlaveLink:
         return report(self._reported)
 
     def is_expired(self, now: float) -> bool:
-        """Whether the master has been silent for too long."""
+        """Return whether the master was silent for longer than haHousekeepingInterval."""
         return now - self.read_at > self.rules.housekeeping_s
 
     def wait_s(self, now: float) -> float:
-        """Until when at the latest `due` and `is_expired` are to be asked again, seconds from `now`."""
+        """Return the seconds from `now` until `due` and `is_expired` must be called again at the latest."""
         heartbeat = self.wrote_at + self.rules.heartbeat_s - now
         return max(0.0, min(heartbeat, self.read_at + self.rules.housekeeping_s - now))

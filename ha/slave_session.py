@@ -1,8 +1,9 @@
-"""The slave's end of a session with a master that is Sprocket too: a `SlaveLink` that speaks in frames.
+"""The slave's end of a session with a Sprocket master: a `SlaveLink` that speaks in frames.
 
-It greets, finds out how much of its log is the master's, and follows from there.  What goes on behind the common part
-is given to a master that lost it, or else kept aside and cut off.  It reports what it has received and what it has
-flushed.  Tables are applied where they stand in the stream: its log has then reached what they stand on.
+It greets, finds the common prefix of the two logs, and follows from its end.  What the slave has after the common
+prefix goes to a master that lost it; otherwise the slave copies it aside and truncates its log.  It reports what it has
+received and what it has flushed.  A table is applied at its place in the stream, where the slave has the log that the
+table requires.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,12 +11,11 @@ from enum import Enum, auto
 from typing import Protocol
 
 from ha.common_prefix import CommonPrefix
-from ha.given_tables import pieces
 from ha.greeting import Credentials, SlaveGreeting
 from ha.master_session import checksum
 from ha.session import (
     CHECKSUM,
-    MOST_SLAVE_BODY_BYTES,
+    MAX_SLAVE_BODY_BYTES,
     PIECE,
     RANGE,
     REPORT,
@@ -27,6 +27,7 @@ from ha.session import (
     frame,
 )
 from ha.slave_link import KEEP_BOTH, ReplicaLog, SlaveLink, SlaveRules
+from ha.slave_tables import pieces
 from ha.table_queue import TableContent, TableUpdate, decode_table
 from sprocket.common.errors import ProtocolError
 
@@ -40,14 +41,14 @@ class SessionReplicaLog(ReplicaLog, Protocol):
     @property
     def flushed_offset(self) -> int: ...
 
-    def piece_at(self, offset: int, most_bytes: int, /) -> memoryview | None:
-        """At most so many bytes from `offset` on, of one segment; None if there are none."""
+    def piece_at(self, offset: int, max_bytes: int, /) -> memoryview | None:
+        """Return at most `max_bytes` from `offset` on, within one segment; None if there are none."""
 
     def record_end(self, offset: int, /) -> int:
-        """The end of the last record that ends at `offset` or before it; the log's begin if there is none."""
+        """Return the end of the last record that ends at `offset` or before; the log's first byte if there is none."""
 
     def cut(self, offset: int, reason: str, /) -> None:
-        """End the log at `offset`, keeping aside what lies behind it.  Raises `StoreError`."""
+        """Truncate the log at `offset`, after copying aside what follows.  Raises StoreError."""
 
 
 class _State(Enum):
@@ -59,9 +60,9 @@ class _State(Enum):
 
 
 class SlaveSession(SlaveLink):
-    """One connection to the master.  Times are those of a monotonic clock, seconds.
+    """One connection to the master.  Times are monotonic, in seconds.
 
-    `apply` takes a table of the master.  `own_tables` are given to a master that lost its own with its log.
+    `apply` installs one of the master's tables.  `own_tables` returns the tables for a master that lost log and tables.
     """
 
     def __init__(
@@ -84,16 +85,16 @@ class SlaveSession(SlaveLink):
         self._state = _State.GREETING
         self._search = CommonPrefix(0, 0)
         self._common_end = 0
-        self._compared_to = 0  # the master's log ended here when it was compared
+        self._compared_to = 0  # end of the master's log at the time of the comparison
         self._flushed_reported = -1
-        self.epoch = -1  # of the master, once it has said so
-        self.counts_flushed = False  # the master wants what it sends to be flushed at once
+        self.epoch = -1  # the master's epoch; -1 before WELCOME
+        self.counts_flushed = False  # the master wants this slave to flush at once
         self.master_confirm_offset = -1
         self.master_flushed_offset = -1
 
     @property
     def admits_polling(self) -> bool:
-        """Never: this session brings the tables, after the logs were compared."""
+        """Never: the session brings the tables, after the logs were compared."""
         return False
 
     @property
@@ -102,16 +103,16 @@ class SlaveSession(SlaveLink):
         return self._state is _State.STREAMING
 
     def begin(self, now: float) -> bytes:
-        """The first thing to write."""
+        """Return the first message to write, HELLO."""
         self.wrote_at = now
         self._log.restart()
         return self._greeting.begin()
 
     def received(self, data: bytes | memoryview, now: float) -> bytes:
-        """Take what came; what to write for it, perhaps nothing.
+        """Take `data` and return what to write, perhaps nothing.
 
-        Raises ProtocolError for what no master of this log can say, and `StoreError` from the log or a table; the
-        connection is then to be closed.  Nothing behind the bad piece is taken.
+        Raises ProtocolError for what no master of this log can send, and StoreError from the log or a table; close the
+        connection then.  Nothing after the bad piece is taken.
         """
         self.read_at = now
         replies = []
@@ -135,7 +136,7 @@ class SlaveSession(SlaveLink):
         try:
             for one in checked_epoch(self._frames.feed(data), self.epoch):
                 if one.type is not FrameType.LOG:
-                    # What stood before it in the stream is to be there.
+                    # Append first what preceded this frame in the stream.
                     self._append(start, pieces)
                     replies.append(self._take(one, now))
                     start = expected = self._log.received_offset
@@ -155,7 +156,7 @@ class SlaveSession(SlaveLink):
             raise ProtocolError("ha_transfer", detail)
 
     def _append(self, start: int, pieces: list[memoryview]) -> None:
-        """One append for all that a read brought."""
+        """Append all pieces of one read at once."""
         if pieces:
             taken, size = list(pieces), sum(map(len, pieces))
             pieces.clear()
@@ -169,23 +170,23 @@ class SlaveSession(SlaveLink):
                 return self._take_state(one, now)
             case FrameType.TABLE, _State.STREAMING:
                 if one.offset > self._log.received_offset:
-                    raise ProtocolError("ha_table", f"a table stands on the log up to {one.offset}")
+                    raise ProtocolError("ha_table", f"a table requires the log up to {one.offset}, which is not here")
                 self._apply(decode_table(one.body))
                 return b""
             case FrameType.CHECKSUM, _State.COMPARING:
                 return self._take_checksum(one, now)
             case FrameType.FETCH_TAIL, _State.SURPLUS:
-                return self._give_tail(one)
-            case FrameType.CUT, _State.SURPLUS:
-                # The master may have got meanwhile, from another slave, what was a surplus when it said its end.
+                return self._send_tail(one)
+            case FrameType.TRUNCATE, _State.SURPLUS:
+                # Meanwhile another slave may have sent the master what was a surplus when the master reported its end.
                 return self._range(now) if one.offset > self._compared_to else self._cut(now)
             case FrameType.FETCH_TABLES, _State.SURPLUS | _State.STREAMING:
-                return self._give_tables()
+                return self._send_tables()
             case FrameType.REFUSAL, _:
                 raise ProtocolError("ha_refused", f"the master refuses: {str(one.body, 'utf-8', 'replace')}")
         raise ProtocolError("ha_frame", f"{one.type.name} in the state {self._state.name.lower()}")
 
-    # Finding the common part
+    # Search for the common prefix
 
     def _range(self, now: float) -> bytes:
         self._state, self.wrote_at = _State.RANGING, now
@@ -198,15 +199,16 @@ class SlaveSession(SlaveLink):
         if self._state is _State.STREAMING:
             return b""
         if self._state is _State.SURPLUS:
-            return self._range(now)  # the master's log has changed meanwhile
+            return self._range(now)  # the master's log changed meanwhile
         if self._state is not _State.RANGING:
             raise ProtocolError("ha_frame", f"STATE in the state {self._state.name.lower()}")
         log, self._compared_to = self._session_log, one.offset
         if not log.end_offset or log.end_offset < min_offset:
-            return self._resume(now)  # an empty one; or one whose place is gone, which the master refuses with a reason
+            # This log is empty, or it ends before what the master keeps: then the master refuses with a reason.
+            return self._resume(now)
         self._search = CommonPrefix(max(min_offset, log.min_offset), min(one.offset, log.end_offset))
         if one.offset <= min_offset:
-            # An empty one.  If it has lost all that it had, it asks for what is here.
+            # The master is empty.  If it lost everything, it asks for this log.
             self._common_end = 0
             return self._surplus()
         return self._compare_on(now)
@@ -221,7 +223,7 @@ class SlaveSession(SlaveLink):
     def _take_checksum(self, one: Frame, now: float) -> bytes:
         size, crc = CHECKSUM.unpack(one.body)
         if self._search.next_range() != (one.offset, size):
-            raise ProtocolError("ha_compare", f"a checksum of {size} bytes at {one.offset}, which nobody wanted")
+            raise ProtocolError("ha_compare", f"a checksum of {size} bytes at {one.offset} that was not requested")
         self._search.compared(checksum(self._session_log, one.offset, size) == crc)
         return self._compare_on(now)
 
@@ -239,20 +241,20 @@ class SlaveSession(SlaveLink):
         self._state = _State.SURPLUS
         return self._frame(FrameType.SURPLUS, self._session_log.end_offset)
 
-    def _give_tail(self, one: Frame) -> bytes:
+    def _send_tail(self, one: Frame) -> bytes:
         (size,) = PIECE.unpack(one.body)
-        piece = self._session_log.piece_at(one.offset, min(size, MOST_SLAVE_BODY_BYTES))
+        piece = self._session_log.piece_at(one.offset, min(size, MAX_SLAVE_BODY_BYTES))
         if piece is None:
-            raise ProtocolError("ha_tail", f"the master wants {size} bytes at {one.offset}, which are not here")
+            raise ProtocolError("ha_tail", f"the master asks for {size} bytes at {one.offset}, which are not here")
         return self._frame(FrameType.TAIL, one.offset, bytes(piece))
 
-    def _give_tables(self) -> bytes:
+    def _send_tables(self) -> bytes:
         frames = [
-            self._frame(FrameType.GIVEN_TABLE, missing_bytes, piece)
+            self._frame(FrameType.SLAVE_TABLE, missing_bytes, piece)
             for table in self._own_tables()
             for missing_bytes, piece in pieces(table)
         ]
-        return b"".join([*frames, self._frame(FrameType.GIVEN_ALL, 0)])
+        return b"".join([*frames, self._frame(FrameType.SLAVE_TABLES_END, 0)])
 
     def _cut(self, now: float) -> bytes:
         log = self._session_log
@@ -281,11 +283,11 @@ class SlaveSession(SlaveLink):
     # Reports
 
     def due(self, now: float) -> bytes:
-        """A heartbeat, if it is time for one."""
+        """Return a heartbeat if one is due."""
         return super().due(now) if self._state is _State.STREAMING else b""
 
     def acknowledge(self, now: float) -> bytes:
-        """A report, if more is received or flushed than the last one said."""
+        """Return a report if the slave received or flushed more than the last one said."""
         log = self._session_log
         if self._state is not _State.STREAMING:
             return b""

@@ -1,6 +1,6 @@
-"""Tables on their way to one slave: each waits until the log that it stands on has been sent.
+"""Tables that wait to be sent to one slave: each waits until the log that it requires has been sent.
 
-What is queued is bounded.  A slave that is too far behind for it gets what fits, and later all tables anew.
+The queue is bounded.  A slave that lags too far gets what fits, and later all tables again.
 """
 
 import struct
@@ -9,39 +9,39 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ha.session import MOST_BODY_BYTES
+from ha.session import MAX_BODY_BYTES
 from sprocket.common.errors import ProtocolError
 
-# At five a second, what changes in so many seconds.
-MOST_WAITING: Final = 64
+# The master looks for changes five times a second, so this is at least 12 s of changes.
+MAX_WAITING: Final = 64
 _LENGTH: Final = struct.Struct(">B")
 
 
 @dataclass(frozen=True, slots=True)
 class TableUpdate:
-    """The content of a table, or what changed in it, as it was when the log ended at `position`."""
+    """Content of a table, or its changes, as it was when the log ended at `position`."""
 
     position: int
     name: str
     content: bytes
 
     def encode(self) -> bytes:
-        """The body of a frame.  Raises ProtocolError for one that no slave would take."""
+        """Return the body of a frame.  Raises ProtocolError for a table above the limit of a frame."""
         name = self.name.encode()
-        if len(name) + len(self.content) >= MOST_BODY_BYTES:
+        if len(name) + len(self.content) >= MAX_BODY_BYTES:
             raise ProtocolError("ha_table", f"the table {self.name} has {len(self.content)} bytes")
         return _LENGTH.pack(len(name)) + name + self.content
 
 
 class TableContent(NamedTuple):
-    """What a slave is to apply."""
+    """Name and content of a table that the receiver installs."""
 
     name: str
     content: bytes
 
 
 def decode_table(body: memoryview) -> TableContent:
-    """What `encode` made.  Raises ProtocolError."""
+    """Decode the body that `TableUpdate.encode` made.  Raises ProtocolError."""
     length = body[0] if body else 0
     if len(body) < _LENGTH.size + length or not length:
         raise ProtocolError("ha_table", f"a table of {len(body)} bytes without a name")
@@ -54,38 +54,38 @@ def decode_table(body: memoryview) -> TableContent:
 
 
 class TableQueue:
-    """What one slave has not been sent yet, in the order in which it is to be applied."""
+    """Tables to send to one slave, in the order in which the slave applies them."""
 
     def __init__(self) -> None:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
-        # Of the topics as the slave has them, or gets them next; None before the first.
+        # Fingerprint of the topics as this slave has them or will get them next; None before the first.
         self.topics_mark: Hashable = None
 
     @property
     def wants_all(self) -> bool:
-        """Whether the slave needs every table: it is new, or something was left out."""
+        """Whether the slave needs every table: it is new, or changes were dropped."""
         return not self._is_complete and not self._waiting
 
     def begin(self, tables: list[TableUpdate]) -> None:
-        """Every table."""
+        """Queue every table."""
         self._waiting.extend(tables)
         self._is_complete = True
 
     def add(self, update: TableUpdate) -> None:
-        """What changed since the last time.  Left out, until `wants_all`, if there is too much."""
-        if self._is_complete and len(self._waiting) < MOST_WAITING:
+        """Queue a change, or drop it and all later ones until `wants_all` if too many wait."""
+        if self._is_complete and len(self._waiting) < MAX_WAITING:
             self._waiting.append(update)
         else:
             self._is_complete = False
 
     def hurry(self, update: TableUpdate) -> None:
-        """A whole table that goes before all else, in the place of what is queued of it."""
+        """Put a whole table before all others, in place of its queued versions."""
         self._waiting = deque(one for one in self._waiting if one.name != update.name)
         self._waiting.appendleft(update)
 
     def take(self, sent_offset: int) -> list[TableUpdate]:
-        """Those whose log has been sent."""
+        """Remove and return the tables whose log has been sent up to `sent_offset`."""
         due = []
         while self._waiting and self._waiting[0].position <= sent_offset:
             due.append(self._waiting.popleft())

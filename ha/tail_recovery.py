@@ -1,15 +1,14 @@
-"""A master takes back from a slave what its own log lost in a loss of power.
+"""Recovery of the tail that a master lost in a power loss, from a slave that has it.
 
-In SYNC_MASTER a message may be acknowledged that the slave has on its disk and the master had in memory alone.  After
-a stop that was not clean such a master takes no messages until a slave has told how far its log reaches: if all of the
-master's log is the beginning of the slave's, the rest is fetched, and only then the master begins.  The wait is
-bounded: a master whose slaves are gone as well begins without them.
+With SYNC_MASTER a message may be acknowledged that the slave has on disk and the master only in memory.  After an
+unclean stop such a master accepts no messages until a slave has reported how far its log reaches.  If the master's
+whole log is the beginning of the slave's, the master fetches the rest before it starts.  The wait is bounded: a master
+whose slaves are lost as well starts without them.
 
-Where consumers are to see nothing that one replica alone has, it waits on until a slave has all that it found in its
-own log as well.
+Where consumers must not see what only one replica has, the master waits further until a slave has its whole log.
 
-A master whose log is empty may have lost its disk.  It takes the slave's tables as well as the log: without topics no
-message can be read.  A slave that has nothing either does not end the wait by itself, as another one may have all.
+A master with an empty log may have lost its disk.  It fetches the slave's tables as well as its log, because without
+topics no message can be read.  An empty slave does not end this wait, because another slave may have data.
 """
 
 import logging
@@ -24,7 +23,7 @@ _PIECE_BYTES: Final = 1024 * 1024
 
 
 class TailLog(Protocol):
-    """A log that takes bytes of another one, see `ha.slave_link.ReplicaLog`."""
+    """A log that takes the bytes of another one, see `ha.slave_link.ReplicaLog`."""
 
     @property
     def end_offset(self) -> int: ...
@@ -38,11 +37,11 @@ class TailLog(Protocol):
 
 
 class TailRecovery:
-    """One start of a master.  Without a `log` there is nothing to wait for.
+    """Recovery at one start of a master.  Without a `log` there is nothing to wait for.
 
-    `on_done(reason)` is called once when it is over.  One slave at a time gives.  With `needs_copy` it is not over
-    before a slave has all of the log.  With `on_empty_slave` the log is empty: called for each slave whose log is empty
-    as well, and the caller decides when to `finish`.
+    `on_done(reason)` is called once at the end.  One slave at a time sends its tail.  With `needs_copy` the recovery
+    ends only when a slave has the whole log.  `on_empty_slave` is given if the master's log is empty: it is called for
+    each slave whose log is empty as well, and the caller decides when to call `finish`.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class TailRecovery:
         self._log = log
         self._on_done = on_done
         self._needs_copy = needs_copy
-        self._giver: Hashable | None = None
+        self._sender: Hashable | None = None
         self._wanted_begin = self._wanted_end = 0
         self._began_at = log.end_offset if log is not None else 0
         self._on_empty_slave = on_empty_slave
@@ -64,86 +63,89 @@ class TailRecovery:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the master still waits for what a slave may have."""
+        """Whether the master still waits for a slave's tail."""
         return self._log is not None
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a slave is giving; one that stands still is disconnected, and is then forgotten."""
-        return self._giver is not None
+        """Whether a slave is sending its tail.  A slave that stalls is disconnected, and another one may send."""
+        return self._sender is not None
 
     @property
     def needs_tables(self) -> bool:
-        """Whether the master got a log that its tables do not fit yet; no slave may be sent tables meanwhile."""
+        """Whether the master has fetched a log but not yet its tables; meanwhile it must send no tables."""
         return self._log is not None and self._needs_tables and self._log.end_offset > 0
 
-    def may_give_tables(self, slave: Hashable) -> bool:
-        """Whether `slave` is to give its tables; then it is the giver."""
-        if not self.needs_tables or self._giver not in (None, slave):
+    def may_send_tables(self, slave: Hashable) -> bool:
+        """Return whether `slave` is to send its tables; if so, no other slave may."""
+        if not self.needs_tables or self._sender not in (None, slave):
             return False
-        self._giver = slave
+        self._sender = slave
         return True
 
-    def tables_taken(self) -> None:
-        """The tables of the giver are in place: it is over."""
+    def tables_installed(self) -> None:
+        """End the recovery: the slave's tables are installed."""
         self._needs_tables = False
-        self.finish("a slave gave its log and its tables")
+        self.finish("a slave sent its log and its tables")
 
     def begin(self, slave: Hashable, slave_begin: int, slave_end: int) -> bool:
-        """A slave's log goes on behind the master's, up to `slave_end`: whether it is to give that.
+        """Return whether `slave`, whose log continues the master's up to `slave_end`, is to send that tail.
 
-        A master that has nothing left takes all that the slave keeps, from `slave_begin` on.
+        An empty master fetches everything that the slave keeps, from `slave_begin` on.
         """
-        if self._log is None or self._giver not in (None, slave):
+        if self._log is None or self._sender not in (None, slave):
             return False
-        self._giver, self._wanted_begin, self._wanted_end = slave, slave_begin, slave_end
+        self._sender, self._wanted_begin, self._wanted_end = slave, slave_begin, slave_end
         self._log.restart()
         logger.warning("event=tail_recovery from=%d to=%d", self._log.end_offset, slave_end)
         return True
 
     def wanted(self, slave: Hashable) -> tuple[int, int] | None:
-        """(offset, bytes) that `slave` is to send next; None once all is there: it is over unless tables are needed."""
+        """Return (offset, bytes) that `slave` is to send next, or None once it has sent everything.
+
+        In that case the recovery ends, unless tables are needed.
+        """
         log = self._log
-        if log is None or self._giver != slave:
+        if log is None or self._sender != slave:
             return None
         offset = log.received_offset or self._wanted_begin
         missing = self._wanted_end - offset
         if missing > 0:
             return offset, min(_PIECE_BYTES, missing)
         if not self.needs_tables:
-            self.finish(f"a slave gave {log.end_offset - self._began_at} bytes")
+            self.finish(f"a slave sent {log.end_offset - self._began_at} bytes")
         return None
 
     def take(self, slave: Hashable, offset: int, content: memoryview) -> None:
-        """What a slave sends.  Raises ProtocolError for what was not wanted, `StoreError` for what is no record."""
+        """Take bytes from a slave.  Raises ProtocolError for bytes not requested, and StoreError for a bad record."""
         wanted = self.wanted(slave)
         if self._log is None or wanted is None or offset != wanted[0] or not 0 < len(content) <= wanted[1]:
-            raise ProtocolError("ha_tail", f"a slave gives {len(content)} bytes at {offset}, which nobody wanted")
+            raise ProtocolError("ha_tail", f"a slave sends {len(content)} bytes at {offset} that were not requested")
         self._log.append(offset, [content])
 
     def compared(self, slave: Hashable, acked_offset: int, name: Hashable = None) -> None:
-        """A slave's log has nothing that the master's lacks, and all of it before `acked_offset`.
+        """Note that a slave's log has nothing beyond the master's, and everything before `acked_offset`.
 
-        `name` tells the slave from others after it has left.
+        `name` identifies the slave after it has disconnected.
         """
         log = self._log
-        if log is None or self._giver not in (None, slave):
+        if log is None or self._sender not in (None, slave):
             return
         if self._on_empty_slave is not None and not log.end_offset:
             self._on_empty_slave(name)
             return
         if not self._needs_copy or acked_offset >= log.end_offset:
-            self.finish("a slave has no more")
+            self.finish("no slave has more")
 
     def left(self, slave: Hashable) -> None:
-        """A slave is gone."""
-        if self._log is not None and self._giver == slave:
-            self._giver = None
+        """Forget a slave that disconnected."""
+        if self._log is not None and self._sender == slave:
+            self._sender = None
             self._log.restart()
 
     def finish(self, reason: str) -> None:
-        """It is over."""
-        log, self._log, self._giver = self._log, None, None
+        """End the recovery."""
+        log, self._log, self._sender = self._log, None, None
         if log is not None:
             log.restart()
             level = logging.WARNING if log.end_offset else logging.INFO

@@ -1,1 +1,1 @@
-"""Slaves that act for a lost master, and the way back when it returns."""
+"""Slaves that act for a lost master, and the handover when the master returns."""

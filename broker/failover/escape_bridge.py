@@ -1,9 +1,9 @@
-"""What a slave that acts for its master delivers goes to another master of the cluster.
+"""Delivery of an acting slave's messages to another master of the cluster.
 
-Nothing is ever appended to the slave's own log: it stays a copy of the lost master's.  While enableRemoteEscape is off,
-or no other master takes a message, it waits; whoever delivers goes on behind it once all of a batch is stored there.
-Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`, `asyncPutMessage`.  Unlike there a message that another master has
-stored but not yet flushed or replicated counts as delivered: to send it once more would double it.
+Nothing is ever appended to the slave's own log, which stays a copy of the lost master's.  While enableRemoteEscape is
+off, or no other master accepts a message, the message waits.  The caller's position advances once a whole batch is
+stored there.  Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`, `asyncPutMessage`.  Unlike there, a message counts as
+delivered if another master stored it but has not yet flushed or replicated it: a second send would duplicate it.
 """
 
 import asyncio
@@ -33,24 +33,24 @@ _STORED: Final = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-# What no master will ever take.
+# Responses after which no master will ever accept the message.
 _REFUSED: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL})
 
 
 class EscapeBridge:
-    """Lives in the event loop's thread; one task for each batch on its way."""
+    """Sender to other masters.  Lives in the event loop's thread; one task per batch."""
 
     def __init__(self, config: LiveConfig, client: RemotingClient, masters: OtherMasters) -> None:
         self._config = config
         self._client = client
         self._masters = masters
         self._tasks: set[asyncio.Task[None]] = set()
-        # Hear of each message that goes elsewhere.
+        # Called with each message that goes to another master.
         self.on_message: list[Callable[[EscapedMessage], None]] = []
         self.escaped = 0  # messages that other masters have stored
 
     def deliver(self, messages: Sequence[PendingMessage], done: Callable[[], None]) -> "asyncio.Task[None]":
-        """Send `messages` until all are stored, then call `done`.  What is returned can be cancelled."""
+        """Send `messages` until all are stored, then call `done`.  The returned task can be cancelled."""
         batch = [EscapedMessage(message) for message in messages]
         for listener in self.on_message:
             for message in batch:
@@ -68,7 +68,7 @@ class EscapeBridge:
         return task
 
     def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
-        """Return nothing: another master's limits are its own, and it answers for each message."""
+        """Return nothing: the other master's own limits apply, and it answers for each message."""
         return {}
 
     async def _send_all(self, batch: list[EscapedMessage]) -> None:
@@ -89,11 +89,11 @@ class EscapeBridge:
                 await pause(_RETRY_S)
 
     async def _send(self, message: EscapedMessage, attempt: int) -> str:
-        """Send one; why it is still to be sent, or the empty text."""
+        """Send one message; return why it must be sent again, or the empty text."""
         masters = await self._masters.of(message.topic)
         master = chosen(masters, message.topic, message.queue_id, attempt)
         if master is None:
-            return "no other master takes messages of the topic"
+            return "no other master accepts messages of the topic"
         config = self._config.broker
         own_group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
         header = message.header(message.queue_id % master.queues, own_group, master.broker_name)

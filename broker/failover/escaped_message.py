@@ -1,4 +1,4 @@
-"""A message as a slave that acts for its master sends it to another one: as its producer would have sent it.
+"""A message that an acting slave sends to another master, in the form in which its producer would have sent it.
 
 Source: RocketMQ 5.3.3, `EscapeBridge.putMessageToRemoteBroker`,
 `TransactionalMessageUtil.buildTransactionalMessageFromHalfMessage`, `BrokerOuterAPI.buildSendMessageRequestHeaderV2`.
@@ -14,21 +14,21 @@ from store.record.record import PendingMessage
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
-# Where records are said to be from is the receiver's to write, and its batch form too.
+# The receiver sets the flags of host addresses and of its batch form itself.
 _OWN_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _DEFAULT_QUEUES: Final = 8
 
 
 class EscapedMessage:
-    """One message, with where it is really for."""
+    """One message with its real topic and queue."""
 
     __slots__ = ("body", "message", "properties", "queue_id", "topic")
 
     def __init__(self, message: PendingMessage) -> None:
         self.message = message
-        self.body = bytes(message.body)  # it may wait for longer than the log keeps it
+        self.body = bytes(message.body)  # a copy: the message may wait for longer than the log keeps it
         properties = self.properties = names.parse(str(message.properties, "utf-8", "replace"))
-        # The next record gets one of its own.
+        # The other master computes its own.
         properties.pop("__CRC32#", None)
         self.topic, self.queue_id = message.topic, message.queue_id
         if message.topic in (TIMER_TOPIC, TRANS_HALF_TOPIC):
@@ -36,33 +36,33 @@ class EscapedMessage:
             queue_id = properties.get(names.REAL_QUEUE_ID, "")
             self.queue_id = int(queue_id) if queue_id.isdigit() and len(queue_id) < 10 else 0
         if message.topic == TIMER_TOPIC:
-            self._time_again()
+            self._restore_timer()
         elif message.topic == TRANS_HALF_TOPIC:
             properties[names.TRANSACTION_PREPARED] = "true"
             properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
         else:
-            # It is due: it must not be delayed once more.
+            # The message is due: it must not be delayed again.
             properties.pop(names.DELAY, None)
             return
         properties.pop(names.REAL_TOPIC, None)
         properties.pop(names.REAL_QUEUE_ID, None)
 
-    def _time_again(self) -> None:
-        """It is not due yet: the other master's wheel takes it, for the time that it was for."""
+    def _restore_timer(self) -> None:
+        """Let the other master's timer wheel take the message for its original time, which has not come."""
         properties = self.properties
         out_ms = properties.pop(names.TIMER_OUT_MS, "0")
         delays = [properties.pop(name, None) for name in (names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC)]
         if any(delays) or names.TIMER_DELIVER_MS not in properties:
-            # A delay would count from now; the slot that it was put in begins right before its time.
+            # A delay would count from now.  The slot of the message begins 1 ms before its time.
             properties[names.TIMER_DELIVER_MS] = str(int(out_ms) + 1)
 
     @property
     def is_prepared(self) -> bool:
-        """Whether it is a half message."""
+        """Whether the message is a half message."""
         return self.message.topic == TRANS_HALF_TOPIC
 
     def header(self, queue_id: int, own_group: str, broker_name: str) -> SendMessageRequestHeaderV2:
-        """The header of a SEND_MESSAGE_V2 to queue `queue_id` of broker `broker_name`."""
+        """Return the header of a SEND_MESSAGE_V2 to queue `queue_id` of broker `broker_name`."""
         message = self.message
         sys_flag = message.sys_flag & ~_OWN_FLAGS & ~_TRANSACTION_MASK
         return SendMessageRequestHeaderV2(

@@ -1,11 +1,11 @@
-"""Who of the broker group is online, as name servers say, and what they are told of this member.
+"""Members of the broker group that are online according to name servers, and heartbeats to those.
 
-With enableSlaveActingMaster each member sends heartbeats, so that one that is lost is noticed within
-brokerNotActiveTimeoutMillis, and asks who is there: again and again, and at once when a name server says that the
-smallest id has changed.
+With enableSlaveActingMaster each member sends heartbeats, so that a lost one is noticed within
+brokerNotActiveTimeoutMillis.  Each member asks regularly who is online, and at once when a name server reports that the
+smallest id changed.
 Source: RocketMQ 5.3.3, `BrokerController.sendHeartbeat`, `syncBrokerMemberGroup`, `BrokerOuterAPI`,
-`AdminBrokerProcessor.notifyMinBrokerIdChange`.  Stricter: a member is there if one of the name servers that answer
-knows it, where the original asks one of them, and takes the news of any for the truth.
+`AdminBrokerProcessor.notifyMinBrokerIdChange`.  Stricter: a member is online if any answering name server knows it.
+The original asks one name server, and believes the report of any.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ Members = dict[int, str]  # broker id -> address
 
 
 def united(answers: Iterable[Members | None]) -> Members | None:
-    """Those whom at least one name server knows; None if none has answered."""
+    """Return the members that at least one name server knows; None if none answered."""
     known = [answer for answer in answers if answer is not None]
     if not known:
         return None
@@ -51,21 +51,21 @@ def united(answers: Iterable[Members | None]) -> Members | None:
 
 
 class GroupMembers(Service):
-    """Lives in the event loop's thread.  Does nothing by itself unless enableSlaveActingMaster is on."""
+    """Membership of one broker.  Lives in the event loop's thread; passive unless enableSlaveActingMaster is on."""
 
     def __init__(self, core: BrokerCore, registration: Registration) -> None:
         self._core = core
         self._own_address = registration
         self._asking: asyncio.Task[None] | None = None
-        # Set when the broker serves: until then name servers are told nothing of it.
+        # Set once the broker serves; until then it sends name servers nothing.
         self.is_online = False
-        # Those of the last answer.
+        # Members of the last answer.
         self.known: Members = {}
-        # Hear of each answer.
+        # Called with the members of each answer.
         self.on_members: list[Callable[[Members], None]] = []
 
     def routes(self) -> list[Route]:
-        """What name servers tell."""
+        """Serve what name servers report."""
         return [
             Route(
                 RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequestHeader, self.notified,
@@ -74,7 +74,7 @@ class GroupMembers(Service):
         ]  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """Heartbeats, and questions."""
+        """Send heartbeats, and ask for the members."""
         config = self._core.config
         if not config.broker.enable_slave_acting_master:
             return []
@@ -84,18 +84,18 @@ class GroupMembers(Service):
         ]
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self.is_online = False
         if self._asking is not None:
             self._asking.cancel()
 
-    # Questions
+    # Members
 
     def notified(self, request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> Response:
-        """NOTIFY_MIN_BROKER_ID_CHANGE: ask now, not only when it is time."""
+        """NOTIFY_MIN_BROKER_ID_CHANGE: ask for the members now."""
         header = request.header
         logger.info(
-            "event=min_broker_id_news min_id=%s min_address=%s offline=%s",
+            "event=min_broker_id_changed min_id=%s min_address=%s offline=%s",
             header.min_broker_id, header.min_broker_addr, header.offline_broker_addr,
         )  # fmt: skip
         if self._core.config.broker.enable_slave_acting_master and self._asking is None:
@@ -117,7 +117,7 @@ class GroupMembers(Service):
                 listener(members)
 
     async def ask(self) -> Members | None:
-        """Ask all name servers; None if none answers."""
+        """Ask all name servers and return the members; None if none answers."""
         answers = await asyncio.gather(*(self._ask(name_server) for name_server in self._name_servers))
         members = united(answers)
         if members is not None:

@@ -1,7 +1,7 @@
-"""The other masters of the cluster, as a slave that acts for its own sends messages to them.
+"""Table of the cluster's other masters, to which an acting slave sends messages.
 
-Source: RocketMQ 5.3.3, `TopicRouteInfoManager`, `EscapeBridge`.  Unlike there a topic's brokers in other clusters are
-none, and a retry topic that no other master has yet goes to any of them, which makes it.
+Source: RocketMQ 5.3.3, `TopicRouteInfoManager`, `EscapeBridge`.  Unlike there, brokers of other clusters do not count.
+A retry topic that no other master has goes to any of them, which creates it.
 """
 
 import zlib
@@ -16,13 +16,13 @@ from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteDat
 from sprocket.remoting.bodies.topic import PERM_WRITE
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
-# How long an answer of a name server is good for.
+# How long a name server's answer is used.
 _FRESH_S: Final = 5.0
-_MOST_TOPICS: Final = 10_000
+_MAX_TOPICS: Final = 10_000
 
 
 class OtherMaster(NamedTuple):
-    """A master that takes messages of a topic, in so many queues."""
+    """A master that accepts messages of a topic, with its number of write queues."""
 
     broker_name: str
     address: str
@@ -30,7 +30,7 @@ class OtherMaster(NamedTuple):
 
 
 def masters_of_route(route: TopicRouteData, cluster: str, own_name: str) -> list[OtherMaster]:
-    """The masters of a cluster that take messages of a topic, but for those named `own_name`, in order."""
+    """Return the masters of a cluster that accept messages of a topic, sorted, without those named `own_name`."""
     addresses = {
         group.broker_name: group.broker_addrs[MASTER_ID]
         for group in route.broker_datas
@@ -44,7 +44,7 @@ def masters_of_route(route: TopicRouteData, cluster: str, own_name: str) -> list
 
 
 def masters_of_cluster(info: ClusterInfo, cluster: str, own_name: str) -> list[OtherMaster]:
-    """All masters of a cluster, but for those named `own_name`, in order; one queue of each."""
+    """Return all masters of a cluster, sorted, without those named `own_name`; each with one queue."""
     return sorted(
         OtherMaster(name, group.broker_addrs[MASTER_ID], 1)
         for name, group in info.broker_addr_table.items()
@@ -53,14 +53,14 @@ def masters_of_cluster(info: ClusterInfo, cluster: str, own_name: str) -> list[O
 
 
 def chosen(masters: Sequence[OtherMaster], topic: str, queue_id: int, attempt: int) -> OtherMaster | None:
-    """One of `masters`: for a queue always the same, until an attempt failed."""
+    """Return one of `masters`: for a queue always the same, until an attempt fails."""
     if not masters:
         return None
     return masters[(zlib.crc32(topic.encode()) + queue_id + attempt) % len(masters)]
 
 
 class OtherMasters:
-    """Asks name servers, and keeps what they say for a few seconds.  Lives in the event loop's thread."""
+    """Cache of name servers' answers, for a few seconds.  Lives in the event loop's thread."""
 
     def __init__(self, name_servers: NameServers | None, cluster: str, own_name: str, clock: Clock) -> None:
         self._name_servers = name_servers
@@ -70,7 +70,7 @@ class OtherMasters:
         self._kept: dict[str, tuple[float, list[OtherMaster]]] = {}
 
     async def of(self, topic: str) -> list[OtherMaster]:
-        """Those that take messages of `topic`; none if no name server answers."""
+        """Return the masters that accept messages of `topic`; none if no name server answers."""
         kept = self._kept.get(topic)
         now = self._clock.monotonic()
         if kept is not None and now - kept[0] < _FRESH_S:
@@ -79,7 +79,7 @@ class OtherMasters:
             masters = await self._ask(topic)
         except SprocketError:
             return []
-        if len(self._kept) >= _MOST_TOPICS:
+        if len(self._kept) >= _MAX_TOPICS:
             self._kept.clear()
         self._kept[topic] = (now, masters)
         return masters
@@ -97,5 +97,5 @@ class OtherMasters:
         return masters
 
     def forget(self, topic: str) -> None:
-        """One of them did not take a message: ask again."""
+        """Ask again next time, because a master did not accept a message."""
         self._kept.pop(topic, None)

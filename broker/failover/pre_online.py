@@ -1,10 +1,10 @@
-"""How a broker comes online: at once, or after it has taken over what others of its group have done meanwhile.
+"""The way of a broker online: at once, or after it has taken over from the replica that acted for it.
 
-With enableSlaveActingMaster a master that starts asks name servers who of its group is there.  It announces itself to
-each slave, waits until that follows its log, and takes over its offsets.  Until all that is done it is isolated: name
-servers do not know it, and it does none of the group's work.
-Source: RocketMQ 5.3.3, `BrokerPreOnlineService`, `BrokerController.startService`.  There a group of totalReplicas = 1,
-which is the default, goes online at once; here every group prepares that says enableSlaveActingMaster.
+With enableSlaveActingMaster a starting master asks name servers for the members of its group.  It announces itself to
+each slave, waits until the slave follows its log, and fetches the slave's offsets.  Until then it is isolated: name
+servers do not know it, and it runs none of the group's services.
+Source: RocketMQ 5.3.3, `BrokerPreOnlineService`, `BrokerController.startService`.  There a group with
+totalReplicas = 1, the default, goes online at once.  Here every group with enableSlaveActingMaster prepares.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.core import BrokerCore
+from broker.failover.active_services import ActiveServices
 from broker.failover.group_members import GroupMembers, Members
-from broker.failover.group_work import GroupWork
-from broker.failover.handed_back import HandedBack
+from broker.failover.handover_fetch import HandoverFetch
 from broker.out.registration import Registration
 from broker.periodic import pause
 from broker.replication.ha_exchange import HaExchange
@@ -32,30 +32,30 @@ _JOIN_LIMIT_S: Final = 10.0
 
 
 class PreOnline:
-    """Lives in the event loop's thread.  `slave_hosts` tells the hosts of the slaves that follow this broker's log."""
+    """Preparation of one broker, in the event loop's thread.  `slave_hosts` returns the hosts of its slaves."""
 
     def __init__(
         self,
         core: BrokerCore,
         registration: Registration,
-        work: GroupWork,
+        services: ActiveServices,
         members: GroupMembers,
         exchange: HaExchange,
-        handed_back: HandedBack,
+        handover: HandoverFetch,
         slave_hosts: Callable[[], Iterable[str]],
     ) -> None:
         self._core = core
         self._registration = registration
-        self._work = work
+        self._services = services
         self._members = members
         self._exchange = exchange
-        self._handed_back = handed_back
+        self._handover = handover
         self._slave_hosts = slave_hosts
         self._task: asyncio.Task[None] | None = None
-        self._taken: set[int] = set()  # ids of members whose work was taken over
+        self._fetched: set[int] = set()  # ids of members whose offsets were fetched
 
     def start(self) -> None:
-        """Come online, or begin to prepare for it."""
+        """Go online, or start to prepare for it."""
         config = self._core.config.broker
         if config.enable_slave_acting_master and not config.skip_pre_online and config.name_servers:
             self._task = asyncio.get_running_loop().create_task(self._prepare())
@@ -63,7 +63,7 @@ class PreOnline:
             self._go_online()
 
     async def stop(self) -> None:
-        """Leave: no preparation goes on."""
+        """Cancel the preparation."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -71,13 +71,13 @@ class PreOnline:
 
     def _go_online(self) -> None:
         self._members.is_online = True
-        if self._taken:
-            self._work.handed_back()
-        self._work.start()
+        if self._fetched:
+            self._services.note_handover()
+        self._services.start()
         self._registration.start()
 
     async def _prepare(self) -> None:
-        logger.info("event=isolated reason=%r", "others of the group may have worked for this broker")
+        logger.info("event=isolated reason=%r", "another member of the group may have acted for this broker")
         while True:
             try:
                 reason = await self._prepare_once()
@@ -87,18 +87,18 @@ class PreOnline:
             except SprocketError as error:
                 reason = str(error)
             except Exception as error:
-                # Whatever it is: what is isolated for ever without a word is worse.
+                # A broker must not stay isolated for ever without a log line, whatever the error is.
                 logger.exception("event=pre_online_failed")
                 reason = str(error)
             if not reason:
                 break
             logger.warning("event=still_isolated reason=%r", reason)
             await pause(_RETRY_S)
-        logger.info("event=online taken_over_from=%s", sorted(self._taken))
+        logger.info("event=online taken_over_from=%s", sorted(self._fetched))
         self._go_online()
 
     async def _prepare_once(self) -> str:
-        """One try; why it is to be tried again, or the empty text."""
+        """Try once; return why it must be tried again, or the empty text."""
         members = await self._members.ask()
         if members is None:
             return "no name server answers"
@@ -107,8 +107,8 @@ class PreOnline:
         if not self._core.role.is_slave:
             return await self._prepare_master(others)
         if others and MASTER_ID not in others:
-            # The one that acts knows more than this one does.
-            await self._take_from(min(others), others)
+            # The member that acts has newer offsets than this one.
+            await self._fetch_from(min(others), others)
         return ""
 
     async def _prepare_master(self, slaves: Members) -> str:
@@ -118,9 +118,9 @@ class PreOnline:
             if not await self._is_followed_by(split_address(address)[0]):
                 return f"the slave {address} does not follow within {_JOIN_LIMIT_S:g} s; see its log"
             if not self._core.role.serves_group:
-                # Offsets would be cut to the end of a log that is not whole yet.
-                return f"the log is not recovered yet, {address} may give what it lacks"
-            await self._take_from(member, slaves)
+                # Offsets would be clamped to the end of an incomplete log.
+                return f"the log is not recovered yet, {address} may have what it lacks"
+            await self._fetch_from(member, slaves)
         return ""
 
     async def _is_followed_by(self, host: str) -> bool:
@@ -130,6 +130,6 @@ class PreOnline:
             await pause(_POLL_S)
         return False
 
-    async def _take_from(self, member: int, members: Members) -> None:
-        await self._handed_back.take(members[member])
-        self._taken.add(member)
+    async def _fetch_from(self, member: int, members: Members) -> None:
+        await self._handover.fetch(members[member])
+        self._fetched.add(member)

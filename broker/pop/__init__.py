@@ -1,1 +1,1 @@
-"""Pop: the broker hands messages out one by one, and again when they are not acknowledged in time."""
+"""Pop: the broker delivers single messages, and redelivers those that are not acknowledged in time."""

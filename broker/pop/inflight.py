@@ -1,4 +1,4 @@
-"""How many messages of each queue a group has popped and not acknowledged, as far as this run of the broker knows.
+"""Number of messages of each queue that a group has popped and not acknowledged since the broker started.
 
 Source: RocketMQ 5.3.3, `PopInflightMessageCounter` (enablePopMessageThreshold, popInflightMessageThreshold).
 """
@@ -9,24 +9,24 @@ from broker.config.live_config import LiveConfig
 
 
 class InflightMessages:
-    """Counts per topic, group and queue.  Lives in the event loop's thread.
+    """Counts by topic, group and queue.  Lives in the event loop's thread.
 
-    `has_room` is called when a queue that was too full takes pops again.
+    `has_room` is called when a queue above the threshold accepts pops again.
     """
 
     def __init__(self, config: LiveConfig, started_ms: int, has_room: Callable[[str, str, int], None]) -> None:
         self._config = config
-        # What was popped before is not counted, so its acknowledgements are not either.
+        # Earlier pops are not counted, so their acknowledgements are not either.
         self.started_ms = started_ms
         self._counts: dict[tuple[str, str, int], int] = {}
         self._has_room = has_room
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
-        """Messages in flight."""
+        """Return the number of messages in flight."""
         return self._counts.get((topic, group, queue_id), 0)
 
     def is_full(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether nothing more may be popped for now."""
+        """Return whether the queue must not be popped from now."""
         broker = self._config.broker
         return (
             broker.enable_pop_message_threshold
@@ -34,12 +34,12 @@ class InflightMessages:
         )
 
     def popped(self, topic: str, group: str, queue_id: int, count: int) -> None:
-        """`count` messages were handed out."""
+        """Count `count` delivered messages."""
         key = (topic, group, queue_id)
         self._counts[key] = self._counts.get(key, 0) + count
 
     def done(self, topic: str, group: str, queue_id: int, pop_time_ms: int, count: int) -> None:
-        """`count` messages of the pop at `pop_time_ms` are acknowledged, or come again."""
+        """Subtract `count` messages of the pop at `pop_time_ms` that were acknowledged or redelivered."""
         key = (topic, group, queue_id)
         before = self._counts.get(key)
         if before is None or pop_time_ms < self.started_ms:
@@ -52,8 +52,8 @@ class InflightMessages:
         if broker.enable_pop_message_threshold and before - count <= broker.pop_inflight_message_threshold < before:
             self._has_room(topic, group, queue_id)
 
-    def given_back(self, topic: str, group: str, queue_id: int, count: int) -> None:
-        """`count` messages were not handed out after all.  Nobody is told: what kept them back goes on."""
+    def undo(self, topic: str, group: str, queue_id: int, count: int) -> None:
+        """Subtract `count` messages that were not delivered, without a call of `has_room`: their pop failed."""
         key = (topic, group, queue_id)
         left = self._counts.get(key, 0) - count
         if left > 0:
@@ -62,10 +62,10 @@ class InflightMessages:
             self._counts.pop(key, None)
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:
-        """Nothing of the queue is in flight: it is popped in order."""
+        """Forget what is in flight of an ordered queue."""
         self._counts.pop((topic, group, queue_id), None)
 
     def forget_gone(self, is_there: Callable[[str, str], bool]) -> None:
-        """Forget queues whose topic or group is deleted."""
+        """Forget queues of deleted topics and groups."""
         for key in [key for key in self._counts if not is_there(key[0], key[1])]:
             del self._counts[key]

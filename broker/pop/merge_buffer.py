@@ -1,8 +1,8 @@
-"""Pops that are kept in memory for a while, so that what is acknowledged soon is never written to the log.
+"""Buffer of pops in memory, so that a pop that is soon acknowledged is never written to the log.
 
-A pop in here is not committed: a broker that dies hands its messages out again.  It leaves when all its messages are
-acknowledged, or, with its checkpoint and the acknowledgements it has got written to the revive topic, when it has
-been here long enough, and at the broker's stop.
+The offset of a buffered pop is not committed: after a broker dies its messages are redelivered.  A pop leaves the
+buffer when all its messages are acknowledged.  Otherwise its checkpoint and its acknowledgements are written to the
+revive topic, after a time limit or when the broker stops.
 Source: RocketMQ 5.3.3, `PopBufferMergeService` (enablePopBufferMerge).
 """
 
@@ -24,7 +24,7 @@ from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 
-# What is about to leave takes no more acknowledgements.
+# A pop accepts no acknowledgement this long before it leaves.
 _LEAVING_MS: Final = 1500
 # Pops that one turn of the loop writes.
 _BATCH: Final = 256
@@ -56,7 +56,7 @@ class _Buffered:
 
 
 class MergeBuffer:
-    """Pops in memory.  Lives in the event loop's thread."""
+    """Buffered pops.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, log: ReviveLog, offsets: PopOffsets) -> None:
         self._config = core.config
@@ -66,7 +66,7 @@ class MergeBuffer:
         self._log = log
         self._offsets = offsets
         self._held: dict[BufferKey, _Buffered] = {}
-        # (when it leaves, number, pop), also of pops that have left.
+        # (time of leaving, number, pop), also of pops that have left.
         self._leaving: list[tuple[int, int, _Buffered]] = []
         self._numbers = count()
         self._timer: Timer | None = None
@@ -77,7 +77,7 @@ class MergeBuffer:
         return len(self._held)
 
     def add(self, checkpoint: PopCheckPoint, revive_queue_id: int, taken: Taken) -> bool:
-        """Keep a pop; False if it has to be written now."""
+        """Buffer a pop; return False if it must be written now."""
         broker = self._config.broker
         if not broker.enable_pop_buffer_merge or self._is_closed or self._log.is_elsewhere:
             return False
@@ -102,7 +102,7 @@ class MergeBuffer:
         )
 
     def acknowledge(self, ack: AckMsg) -> bool:
-        """Take an acknowledgement; False if its pop is not here, or not for much longer: it has to be written."""
+        """Apply an acknowledgement; return False if its pop is not here, or about to leave: write it then."""
         held = self._find(ack)
         if held is None:
             return False
@@ -121,7 +121,7 @@ class MergeBuffer:
         return True
 
     def holds(self, ack: AckMsg) -> bool:
-        """Whether `acknowledge` would take it."""
+        """Return whether `acknowledge` would apply it."""
         return self._find(ack) is not None
 
     def _find(self, ack: AckMsg) -> _Buffered | None:
@@ -147,7 +147,7 @@ class MergeBuffer:
                 return
             self._timer.cancel()
         self._timer_at = at_ms
-        # In steps: a step of the wall clock is noticed.
+        # Sleep in steps, so that a step of the wall clock is noticed.
         sleep_s = min(max((at_ms - self._clock.wall_ms()) / 1000, 0.0), _MAX_SLEEP_S)
         self._timer = self._call_later(sleep_s, self._on_timer)
 
@@ -173,7 +173,7 @@ class MergeBuffer:
         return due
 
     def _write(self, due: list[_Buffered]) -> bool:
-        """Write pops and let them leave; whether there were any.  Raises SprocketError; then they stay."""
+        """Write pops and let them leave; return whether there were any.  Raises SprocketError; they stay then."""
         if not due:
             return False
         _BEFORE_WRITE()
@@ -197,11 +197,11 @@ class MergeBuffer:
         return True
 
     def _records(self, held: _Buffered) -> list[PendingMessage]:
-        """The checkpoint of a pop and the acknowledgements it has got."""
+        """Return the records of a pop's checkpoint and of its acknowledgements."""
         checkpoint, queue_id = held.checkpoint, held.revive_queue_id
         acknowledged = [index for index in range(checkpoint.n) if checkpoint.bm >> index & 1]
         offsets = [checkpoint.offset_at(index) for index in acknowledged]
-        # What is acknowledged is said by the records behind it.
+        # The records that follow say what is acknowledged.
         messages = [self._log.checkpoint(msgspec.structs.replace(checkpoint, bm=0), queue_id)]
         if offsets and self._config.broker.enable_pop_batch_ack:
             acks: list[AckMsg] = [BatchAckMsg(-1, *_common(checkpoint), aol=offsets)]
@@ -210,7 +210,7 @@ class MergeBuffer:
         return messages + [self._log.ack(ack, queue_id, checkpoint.revive_time) for ack in acks]
 
     def close(self) -> None:
-        """Write everything: the next start finds it in the log.  What the store refuses is handed out again then."""
+        """Write everything, for the next start.  What the store refuses is redelivered then."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -227,5 +227,5 @@ def _key(checkpoint: PopCheckPoint) -> BufferKey:
 
 
 def _common(checkpoint: PopCheckPoint) -> tuple[int, str, str, int, int, str | None]:
-    """What an acknowledgement says of its checkpoint: the fields of `AckMsg` behind the first."""
+    """Return what an acknowledgement has of its checkpoint: the fields of `AckMsg` after the first."""
     return checkpoint.so, checkpoint.c, checkpoint.t, checkpoint.q, checkpoint.pt, checkpoint.bn

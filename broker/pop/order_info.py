@@ -1,6 +1,6 @@
-"""What of each queue a group holds that pops in order: nothing more is handed out until it is done with.
+"""State of ordered pops: what a group holds of each queue, which blocks further pops until it is acknowledged.
 
-Kept in ``config/consumerOrderInfo.json``.  Source: RocketMQ 5.3.3, `ConsumerOrderInfoManager`.
+Saved in ``config/consumerOrderInfo.json``.  Source: RocketMQ 5.3.3, `ConsumerOrderInfoManager`.
 """
 
 import logging
@@ -22,15 +22,15 @@ from sprocket.remoting.message.pop_extra_info import message_order_count_entry, 
 
 logger = logging.getLogger(__name__)
 
-# What `commit_and_next` says in place of an offset.
+# Results of `commit_and_next` other than an offset.
 ILLEGAL: Final = -1
 NOTHING_TO_COMMIT: Final = -2
-# A queue that nobody has popped from this long is forgotten.
+# A queue without a pop for this long is forgotten.
 _CLEAN_AFTER_MS: Final = 24 * 3600 * 1000
 
 
 class OrderInfo(msgspec.Struct):
-    """The last pop of one queue; field names as the file has them."""
+    """The last pop of one queue; field names as in the file."""
 
     pop_time: int = msgspec.field(default=0, name="popTime")  # ms
     invisible_time: int | None = msgspec.field(default=None, name="i")  # ms
@@ -43,23 +43,23 @@ class OrderInfo(msgspec.Struct):
     attempt_id: str | None = msgspec.field(default=None, name="a")
 
     def offsets(self) -> list[int]:
-        """The queue offsets."""
+        """Return the queue offsets."""
         if not self.distances:
             return []
         first = self.distances[0]
         return [first, *(first + distance for distance in self.distances[1:])]
 
     def open_offsets(self) -> list[int]:
-        """The queue offsets that are not acknowledged."""
+        """Return the queue offsets that are not acknowledged."""
         return [offset for index, offset in enumerate(self.offsets()) if not self.acknowledged >> index & 1]
 
     def _visible(self, offset: int, invisible_time: int) -> int:
         return (self.visible_at or {}).get(offset, self.pop_time + invisible_time)
 
     def blocks(self, attempt_id: str | None, invisible_time: int, now: int) -> bool:
-        """Whether a pop must wait: something is out and its time is not over, and it is not the same attempt's.
+        """Return whether a pop must wait: a message is still invisible, and the pop is not a retry of the same attempt.
 
-        `invisible_time` holds for a pop that was stored without one.
+        `invisible_time` is used for a pop that was stored without one.
         """
         if not self.distances or (self.attempt_id is not None and self.attempt_id == attempt_id):
             return False
@@ -69,7 +69,7 @@ class OrderInfo(msgspec.Struct):
         return any(now < self._visible(offset, held_ms) for offset in self.open_offsets())
 
     def free_at(self, now: int) -> int | None:
-        """When the next message comes free, ms; `now` if none is held, None if that is not known."""
+        """Return when the next message becomes visible, ms; `now` if none is invisible, None if unknown."""
         if not self.distances:
             return None
         for offset in self.open_offsets():
@@ -81,14 +81,14 @@ class OrderInfo(msgspec.Struct):
         return now
 
     def next_offset(self) -> int:
-        """Where the group goes on: the first that is not acknowledged, else after the last."""
+        """Return where the group continues: at the first offset that is not acknowledged, or after the last."""
         if not self.distances:
             return NOTHING_TO_COMMIT
         still_open = self.open_offsets()
         return still_open[0] if still_open else self.offsets()[-1] + 1
 
     def count_after(self, before: "OrderInfo") -> None:
-        """Set how often each message was handed out before; another try of the same attempt does not count."""
+        """Set how often each message was delivered before; a retry of the same attempt does not count."""
         counts = before.counts or {}
         if before.attempt_id is not None and before.attempt_id == self.attempt_id:
             self.counts = counts
@@ -98,7 +98,7 @@ class OrderInfo(msgspec.Struct):
 
 
 class OrderInfoTable(msgspec.Struct):
-    """The content of consumerOrderInfo.json."""
+    """Content of consumerOrderInfo.json."""
 
     table: dict[str, dict[int, OrderInfo]] = {}  # topic@group -> queue id -> its last pop
 
@@ -123,9 +123,9 @@ class ConsumerOrderInfo:
         self.changes = 0  # grows with every change
 
     def load(self) -> None:
-        """Take what the file holds, and expect what is locked to come free.
+        """Read the file, and schedule when blocked queues become free.
 
-        Raises `StoreError` if the file is broken beyond its backup.
+        Raises StoreError if file and backup are damaged.
         """
         content = self._file.load()
         if content is None:
@@ -143,14 +143,14 @@ class ConsumerOrderInfo:
                     self._locks.expect(QueueKey(topic, group, queue_id), free_at)
 
     def replace(self, table: OrderInfoTable) -> None:
-        """Put a master's table in the place of this one."""
+        """Replace the table by a master's."""
         self._table = table.table
         self._file.is_unsaved = True
         self.changes += 1
         self._expect_free()
 
     def encode(self) -> bytes:
-        """The table as a slave takes it over."""
+        """Return the table for a slave."""
         return dumps(OrderInfoTable(self._table))
 
     def _find(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
@@ -164,7 +164,7 @@ class ConsumerOrderInfo:
         if free_at is not None:
             self._locks.expect(QueueKey(topic, group, queue_id), free_at)
 
-    # What pops and acknowledgements ask
+    # For pops and acknowledgements
 
     def update(
         self,
@@ -177,9 +177,9 @@ class ConsumerOrderInfo:
         offsets: Sequence[int],
         order_count_info: list[str],
     ) -> None:
-        """The messages at `offsets` (at least one, ascending) are handed out.
+        """Note the delivery of the messages at `offsets` (at least one, ascending).
 
-        Appends to `order_count_info` how often each was before: the entries of the answer's orderCountInfo.
+        Appends how often each was delivered before to `order_count_info`: the entries of the response's orderCountInfo.
         """
         queues = self._table.setdefault(topic + SEPARATOR + group, {})
         distances = [offsets[0], *(offset - offsets[0] for offset in offsets[1:])]
@@ -193,25 +193,25 @@ class ConsumerOrderInfo:
         self._changed(topic, group, queue_id, info)
 
     def blocks(self, attempt_id: str | None, topic: str, group: str, queue_id: int, invisible_time: int) -> bool:
-        """Whether the queue hands nothing out now; see `OrderInfo.blocks`."""
+        """Return whether the queue is blocked now; see `OrderInfo.blocks`."""
         info = self._find(topic, group, queue_id)
         return info is not None and info.blocks(attempt_id, invisible_time, self._clock.wall_ms())
 
     def has(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether it is known what of the queue was handed out last."""
+        """Return whether the last pop of the queue is known."""
         return self._find(topic, group, queue_id) is not None
 
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
-        """Forget what was handed out: the queue's offset was set by somebody."""
+        """Forget the last pop of a queue whose offset was reset."""
         if self._table.get(topic + SEPARATOR + group, {}).pop(queue_id, None) is not None:
             self._file.is_unsaved = True
             self.changes += 1
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int:
-        """The message at `offset` is acknowledged.
+        """Acknowledge the message at `offset`.
 
-        Returns the offset to commit, `ILLEGAL` for one that was not handed out, or `NOTHING_TO_COMMIT` for one of
-        another pop.
+        Returns the offset to commit, `ILLEGAL` if the message was not delivered, or `NOTHING_TO_COMMIT` if it belongs
+        to another pop.
         """
         info = self._find(topic, group, queue_id)
         if info is None:
@@ -235,7 +235,7 @@ class ConsumerOrderInfo:
     def update_next_visible_time(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_at: int
     ) -> None:
-        """The message at `offset` of the pop at `pop_time` comes free at `visible_at`, ms, and not before."""
+        """Make the message at `offset` of the pop at `pop_time` visible at `visible_at`, ms, and not before."""
         info = self._find(topic, group, queue_id)
         if info is None or info.pop_time != pop_time or offset not in info.offsets():
             logger.warning(
@@ -249,7 +249,7 @@ class ConsumerOrderInfo:
     # The file
 
     def clean(self) -> None:
-        """Forget topics, groups and queues that are gone, and what nobody has popped from for a day."""
+        """Forget deleted topics, groups and queues, and queues without a pop for a day."""
         oldest = self._clock.wall_ms() - _CLEAN_AFTER_MS
         for key, queues in list(self._table.items()):
             topic, group = _split(key)
@@ -268,9 +268,9 @@ class ConsumerOrderInfo:
                     self._file.is_unsaved = True
 
     def take_changed(self) -> OrderInfoTable | None:
-        """A copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
+        """Return a copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
 
-        Of many queues that takes a while, and can be done in another thread.
+        For many queues `pretty` is slow, so it may run in another thread.
         """
         self.clean()
         if not self._file.take_unsaved():
@@ -280,11 +280,11 @@ class ConsumerOrderInfo:
         )
 
     def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+        """Write the file; may run in another thread.  Raises StoreError; the change then counts as unsaved."""
         self._file.save(content)
 
     def persist(self) -> None:
-        """Write the file now if anything changed.  Raises `StoreError`."""
+        """Write the file now if anything changed.  Raises StoreError."""
         changed = self.take_changed()
         if changed is not None:
             self.save(pretty(changed))
@@ -296,11 +296,11 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _order_counts(topic: str, queue_id: int, info: OrderInfo) -> list[str]:
-    """An entry for each message that was delivered before, then the least count, which old clients take for all."""
+    """Return an entry for each message that was delivered before, then the lowest count, for old clients."""
     kind = retry_kind(topic)
     counts = info.counts or {}
     entries = [message_order_count_entry(kind, queue_id, offset, count) for offset, count in counts.items()]
-    # Counts are only of what was delivered before: fewer than messages means that some are new.
-    least = min(counts.values(), default=0) if len(counts) == len(info.distances) else 0
-    entries.append(queue_order_count_entry(kind, queue_id, least))
+    # Only messages that were delivered before have counts; with fewer counts than messages some are new.
+    lowest = min(counts.values(), default=0) if len(counts) == len(info.distances) else 0
+    entries.append(queue_order_count_entry(kind, queue_id, lowest))
     return entries

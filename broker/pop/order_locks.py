@@ -1,4 +1,4 @@
-"""When queues that are popped in order come free: who waits for one is told, without asking again and again.
+"""Timer for blocked queues of ordered pops: waiting pops are woken when their queue becomes free.
 
 Source: RocketMQ 5.3.3, `ConsumerOrderInfoLockManager` (enableNotifyAfterPopOrderLockRelease).
 """
@@ -11,12 +11,12 @@ from broker.config.live_config import LiveConfig
 from broker.send.confirm_waits import CallLater, Timer
 from sprocket.common.clock import Clock
 
-# Times this close together share a turn of the timer.
+# Times this close together share one turn of the timer.
 _TICK_S: Final = 0.1
-# A step of the wall clock is noticed after this time at the latest.
+# Longest sleep, after which a step of the wall clock is noticed.
 _MAX_SLEEP_S: Final = 1.0
-# So many times that no longer hold are kept before it is worth going through all of them.
-_MOST_STALE: Final = 1024
+# Number of outdated times at which the heap is rebuilt.
+_MAX_STALE: Final = 1024
 
 
 class QueueKey(NamedTuple):
@@ -28,7 +28,7 @@ class QueueKey(NamedTuple):
 
 
 class OrderLocks:
-    """One timer for all queues; `freed` is called once per lock that is over."""
+    """One timer for all queues; `freed` is called once for each queue that becomes free."""
 
     def __init__(
         self, config: LiveConfig, clock: Clock, call_later: CallLater, freed: Callable[[QueueKey], None]
@@ -38,7 +38,7 @@ class OrderLocks:
         self._call_later = call_later
         self.freed = freed
         self._free_at: dict[QueueKey, int] = {}
-        # (ms, queue): at least one entry per queue, at its time or before; of a moved time the old entry stays.
+        # (ms, queue): at least one entry per queue, at its time or before.  The entry of a changed time stays.
         self._times: list[tuple[int, QueueKey]] = []
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -52,20 +52,20 @@ class OrderLocks:
         return len(self._free_at)
 
     def expect(self, key: QueueKey, free_at: int) -> None:
-        """The queue comes free at `free_at`, ms, in place of any time named before."""
+        """Set when the queue becomes free, ms, in place of an earlier setting."""
         if self._is_closed or not self._is_enabled:
             return
         before = self._free_at.get(key)
         self._free_at[key] = free_at
         if before is None or free_at < before:
             heapq.heappush(self._times, (free_at, key))
-            if len(self._times) > 2 * len(self._free_at) + _MOST_STALE:
+            if len(self._times) > 2 * len(self._free_at) + _MAX_STALE:
                 self._times = [(at, queue) for queue, at in self._free_at.items()]
                 heapq.heapify(self._times)
             self._wake_by(free_at)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop calling `freed`."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -89,9 +89,9 @@ class OrderLocks:
             _, key = heapq.heappop(self._times)
             free_at = self._free_at.get(key)
             if free_at is None:
-                continue  # Told by an earlier entry.
+                continue  # `freed` was called for an earlier entry.
             if free_at > now:
-                heapq.heappush(self._times, (free_at, key))  # Moved since.
+                heapq.heappush(self._times, (free_at, key))  # The time was changed.
                 continue
             del self._free_at[key]
             due.append(key)

@@ -1,4 +1,4 @@
-"""Acknowledgements and changes of messages that were popped in order: nothing of them is in the revive topic.
+"""Acknowledgements and invisible times of ordered pops, which have no records in the revive topic.
 
 Source: RocketMQ 5.3.3, `AckMessageProcessor.ackOrderly`,
 `ChangeInvisibleTimeProcessor.processChangeInvisibleTimeForOrder`.
@@ -19,29 +19,29 @@ logger = logging.getLogger(__name__)
 
 
 class OrderedAcks:
-    """Lives in the event loop's thread.  `came_free` hears of queues (topic, group, queue) that give out more."""
+    """Acknowledgements of ordered pops, in the event loop's thread; calls `freed` with (topic, group, queue id)."""
 
     def __init__(
         self,
         core: BrokerCore,
         order_info: ConsumerOrderInfo,
         inflight: InflightMessages,
-        came_free: Callable[[str, str, int], None],
+        freed: Callable[[str, str, int], None],
     ) -> None:
         self._clock = core.clock
         self._offsets = core.offsets
         self._store = core.store
         self._order_info = order_info
         self._inflight = inflight
-        self._came_free = came_free
+        self._freed = freed
 
     def acknowledge(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, invisible_ms: int,
         peer: tuple[str, int],
     ) -> None:  # fmt: skip
-        """One message is acknowledged; one before the committed offset is already.
+        """Acknowledge one message; no effect on one before the committed offset.
 
-        Raises RequestError for one that was not handed out.
+        Raises RequestError if the message was not delivered.
         """
         committed = self._offsets.query(group, topic, queue_id)
         if offset < committed:
@@ -66,21 +66,21 @@ class OrderedAcks:
             if not self._offsets.is_reset(group, topic, queue_id):
                 self._offsets.commit(group, topic, queue_id, next_offset, f"{peer[0]}:{peer[1]}")
             if not self._order_info.blocks(None, topic, group, queue_id, invisible_ms):
-                self._came_free(topic, group, queue_id)
+                self._freed(topic, group, queue_id)
         self._inflight.done(topic, group, queue_id, pop_time_ms, 1)
 
     def _is_next(self, topic: str, queue_id: int, offset: int, committed: int, pop_time_ms: int) -> bool:
-        """Whether nothing is passed over by committing what a pop handed out that a crash, or a reset, made forgotten.
+        """Return whether a commit skips nothing although the pop was forgotten, after a crash or a reset.
 
-        A message that is younger than the pop took the place of one that a power cut took from the log.
-        RocketMQ commits whatever the acknowledgement says.
+        A message stored after the pop has replaced one that a power loss took from the log.  RocketMQ commits whatever
+        the acknowledgement says.
         """
         return offset == committed and self._store.store_time(topic, queue_id, offset) <= pop_time_ms
 
     def change(
         self, header: ChangeInvisibleTimeRequestHeader, handle: PopHandle
     ) -> ChangeInvisibleTimeResponseHeader | None:
-        """One message stays invisible for another time, counted from now; None if it is acknowledged already."""
+        """Set a message's invisible time, counted from now; return None if the message is acknowledged already."""
         topic, group, queue_id = header.topic, header.consumer_group, header.queue_id
         if header.offset < self._offsets.query(group, topic, queue_id):
             return None

@@ -1,4 +1,4 @@
-"""Whether a pop, a peek, an acknowledgement or a change of the invisible time is served at all.
+"""Admission of pops, peeks, acknowledgements and changes of the invisible time.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `PeekMessageProcessor`, `AckMessageProcessor`,
 `ChangeInvisibleTimeProcessor`.
@@ -28,12 +28,12 @@ from store.queue.consume_queue_table import is_file_name
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGES: Final = 32
-# A pop that comes so much later than its client waits for it is not worth answering.
+# A pop that arrives this long after its client stopped waiting is not answered.
 _LATE_MS: Final = 500
 
 
 class PopChecks:
-    """Raises RequestError with the reference's codes and remarks."""
+    """Checks that raise RequestError with RocketMQ's codes and remarks."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._config = core.config
@@ -44,7 +44,7 @@ class PopChecks:
         self._revive_topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
 
     def pop(self, request: Request[PopMessageRequestHeader]) -> TopicConfig:
-        """The topic of a pop.  Sets a born time that is missing."""
+        """Return the topic of a pop.  Sets a missing born time."""
         header, broker = request.header, self._config.broker
         now = self._clock.wall_ms()
         if not header.born_time:
@@ -61,16 +61,16 @@ class PopChecks:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         longest_ms = self._config.store.timer_max_delay_sec * 1000
         if header.invisible_time > longest_ms and not header.order:
-            # The reference finds nothing then, and says nothing.
+            # RocketMQ then finds nothing, without an error.
             remark = f"invisibleTime is {header.invisible_time} ms, more than timerMaxDelaySec allows: {longest_ms} ms"
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         config = self._topic(request, header.topic, header.queue_id, header.consumer_group)
         if not header.order:
-            self._can_come_again(header.topic, header.consumer_group)
+            self._check_retry_topic(header.topic, header.consumer_group)
         return config
 
-    def _can_come_again(self, topic: str, group: str) -> None:
-        """Refuse what could not be redelivered: the names of both kinds of retry topic have the same length."""
+    def _check_retry_topic(self, topic: str, group: str) -> None:
+        """Refuse what could not be redelivered; both kinds of retry topic have names of equal length."""
         name = retry_topic_v1(topic, group)
         if not is_file_name(name):
             remark = (
@@ -80,13 +80,13 @@ class PopChecks:
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
     def peek(self, request: Request[PeekMessageRequestHeader]) -> TopicConfig:
-        """The topic of a peek."""
+        """Return the topic of a peek."""
         header = request.header
         self._readable("peeking")
         return self._topic(request, header.topic, header.queue_id, header.consumer_group)
 
     def look(self, request: Request[NotificationRequestHeader] | Request[PollingInfoRequestHeader]) -> TopicConfig:
-        """The topic of a question about what can be popped, or is held."""
+        """Return the topic of a request for what can be popped or is held."""
         header = request.header
         self._readable("peeking")
         return self._topic(request, header.topic, header.queue_id, header.consumer_group)
@@ -125,25 +125,25 @@ class PopChecks:
         )
         return RequestError(code, remark)
 
-    # Of messages that were popped
+    # For popped messages
 
     def popped(self, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader, peer: tuple[str, int]) -> None:
-        """An acknowledgement or a change names a queue that is there, and an offset that can have been popped."""
+        """Check that an acknowledgement or a change names an existing queue and an offset that may have been popped."""
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
         config = self._known(topic)
         if not 0 <= queue_id < config.read_queue_nums:
             raise self._bad_queue(ResponseCode.MESSAGE_ILLEGAL, config, queue_id, peer)
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        # An acknowledgement may be of the end itself, as in the reference.
+        # An acknowledgement may name the end itself, as in RocketMQ.
         is_change = isinstance(header, ChangeInvisibleTimeRequestHeader)
         if not low <= offset <= (high - 1 if is_change else high):
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise RequestError(ResponseCode.NO_MESSAGE, remark)
 
     def revive_queue(self, revive_queue_id: int) -> None:
-        """A handle names a queue of the revive topic.  The reference writes wherever a client says.
+        """Check that a handle names a queue of the revive topic.  RocketMQ writes to any queue that a client names.
 
-        The topic keeps the queues that it has if reviveQueueNum gets smaller: handles from before name them.
+        If reviveQueueNum is lowered, the topic keeps its queues, because earlier handles name them.
         """
         topic = self._topics.get(self._revive_topic)
         count = max(self._config.broker.revive_queue_num, 0 if topic is None else topic.read_queue_nums)
@@ -153,7 +153,7 @@ class PopChecks:
 
 
 def refusal(request: Request[Any], error: Exception) -> Response:
-    """The answer to a request that `error` keeps from being served; a bug is written of."""
+    """Return the response to a request that failed with `error`; an unexpected error is logged."""
     if isinstance(error, RequestError):
         return Response(error.code, error.remark)
     if isinstance(error, SprocketError):

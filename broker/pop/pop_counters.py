@@ -1,4 +1,4 @@
-"""How much was acknowledged, and how many checkpoints were made, per topic and group.
+"""Number of acknowledged messages and of checkpoints, by topic and group.
 
 Source of the names: RocketMQ 5.3.3, `BrokerStatsManager.incGroupAckNums`, `incGroupCkNums`, `incBrokerAckNums`,
 `incBrokerCkNums`.
@@ -14,22 +14,22 @@ class PopCounters:
 
     def __init__(self, config: LiveConfig) -> None:
         self._config = config
-        # topic@group -> how many
+        # Counts by topic@group.
         self._acks: dict[str, int] = {}
         self._checkpoints: dict[str, int] = {}
 
     def acknowledged(self, topic: str, group: str, count: int) -> None:
-        """`count` messages were acknowledged."""
+        """Count `count` acknowledged messages."""
         key = f"{topic}@{group}"
         self._acks[key] = self._acks.get(key, 0) + count
 
     def checkpointed(self, topic: str, group: str) -> None:
-        """A checkpoint was made."""
+        """Count a checkpoint."""
         key = f"{topic}@{group}"
         self._checkpoints[key] = self._checkpoints.get(key, 0) + 1
 
     def by_name(self) -> dict[str, Callable[[], Mapping[str, int]]]:
-        """The counters by the name under which operators ask for their growth; those of the broker by its cluster."""
+        """Return the counters by the name under which operators query them; the broker's are under its cluster."""
 
         def total(counts: dict[str, int]) -> dict[str, int]:
             return {self._config.broker.broker_cluster_name: sum(counts.values())}
@@ -42,7 +42,7 @@ class PopCounters:
         }
 
     def forget_gone(self, is_there: Callable[[str, str], bool]) -> None:
-        """Forget what topics or groups had that are deleted."""
+        """Forget the counts of deleted topics and groups."""
         for counts in (self._acks, self._checkpoints):
             for key in [key for key in counts if not is_there(*_split(key))]:
                 del counts[key]

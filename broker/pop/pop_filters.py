@@ -1,4 +1,4 @@
-"""What a pop wants of its topic, and what the broker remembers of that: pops need no heartbeat.
+"""Filters of pops, and the subscriptions that they imply, because pops need no heartbeat.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `FilterAPI`, `ConsumerManager.compensateSubscribeData`.
 """
@@ -19,21 +19,21 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 
-# The filters and subscriptions of the last expressions are kept.
+# Filters and subscriptions of recent expressions are cached, so their size is bounded.
 MAX_EXPRESSION_CHARS: Final = 32 * 1024
 
 
 class PopFilters:
-    """Filters of pops."""
+    """Filters of one broker's pops."""
 
     def __init__(self, config: LiveConfig, assumed: AssumedSubscriptions) -> None:
         self._config = config
         self._assumed = assumed
 
     def of(self, header: PopMessageRequestHeader) -> PullFilter | None:
-        """The filter of a pop, None for everything; what the group subscribes to is noted.
+        """Return the filter of a pop, None for everything; note what the group subscribes to.
 
-        Raises RequestError for an expression that is none.
+        Raises RequestError for an invalid expression.
         """
         topic, group, expression = header.topic, header.consumer_group, header.exp or ALL
         expression_type = header.exp_type if header.exp else TAG

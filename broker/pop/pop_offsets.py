@@ -1,7 +1,7 @@
-"""Where the next pop of a queue begins, and what of that is committed.
+"""Offset of the next pop of each queue, and the part of it that is committed.
 
-A pop moves on at once, in memory.  The consumer offset follows when the checkpoint of what was handed out is safe, in
-the order of the queue: a broker that dies in between hands the messages out again.
+A pop advances the offset at once, in memory.  The consumer offset follows when the checkpoint of the delivered messages
+is durable, in the order of the queue.  If the broker dies in between, the messages are redelivered.
 Source: RocketMQ 5.3.3, `PopMessageProcessor.getPopOffset`, `getInitOffset`, `resetPopOffset`,
 `PopBufferMergeService.scanCommitOffset`, `commitOffset`.
 """
@@ -18,15 +18,15 @@ from store.queue.queue_reader import physical_memory_bytes
 
 logger = logging.getLogger(__name__)
 
-# initMode: from the first message; anything else is from the end.
+# initMode: from the first message; any other value is from the end.
 FROM_FIRST: Final = 0
 
-# Whether a topic and a group exist.
+# Returns whether a topic and a group exist.
 IsThere: TypeAlias = Callable[[str, str], bool]
 
 
 class Taken:
-    """What one pop has taken from one queue: everything before `next_offset`."""
+    """What one pop took from one queue: everything before `next_offset`."""
 
     __slots__ = ("group", "is_safe", "messages", "next_offset", "queue_id", "topic")
 
@@ -36,7 +36,7 @@ class Taken:
         self.queue_id = queue_id
         self.next_offset = next_offset
         self.is_safe = False
-        self.messages = 0  # that were handed out
+        self.messages = 0  # number of delivered messages
 
 
 class PopOffsets:
@@ -47,7 +47,7 @@ class PopOffsets:
         self._store = core.store
         self._offsets = core.offsets
         self._order_info = order_info
-        # What is taken and not committed yet, oldest first; no queue is empty.
+        # Taken but not committed, oldest first; no deque is empty.
         self._taken: dict[tuple[str, str, int], deque[Taken]] = {}
         self._memory_bytes = physical_memory_bytes()
 
@@ -55,25 +55,25 @@ class PopOffsets:
         return sum(map(len, self._taken.values()))
 
     def latest(self, topic: str, group: str, queue_id: int) -> int:
-        """Where the next pop begins, of a queue with something that is taken and not committed; else -1."""
+        """Return where the next pop begins if the queue has uncommitted pops; else -1."""
         taken = self._taken.get((topic, group, queue_id))
         return taken[-1].next_offset if taken else -1
 
     def uncommitted(self, topic: str, group: str, queue_id: int) -> int:
-        """How many pops of a queue are not committed."""
+        """Return the number of uncommitted pops of a queue."""
         return len(self._taken.get((topic, group, queue_id), ()))
 
-    # Where a pop begins
+    # Start of a pop
 
     def current(self, topic: str, group: str, queue_id: int, init_mode: int) -> int:
-        """Where a pop would begin; nothing is changed."""
+        """Return where a pop would begin, without a change."""
         offset = self._offsets.query(group, topic, queue_id)
         if offset < 0:
             offset = self._initial(topic, queue_id, init_mode)
         return max(offset, self.latest(topic, group, queue_id))
 
     def begin(self, topic: str, group: str, queue_id: int, init_mode: int) -> int:
-        """Where a pop begins; a group that is new to the queue gets its first offset, a reset takes effect."""
+        """Return where a pop begins; sets the first offset of a group that is new to the queue, and applies a reset."""
         if self._offsets.has_resets:
             reset = self._offsets.take_reset(group, topic, queue_id)
             if reset is not None:
@@ -105,21 +105,21 @@ class PopOffsets:
     # What a pop takes
 
     def take(self, topic: str, group: str, queue_id: int, next_offset: int) -> Taken:
-        """The next pop begins at `next_offset`; until `safe` or `give_back` it is not committed."""
+        """Let the next pop begin at `next_offset`, which is uncommitted until `safe` or `undo`."""
         taken = Taken(topic, group, queue_id, next_offset)
         self._taken.setdefault((topic, group, queue_id), deque()).append(taken)
         return taken
 
     def skip(self, topic: str, group: str, queue_id: int, next_offset: int) -> None:
-        """The next pop begins at `next_offset`; what is before it and not taken is nothing for the group."""
+        """Let the next pop begin at `next_offset`, because nothing before it is for the group."""
         if next_offset > self.current(topic, group, queue_id, FROM_FIRST):
             self.safe(self.take(topic, group, queue_id, next_offset))
 
-    def give_back(self, taken: Taken) -> None:
-        """It was not handed out: the next pop begins where this one did.
+    def undo(self, taken: Taken) -> None:
+        """Let the next pop begin where an undelivered one did.
 
-        What another has taken from there on comes twice then.  Were it passed over, this would not come before the
-        next start, and nothing behind it would be committed.
+        Messages that later pops took from there on are then delivered twice.  Otherwise the undelivered messages would
+        wait for the next start, and no later offset would be committed.
         """
         key = (taken.topic, taken.group, taken.queue_id)
         queue = self._taken.get(key)
@@ -131,7 +131,7 @@ class PopOffsets:
             del self._taken[key]
 
     def safe(self, taken: Taken) -> None:
-        """It comes again if it is not acknowledged, whatever happens: commit, as soon as all before it is safe."""
+        """Note that unacknowledged messages will be redelivered even after a crash; commit once all before is safe."""
         taken.is_safe = True
         key = (taken.topic, taken.group, taken.queue_id)
         queue = self._taken.get(key)
@@ -152,7 +152,7 @@ class PopOffsets:
             self._offsets.commit(group, topic, queue_id, next_offset)
 
     def forget_gone(self, is_there: IsThere) -> None:
-        """Forget queues whose topic or group is deleted."""
+        """Forget queues of deleted topics and groups."""
         for key in [key for key in self._taken if not is_there(key[0], key[1])]:
             del self._taken[key]
             logger.info("event=pop_offsets_forgotten topic=%s group=%s queue=%d", *key)

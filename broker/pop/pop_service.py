@@ -1,7 +1,7 @@
-"""Pop: messages are handed out by the broker, invisible for a while, and come again unless they are acknowledged.
+"""Pop: the broker delivers messages, which are invisible for a while and are redelivered unless acknowledged.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor`, `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`,
-`PeekMessageProcessor`, `PopBufferMergeService`.  popConsumerKVServiceEnable, which keeps all this in RocksDB, is not
+`PeekMessageProcessor`, `PopBufferMergeService`.  popConsumerKVServiceEnable, which keeps this state in RocksDB, is not
 supported.
 """
 
@@ -48,11 +48,11 @@ _CLEAN_S: Final = 30.0
 
 
 class PopService(Service):
-    """The parts of pop, put together.  Lives in the event loop's thread."""
+    """The parts of pop, assembled.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, order_file: ConfigFile[OrderInfoTable]) -> None:
         self._core = core
-        # Told of a queue that can be popped from again: topic, group, queue.
+        # Called with (topic, group, queue id) of a queue that can be popped from again.
         self.on_free: list[Callable[[str, str, int], object]] = []
         self._locks = OrderLocks(core.config, core.clock, core.call_later, self._freed)
         self.order_info = order_info = ConsumerOrderInfo(order_file, core.topics, core.groups, core.clock, self._locks)
@@ -80,7 +80,7 @@ class PopService(Service):
             listener(normal_topic(topic, group), group, queue_id)
 
     def routes(self) -> list[Route]:
-        """What consumers that pop ask for."""
+        """Serve the requests of pop consumers."""
         group, sub, pull, client = Resource.GROUP, Action.SUB, Lane.PULL, Lane.CLIENT
         return [
             Route(
@@ -102,7 +102,7 @@ class PopService(Service):
         ]  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """Write what is popped in order; forget what is gone."""
+        """Save the state of ordered pops; forget deleted topics and groups."""
         config = self._core.config
         return [
             Periodic("pop_clean", _CLEAN_S, self._clean),
@@ -117,7 +117,7 @@ class PopService(Service):
         changed = self.order_info.take_changed()
         if changed is None:
             return
-        # After a power cut another message could lie where one was handed out, and be acknowledged in its place.
+        # After a power loss another message could be at the offset of a popped one, and be acknowledged in its place.
         store = self._core.store
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
@@ -125,37 +125,37 @@ class PopService(Service):
             await asyncio.to_thread(lambda: self.order_info.save(pretty(changed)))
 
     def load(self) -> None:
-        """Take what was popped in order, and is not done."""
+        """Read the state of ordered pops."""
         self.order_info.load()
 
     def start(self) -> None:
-        """Wake held pops when messages come."""
+        """Wake held pops when messages arrive."""
         self._core.store.on_arrival.append(self.held.arrived)
 
     def stop(self) -> None:
-        """Answer what is held; what is in memory goes into the log."""
+        """Answer held pops, and write buffered ones to the log."""
         self._locks.close()
         self.held.close()
         self.buffer.close()
 
     def save(self) -> None:
-        """Write what is popped in order."""
+        """Save the state of ordered pops."""
         self.order_info.persist()
 
     def revived(self, checkpoint: PopCheckPoint, count: int) -> None:
-        """`count` messages of a pop have come again: they are not in flight any more."""
+        """Note that `count` messages of a pop were redelivered, so they are no longer in flight."""
         self.inflight.done(checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.pt, count)
 
     def reset(self, group: str, topic: str, queue_id: int) -> None:
-        """The group was sent elsewhere: what it has in flight keeps nothing of the queue back."""
+        """Forget a group's messages in flight after a reset of its offset, so that they do not block the queue."""
         self.inflight.clear(topic, group, queue_id)
 
     def channel_closed(self, channel: RemotingChannel) -> None:
-        """Nobody waits there any more."""
+        """Drop the held pops of a closed connection."""
         self.held.drop_channel(channel.id)
 
     def topics_changed(self, configs: list[TopicConfig]) -> None:
-        """Without any, some were deleted: forget where groups were in them.  One of the same name begins anew."""
+        """Forget deleted topics, if called without `configs`.  A new topic of the same name starts empty."""
         if configs:
             return
         self.offsets.forget_gone(self._is_there)

@@ -1,6 +1,6 @@
-"""Writes to the revive log that requests wait for: those of one read are one append.
+"""Writes to the revive log for which requests wait: one append for all requests of one read.
 
-An answer is given when its records are where flush mode and role want them.
+A request is answered when its records are as durable as flush mode and role demand.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ D = TypeVar("D")
 
 
 class PendingWrites(Generic[D]):
-    """What the requests of one read write, and whom to answer then.
+    """Writer of the records of one read's requests.
 
-    `answer` gets the requests that are done, each with what its answer says.
+    `answer` is called with the requests that are done, each with the content of its answer.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class PendingWrites(Generic[D]):
         records_of: Callable[[Request[Any]], tuple[list[PendingMessage], D]],
         checkpoints: int,
     ) -> None:
-        """Append what `records_of` each request says, of which `checkpoints` are such per request, and answer.
+        """Append what `records_of` returns for each request, and answer; each request has `checkpoints` checkpoints.
 
-        A request whose `records_of` raises is refused; one with no records is done.
+        A request for which `records_of` raises is refused; one without records is done.
         """
         messages: list[PendingMessage] = []
         writing: list[tuple[Request[Any], D]] = []
@@ -48,7 +48,7 @@ class PendingWrites(Generic[D]):
         for request in run:
             try:
                 records, answer = records_of(request)
-            except Exception as error:  # Whatever it is, the others of the read are served.
+            except Exception as error:  # Whatever the error is, serve the other requests of the read.
                 self._refuse(request, error)
                 continue
             if records:
@@ -67,7 +67,7 @@ class PendingWrites(Generic[D]):
                 self._log.send(messages, lambda: self._answer(writing))
                 return
             end = self._log.append(messages, checkpoints)
-        except Exception as error:  # what was answered before keeps its answer
+        except Exception as error:  # Requests that were answered before stay answered.
             self._refuse_all(writing, error)
             return
         if not self._waits.is_needed or (not checkpoints and self._config.broker.append_ack_async):
@@ -75,7 +75,7 @@ class PendingWrites(Generic[D]):
             return
 
         def stored(error: StoreError | None, code: ResponseCode) -> None:
-            # Whatever the code, it is written.
+            # The records are written, whatever the code says about flush and slaves.
             if error is None:
                 self._answer(writing)
             else:

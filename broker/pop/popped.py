@@ -1,4 +1,4 @@
-"""One pop while it is served: what it has taken, and its answer."""
+"""One pop while it is served: what it has taken, and its response."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from store.record.record import PendingMessage
 _NUMBERS: Final = dict.fromkeys(("popTime", "invisibleTime", "reviveQid", "restNum"), "%d")
 _TEXTS: Final = dict.fromkeys(("startOffsetInfo", "msgOffsetInfo"), "%b")
 _ORDERED: Final = {"orderCountInfo": "%b"}
-# By code and whether the pop is one in order.
+# By code and whether the pop is ordered.
 _TEMPLATES: Final = {
     (code, is_ordered): ResponseTemplate(code, _NUMBERS | _TEXTS | (_ORDERED if is_ordered else {}), remark=remark)
     for code, remark in (
@@ -27,7 +27,7 @@ _TEMPLATES: Final = {
 
 
 class Popped:
-    """What a pop has taken from the queues that it has looked into so far."""
+    """What a pop has taken from the queues read so far."""
 
     __slots__ = (
         "buffers",
@@ -52,32 +52,32 @@ class Popped:
         self.is_ordered = bool(request.header.order)
         self.pop_time_ms = pop_time_ms
         self.revive_queue_id = revive_queue_id
-        self.rest = 0  # messages that lie behind what was taken
-        self.is_cut_short = False  # whether a filter has not looked through all of them
+        self.rest = 0  # messages after those that were taken
+        self.is_cut_short = False  # whether a filter stopped before the end of a queue
         self.count = 0
         self.buffers: list[Buffer] = []
         self.size_bytes = 0
-        # Entries of the answer's texts.
+        # Entries of the response's texts.
         self.start_offsets: list[str] = []
         self.message_offsets: list[str] = []
         self.order_counts: list[str] = []
-        # What has to be written before the answer, and what of the queues it covers, one by one.
+        # Records to write before the response, and what each covers.
         self.checkpoints: list[PendingMessage] = []
         self.taken: list[Taken] = []
         self.damage: StoreError | None = None
 
     @property
     def room(self) -> int:
-        """How many messages it still takes."""
+        """How many more messages the pop accepts."""
         return self.request.header.max_msg_nums - self.count
 
     def add(self, buffers: list[memoryview], size_bytes: int) -> None:
-        """Part of the answer's body."""
+        """Add to the response's body."""
         self.buffers += buffers
         self.size_bytes += size_bytes
 
     def answer(self, code: int) -> None:
-        """Send the answer: SUCCESS with what was taken, or POLLING_FULL or POLLING_TIMEOUT."""
+        """Send the response: SUCCESS with what was taken, or POLLING_FULL or POLLING_TIMEOUT."""
         request = self.request
         if not request.wants_answer:
             return

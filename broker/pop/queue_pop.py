@@ -1,7 +1,7 @@
-"""Takes messages of one queue for a pop.
+"""Pop of messages from one queue.
 
-All of it happens in one turn of the event loop, so no two pops, acknowledgements or commits of a queue get into each
-other's way: the reference's lock per topic, group and queue is not needed.
+Each pop is one turn of the event loop, so pops, acknowledgements and commits of a queue never interleave.  RocketMQ's
+lock per topic, group and queue is not needed.
 Source: RocketMQ 5.3.3, `PopMessageProcessor.popMsgFromQueue`, `appendCheckPoint`.
 """
 
@@ -38,7 +38,7 @@ _NOTHING_WANTED: Final = (
 
 
 class QueuePop:
-    """Pops from queues.  Lives in the event loop's thread."""
+    """Pops from the queues of one broker.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class QueuePop:
         self._counters = counters
 
     def take(self, popped: Popped, topic: str, queue_id: int, matches: PullFilter | None, *, is_retry: bool) -> None:
-        """Take what `popped` has room for from one queue, and count what stays.
+        """Take from one queue as many messages as `popped` accepts, and count the rest.
 
-        A damaged record is noted in `popped.damage`; other queues may have something.
+        A damaged record is noted in `popped.damage`; other queues can still be read.
         """
         header = popped.request.header
         group, max_offset = header.consumer_group, self._store.max_offset(topic, queue_id)
@@ -74,7 +74,7 @@ class QueuePop:
         offset = self._offsets.begin(topic, group, queue_id, header.init_mode)
         if popped.is_ordered:
             if self._order_info.blocks(header.attempt_id, topic, group, queue_id, header.invisible_time):
-                # What is behind a blocked queue is nothing to be woken for.
+                # A blocked queue's further messages must wake no waiting pop.
                 return
             self._inflight.clear(topic, group, queue_id)
         if popped.room <= 0:
@@ -89,19 +89,19 @@ class QueuePop:
             self._hand_out(popped, topic, queue_id, offset, result, is_retry)
             return
         if result.status in _NOTHING_WANTED:
-            self._pass_over(popped, topic, queue_id, result.next_offset)
+            self._skip(popped, topic, queue_id, result.next_offset)
             popped.is_cut_short = popped.is_cut_short or result.next_offset < result.max_offset
         popped.rest += max(result.max_offset - result.next_offset, 0)
 
-    def give_back(self, taken: Taken) -> None:
-        """What was taken is not handed out."""
-        self._offsets.give_back(taken)
-        self._inflight.given_back(taken.topic, taken.group, taken.queue_id, taken.messages)
+    def undo(self, taken: Taken) -> None:
+        """Undo a pop whose messages were not delivered."""
+        self._offsets.undo(taken)
+        self._inflight.undo(taken.topic, taken.group, taken.queue_id, taken.messages)
 
     def _read(
         self, popped: Popped, topic: str, queue_id: int, offset: int, matches: PullFilter | None
     ) -> tuple[int, GetResult]:
-        """What there is at `offset`, or where the queue really goes on, and where that is."""
+        """Return the messages at `offset`, or at the queue's real next offset, and that offset."""
         group = popped.request.header.consumer_group
         result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
         if result.status in _WRONG_OFFSET:
@@ -112,12 +112,12 @@ class QueuePop:
             if result.next_offset < offset:
                 self._offsets.place(topic, group, queue_id, result.next_offset)
             else:
-                self._pass_over(popped, topic, queue_id, result.next_offset)
+                self._skip(popped, topic, queue_id, result.next_offset)
             offset = result.next_offset
             result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
         return offset, result
 
-    def _pass_over(self, popped: Popped, topic: str, queue_id: int, next_offset: int) -> None:
+    def _skip(self, popped: Popped, topic: str, queue_id: int, next_offset: int) -> None:
         group = popped.request.header.consumer_group
         if not popped.is_ordered:
             self._offsets.skip(topic, group, queue_id, next_offset)
@@ -137,7 +137,7 @@ class QueuePop:
                 header.attempt_id, topic, group, queue_id, popped.pop_time_ms, header.invisible_time, message_offsets,
                 popped.order_counts,
             )  # fmt: skip
-            # A queue in order goes on where it is until its messages are acknowledged.
+            # An ordered queue's offset stays until its messages are acknowledged.
             self._consumer_offsets.commit(group, topic, queue_id, offset)
         else:
             try:
@@ -160,7 +160,7 @@ class QueuePop:
     def _check_point(
         self, popped: Popped, topic: str, queue_id: int, offset: int, message_offsets: list[int], next_offset: int
     ) -> None:
-        """Note what is handed out: in memory, or for the revive topic.  Raises RequestError, with nothing changed."""
+        """Record the delivery, in memory or for the revive topic.  Raises RequestError, with nothing changed."""
         header = popped.request.header
         checkpoint = PopCheckPoint(
             so=offset, pt=popped.pop_time_ms, it=header.invisible_time, n=len(message_offsets), q=queue_id, t=topic,
@@ -170,7 +170,7 @@ class QueuePop:
         message = self._log.checkpoint(checkpoint, popped.revive_queue_id)
         taken = self._offsets.take(topic, header.consumer_group, queue_id, next_offset)
         taken.messages = len(message_offsets)
-        # Under the name that the group knows, as in the reference.
+        # Under the topic that the group knows, as in RocketMQ.
         self._counters.checkpointed(header.topic, header.consumer_group)
         if not self._buffer.add(checkpoint, popped.revive_queue_id, taken):
             popped.checkpoints.append(message)

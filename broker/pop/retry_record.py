@@ -1,4 +1,4 @@
-"""A message of a retry topic as a consumer gets it that knows the topic only: with its name, and with its handle.
+"""A retry topic's message for a consumer that knows only the real topic: with that topic and with its handle.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor.popMsgFromQueue`, `MessageDecoder.encode`.
 """
@@ -21,7 +21,7 @@ _SEAL: Final = "__CRC32#"
 
 
 def records_in(slices: Sequence[memoryview]) -> Iterator[memoryview]:
-    """The records of a read, each by itself."""
+    """Yield each record of a read."""
     for piece in slices:
         at = 0
         while at < len(piece):
@@ -31,7 +31,7 @@ def records_in(slices: Sequence[memoryview]) -> Iterator[memoryview]:
 
 
 def queue_offsets_in(slices: Sequence[memoryview]) -> list[int]:
-    """The queue offset of each record of a read."""
+    """Return the queue offset of each record of a read."""
     offsets = []
     for piece in slices:
         at, end = 0, len(piece)
@@ -43,16 +43,17 @@ def queue_offsets_in(slices: Sequence[memoryview]) -> list[int]:
 
 
 def renamed(record: memoryview, topic: str, handle: str) -> Buffer:
-    """A record with `topic` for its topic and, unless it has one, `handle` in POP_CK.
+    """Return a record with `topic` as its topic and, unless it has one, `handle` in POP_CK.
 
-    As it is if it is damaged or has no room for that: its receiver finds the damage, or makes the handle itself.
+    A damaged record, or one without room for the handle, is returned unchanged: its receiver finds the damage, or makes
+    the handle itself.
     """
     decoded = decode(record, check_crc=False)
     if not isinstance(decoded, Record):
         return record
     properties = parse(bytes(decoded.properties).decode("utf-8", "replace"))
     properties.setdefault(POP_CK, handle)
-    # What it seals is another record.
+    # The CRC is that of the unchanged record.
     properties.pop(_SEAL, None)
     encoded = encode(properties).encode("utf-8", "replace")
     if len(encoded) > MAX_PROPERTIES_BYTES:

@@ -1,4 +1,4 @@
-"""Topics of popped messages that come again: their two kinds of names, built and taken apart.
+"""Names of the retry topics of pops, of two kinds: built and parsed.
 
 Source: RocketMQ 5.3.3, `KeyBuilder`.
 """
@@ -18,25 +18,25 @@ __all__ = [
 
 
 def retry_topic(topic: str, group: str, v2: bool) -> str:
-    """The topic that takes `topic`'s unacknowledged messages of `group`."""
+    """Return the retry topic of `topic`'s unacknowledged messages of `group`."""
     return retry_topic_v2(topic, group) if v2 else retry_topic_v1(topic, group)
 
 
 def normal_topic(topic: str, group: str) -> str:
-    """The topic behind `topic`, which may be a retry topic of either kind of `group`."""
+    """Return the real topic of `topic`, which may be a retry topic of either kind of `group`."""
     if not topic.startswith(RETRY_PREFIX):
         return topic
     return topic[len(RETRY_PREFIX) + len(group) + 1 :]
 
 
 def normal_topic_of(topic: str) -> str:
-    """The topic behind a retry topic of the second kind; any other name is returned as it is."""
+    """Return the real topic of a retry topic of the second kind; any other name is returned unchanged."""
     parts = _parts_v2(topic)
     return parts[1] if parts else topic
 
 
 def group_of(topic: str) -> str:
-    """The group of a retry topic; of the first kind with the topic behind it, which cannot be told apart."""
+    """Return the group of a retry topic; of the first kind, group and topic, which cannot be told apart."""
     parts = _parts_v2(topic)
     return parts[0] if parts else topic[len(RETRY_PREFIX) :]
 

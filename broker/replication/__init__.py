@@ -1,1 +1,1 @@
-"""Replication as a master sees it: sessions with slaves, and the tables that travel with the log."""
+"""A master's side of replication: sessions with slaves, and the tables that travel with the log."""

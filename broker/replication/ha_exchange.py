@@ -1,6 +1,6 @@
-"""Where the masters and slaves of a group are, as they tell each other.
+"""Exchange of HA addresses between the masters and slaves of a group.
 
-A master that comes back says so to each slave before any name server knows of it; a slave asks its master.
+A returning master announces itself to each slave before name servers know it.  A slave asks its master.
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateBrokerHaInfo`, `resetMasterFlushOffset`,
 `BrokerOuterAPI.sendBrokerHaInfo`, `retrieveBrokerHaInfo`.
 """
@@ -28,23 +28,23 @@ _TIMEOUT_S: Final = 3.0
 
 
 class HaExchange(Service):
-    """Lives in the event loop's thread."""
+    """Exchange of one broker.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, registration: Registration) -> None:
         self._core = core
         self._own_address = registration
         self._initial_offset = 0
-        # How far the master says that it had flushed when it started; -1 until it says so.
+        # The master's flushed offset at its start, as it reported it; -1 before that.
         self.master_flush_offset = -1
-        # Hear of a master that is about to come online: its address, empty if it does not say, and its HA address.
+        # Called when a master announces itself, with its address, empty if it sends none, and its HA address.
         self.on_master: list[Callable[[str, str], None]] = []
 
     def load(self) -> None:
-        """Note where the log ends."""
+        """Note the end of the log."""
         self._initial_offset = self._core.store.wrote_offset
 
     def routes(self) -> list[Route]:
-        """What members of the group say and ask."""
+        """Serve what members of the group announce and ask."""
         code, cluster, update = RequestCode, Resource.CLUSTER, Action.UPDATE
         return [
             Route(code.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader, self.exchange, cluster, update),
@@ -52,13 +52,13 @@ class HaExchange(Service):
         ]
 
     def exchange(self, request: Request[ExchangeHAInfoRequestHeader]) -> Response:
-        """EXCHANGE_BROKER_HA_INFO: take a master's address; or, without one, say one's own if one is the master."""
+        """EXCHANGE_BROKER_HA_INFO: take a master's address; a request without one asks for this master's own."""
         header, core = request.header, self._core
         if header.master_ha_address is None:
             return Response(header=ExchangeHAInfoResponseHeader() if core.role.is_slave else self._own_info())
         if core.role.is_slave and core.config.broker.enable_slave_acting_master:
             logger.info(
-                "event=master_comes address=%s ha_address=%s", header.master_address, header.master_ha_address
+                "event=master_announced address=%s ha_address=%s", header.master_address, header.master_ha_address
             )  # fmt: skip
             for listener in self.on_master:
                 listener(header.master_address or "", header.master_ha_address)
@@ -71,7 +71,7 @@ class HaExchange(Service):
         )
 
     def reset(self, request: Request[ResetMasterFlushOffsetHeader]) -> Response:
-        """RESET_MASTER_FLUSH_OFFSET: a slave remembers what the master says."""
+        """RESET_MASTER_FLUSH_OFFSET: a slave keeps the offset that the master reports."""
         if self._core.role.is_slave and request.header.master_flush_offset is not None:
             self.master_flush_offset = request.header.master_flush_offset
         return Response()
@@ -85,7 +85,7 @@ class HaExchange(Service):
         await self._invoke(slave_address, header)
 
     async def ask(self, master_address: str) -> str:
-        """The HA address of a master; empty if it says none.  Raises ClientError."""
+        """Return a master's HA address, empty if it sends none.  Raises ClientError."""
         return await self._invoke(master_address, ExchangeHAInfoRequestHeader())
 
     async def _invoke(self, address: str, header: ExchangeHAInfoRequestHeader) -> str:

@@ -1,7 +1,7 @@
-"""A master's sessions with slaves that are Sprocket too: whether there are any, who may come, which tables they get.
+"""A master's sessions with Sprocket slaves: whether they are on, which slaves are accepted, which tables they get.
 
-A slave asks on the port for clients before it comes to the one for slaves; a broker of RocketMQ does not know the
-request, and is then spoken to in its own protocol.
+A slave asks at the port for clients before it connects to the port for slaves.  A RocketMQ broker does not know the
+request, and gets RocketMQ's protocol.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from broker.auth.access_control import AccessControl
 from broker.config.broker_config import BrokerRole
 from broker.core import BrokerCore
 from broker.periodic import Periodic
-from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, nobody
+from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
 from broker.replication.replica_identity import credentials, read_secret
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
@@ -33,14 +33,14 @@ from store.replica.replica_log import StoreReplicaLog
 
 logger = logging.getLogger(__name__)
 
-_TIME_IS_UP: Final = "no slave told in time whether it has more"
+_TIME_IS_UP: Final = "no slave reported in time whether it has more"
 
 
 class MasterSessions(Service):
-    """Lives in the event loop's thread.
+    """Sessions of one master, in the event loop's thread.
 
-    The epoch of a master is the time of its start, ms: each start has another one.  A controller will give it one from
-    epochFileCheckpoint; nobody here asks for more than that two differ.
+    A master's epoch is the time of its start in ms, so each start has another one.  A controller will take it from
+    epochFileCheckpoint.  Epochs are only compared for equality.
     """
 
     def __init__(
@@ -50,41 +50,41 @@ class MasterSessions(Service):
         tables: ReplicatedTables,
         access: AccessControl | None = None,
         *,
-        ask_members: AskMembers = nobody,
+        ask_members: AskMembers = no_members,
     ) -> None:
         self._core = core
         self._access = access
         self._listener = replication.listener
-        self._least_replicas = replication.replicas.rules.min_in_sync_replicas
+        self._min_replicas = replication.replicas.rules.min_in_sync_replicas
         self._sender = TableSender(core, replication.listener, tables)
         self._tables = tables
         self._timer: Timer | None = None
         self._log: StoreReplicaLog | None = None
         self.tail = TailRecovery()
-        # While the store is empty and a slave may have all of it.
+        # Set while the store is empty and a slave may have all data.
         self._empty: EmptyStart | None = None
         self._began_at = core.clock.monotonic()
         self._asking: asyncio.Task[None] | None = None
         self._ask_members = ask_members
 
     def routes(self) -> list[Route]:
-        """What slaves ask first."""
+        """Serve the request with which slaves negotiate."""
         return [
             Route(
                 RequestCode.NEGOTIATE_HA_SESSION, NegotiateHaSessionRequestHeader, self.negotiate, Resource.CLUSTER,
-                Action.UPDATE,  # what follows is the whole log
+                Action.UPDATE,  # the session carries the whole log
             )
         ]  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """Send the tables that changed; ask who else is in the group while that matters."""
+        """Send changed tables; with an empty store, ask for the members of the group."""
         work = [Periodic("table_stream", LOOK_S, self._sender.look)]
         if self._core.role.kind is BrokerRole.SYNC_MASTER:
             work.append(Periodic("empty_start", ASK_S, self._look_for_members))
         return work
 
     def check(self) -> None:
-        """Raise ConfigError for haSecretFile, and where slaves have to prove what they cannot."""
+        """Raise ConfigError for haSecretFile, or where slaves must prove themselves but cannot."""
         store = self._core.config.store
         if store.ha_secret_file:
             read_secret(Path(store.ha_secret_file))
@@ -92,7 +92,7 @@ class MasterSessions(Service):
             self._check_open()
 
     def load(self) -> None:
-        """Read the secret; begin to wait for the tail of the log, or all of it, where a slave alone may have that.
+        """Read the secret, and begin to wait where only a slave may have the log or its tail.
 
         Raises ConfigError for haSecretFile.
         """
@@ -115,38 +115,38 @@ class MasterSessions(Service):
         own = credentials(core, self._access)
         self._listener.session_rules = SessionRules(
             own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file,
-            self._tables.adopt,
+            self._tables.install,
         )  # fmt: skip
         logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
 
     def _check_open(self) -> None:
-        """Without sessions whoever reaches the port gets the log."""
+        """Raise ConfigError if anyone who reaches the port would get the log although access is controlled."""
         if self._access is not None and self._access.is_replication_guarded:
             raise ConfigError(
-                "haSessionEnable = false: slaves can then prove nothing, which haSecretFile and access control ask "
-                "for; set haSessionEnable = true, or haAllowPlainPeers = true if whoever reaches haListenPort may have "
-                "the log"
+                "haSessionEnable = false: slaves cannot prove who they are, which haSecretFile and access control "
+                "require. Set haSessionEnable = true, or haAllowPlainPeers = true if anyone who reaches haListenPort "
+                "may have the log"
             )
 
     def _may_lack_tail(self) -> bool:
         report = self._core.store.recovery
         if self._has_no_log():
-            return True  # whether this is a new broker or one that lost its disk, its slaves tell
+            return True  # its slaves can tell a new broker from one that lost its disk
         return report is not None and not report.was_clean
 
     def _has_no_log(self) -> bool:
         return self._core.store.wrote_offset == 0
 
     def _may_show_too_much(self) -> bool:
-        """What is in the log may be there alone, and with minInSyncReplicas nobody is to see such a message."""
+        """Return whether the log may hold messages that no slave has and that minInSyncReplicas must hide."""
         report = self._core.store.recovery
-        return self._least_replicas > 1 and report is not None and report.end_offset > 0
+        return self._min_replicas > 1 and report is not None and report.end_offset > 0
 
     def start(self) -> None:
-        """The time for slaves to come begins."""
+        """Start to wait for slaves."""
         if self.tail.is_waiting:
             wait_ms = self._core.config.store.ha_tail_recovery_wait
-            # A new broker is nothing to be warned of; whether it is one, `EmptyStart` finds out.
+            # A new broker deserves no warning; `EmptyStart` finds out whether it is one.
             level = logging.WARNING if self._empty is None else logging.INFO
             logger.log(level, "event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
             self._began_at = self._core.clock.monotonic()
@@ -154,7 +154,7 @@ class MasterSessions(Service):
                 self._set_timer()
 
     async def _look_for_members(self) -> None:
-        """Until it is over: may the master begin with an empty store?"""
+        """While the store is empty, ask for the group's members, and start without data if that is safe."""
         if self._empty is None or not self.tail.is_waiting or self.tail.is_fetching or self.tail.needs_tables:
             return
         members = await self._ask_members()
@@ -164,10 +164,10 @@ class MasterSessions(Service):
     def _slave_is_empty(self, name: Hashable) -> None:
         assert self._empty is not None
         self._empty.slave_is_empty(name)
-        if self._ask_members is nobody:
+        if self._ask_members is no_members:
             self._empty.members_known({}, 0)
         elif self._asking is None:
-            # At once, so that a new pair does not wait for the next look.
+            # Ask at once, so that a new pair does not wait for the next look.
             self._asking = asyncio.get_running_loop().create_task(self._look_for_members())
             self._asking.add_done_callback(self._asked)
 
@@ -186,7 +186,7 @@ class MasterSessions(Service):
 
     def _time_is_up(self) -> None:
         if self.tail.is_fetching:
-            # A long tail takes as long as it takes.
+            # A long tail may take longer.
             self._set_timer()
         else:
             self.tail.finish(_TIME_IS_UP)
@@ -199,14 +199,14 @@ class MasterSessions(Service):
         self._core.role.recover(False)
 
     def stop(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         if self._timer is not None:
             self._timer.cancel()
         if self._asking is not None:
             self._asking.cancel()
 
     def negotiate(self, request: Request[NegotiateHaSessionRequestHeader]) -> Response:
-        """Which version both ends speak.  Raises RequestError without sessions, and for a slave of somebody else."""
+        """Return the version that both ends speak.  Raises RequestError without sessions or for another group."""
         header, broker = request.header, self._core.config.broker
         rules = self._listener.session_rules
         if rules is None:

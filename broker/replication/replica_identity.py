@@ -1,8 +1,8 @@
-"""Who a broker is to the other replicas of its group, and the secret by which they know each other.
+"""Identity of a broker among the replicas of its group, and the secret that they share.
 
-The secret stands in a file, never in the configuration, which operators can read over the wire; without one, brokers
-that let nobody in unsigned make it of the account with which they sign.  The id of a store is random, made once, and
-kept in ``config/haStore.json``.
+The secret is in a file, never in the configuration, which operators can read over the wire.  Without that file,
+brokers that accept only signed requests derive it from the account with which they sign.  The id of a store is random,
+made once, and kept in ``config/haStore.json``.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 _STORE_ID_BYTES: Final = 16
 _SECRET_BYTES: Final = 32
-_MOST_SECRET_BYTES: Final = 64 * 1024
-# What the key of an account is used for here; it signs requests as well.
+_MAX_SECRET_BYTES: Final = 64 * 1024
+# Purpose of the derived key, because the account's key also signs requests.
 _PURPOSE: Final = b"sprocket replication 1"
 
 
@@ -44,9 +44,9 @@ class HaStore(msgspec.Struct, rename="camel"):
 def credentials(
     core: BrokerCore, access: AccessControl | None = None, random_bytes: Callable[[int], bytes] = secrets.token_bytes
 ) -> Credentials:
-    """Of this broker, as its configuration says; where haSecretFile names no secret, it is that of `access`.
+    """Return this broker's credentials; without haSecretFile the secret is derived from `access`.
 
-    Raises ConfigError for haSecretFile, or `StoreError`.
+    Raises ConfigError for haSecretFile, or StoreError.
     """
     broker, store = core.config.broker, core.config.store
     file = ConfigFile(store.store_path_root_dir / "config" / "haStore.json", HaStore)
@@ -61,41 +61,41 @@ def credentials(
         secret = _secret_of(access, random_bytes) if access is not None and access.is_guarded else b""
 
     def own_address() -> str:
-        # As name servers tell it, see `Registration.ha_address`; the port may be chosen later.
+        # The address that name servers publish, see `Registration.ha_address`; the port may be chosen later.
         return f"{core.config.broker.broker_ip2}:{core.config.broker.ha_listen_port}"
 
     return Credentials(identity, random_bytes, secret, store.ha_allow_plain_peers, own_address)
 
 
 def _secret_of(access: AccessControl, random_bytes: Callable[[int], bytes]) -> bytes:
-    """Of a broker that lets nobody in unsigned.  One that signs nothing itself has it in common with nobody."""
+    """Return the secret of a broker that accepts only signed requests; random if it signs nothing itself."""
     account = access.credentials
     return random_bytes(_SECRET_BYTES) if account is None else secret_of(account)
 
 
 def secret_of(account: Account) -> bytes:
-    """What only brokers that sign as `account` know.  32 bytes."""
+    """Return the 32 bytes that only brokers that sign as `account` can derive."""
     purpose = _PURPOSE + b"\0" + account.access_key.encode()
     return hmac.digest(account.secret_key.encode(), purpose, hashlib.sha256)
 
 
 def new_nonce(size_bytes: int) -> bytes:
-    """Return bytes that nobody can guess."""
+    """Return random bytes that cannot be guessed."""
     return secrets.token_bytes(size_bytes)
 
 
 def read_secret(path: Path) -> bytes:
-    """The content of haSecretFile without white space around it.  Raises ConfigError."""
+    """Return the content of haSecretFile without surrounding white space.  Raises ConfigError."""
     try:
         mode = path.stat().st_mode
         content = (read_file_or_backup(path) or b"") if stat.S_ISREG(mode) else None
     except OSError as error:
         raise ConfigError(f"haSecretFile = {path}: {error.strerror or error}") from None
     if content is None:
-        raise ConfigError(f"haSecretFile = {path}: is no file")
+        raise ConfigError(f"haSecretFile = {path}: is not a file")
     secret = content.strip()
-    if not secret or len(secret) > _MOST_SECRET_BYTES:
-        raise ConfigError(f"haSecretFile = {path}: holds {len(secret)} bytes, allowed are 1 to {_MOST_SECRET_BYTES}")
+    if not secret or len(secret) > _MAX_SECRET_BYTES:
+        raise ConfigError(f"haSecretFile = {path}: holds {len(secret)} bytes, allowed are 1 to {_MAX_SECRET_BYTES}")
     if mode & (stat.S_IROTH | stat.S_IWOTH):
         logger.warning("event=secret_exposed file=%s mode=%s reason=others-may-read-it", path, stat.filemode(mode))
     return secret

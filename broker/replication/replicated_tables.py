@@ -1,7 +1,7 @@
-"""What a replica has beside the log, and how a slave takes it over from its master.
+"""What a replica has besides the log, and how a slave takes it from its master.
 
-Not among them: the SQL filters of consumers, which bring them to every replica with their heartbeats, and what RocketMQ
-keeps of broadcasting consumers, which no slave of it has either.
+Two things are not replicated.  Consumers bring their SQL filters to every replica with heartbeats.  What RocketMQ keeps
+of broadcasting consumers its slaves do not have either.
 Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
 """
 
@@ -40,32 +40,32 @@ _SAVE_S: Final = 1.0
 
 @dataclass(frozen=True)
 class ReplicatedTable:
-    """One table.  All is called in the event loop's thread, but `prepare`, which may be called in any.
+    """One table.  Everything is called in the event loop's thread, except `prepare`, which any thread may call.
 
-    `code` asks a master for `encode`'s bytes; None where RocketMQ has no such request.  `mark` differs when the table
-    may have changed, and costs nothing.  A table that `tells_deliveries` says what was delivered by records of the log:
-    it is to be applied once the replica's log holds what the master's held when it was read, else those are lost when
-    the replica becomes the one that delivers.
+    A request with `code` asks a master for what `encode` returns; None where RocketMQ has no such request.  `mark`
+    differs when the table may have changed, and is cheap.  A table that `tells_deliveries` says which records of the
+    log were delivered.  It is applied once the replica has the log that the master had when the table was read.
+    Otherwise those messages would be lost when this replica becomes the one that delivers.
     """
 
     name: str
     code: RequestCode | None
     mark: Callable[[], Hashable]
     encode: Callable[[], bytes]
-    # Reads what `encode` gives, and raises ProtocolError; what it returns puts that in the place of this table.
+    # Decodes what `encode` returned, and raises ProtocolError; calling its result replaces this table.
     prepare: Callable[[bytes], Callable[[], None]]
     tells_deliveries: bool = False
 
     def apply(self, content: bytes) -> None:
-        """Put the master's table in the place of this one; it is written to its file soon.  Raises ProtocolError."""
+        """Replace this table by the master's; it is saved soon.  Raises ProtocolError."""
         self.prepare(content)()
 
 
 class ReplicatedTables(Service):
-    """All tables of one broker, by the moment at which they are needed: a topic before its offsets.
+    """All tables of one broker, in the order of need: a topic before its offsets.
 
-    What a slave took over is written once a second; what was not when it dies comes from the master again.  `others`
-    are kept by those who made them.
+    A slave saves what it received once a second.  What was not saved when it dies comes from the master again.
+    `others` are saved by their owners.
     """
 
     def __init__(
@@ -102,26 +102,26 @@ class ReplicatedTables(Service):
         self.all = tuple(tables)
 
     def named(self, name: str) -> ReplicatedTable | None:
-        """The table of a name; None if there is none."""
+        """Return the table with a name; None if there is none."""
         return next((table for table in self.all if table.name == name), None)
 
     def periodic(self) -> list[Periodic]:
-        """Write what was taken over."""
+        """Save what was received."""
         return [Periodic("replicated_tables", _SAVE_S, self._save)] if self._core.role.is_slave else []
 
     def activate(self) -> None:
-        """A slave begins to serve its group: no offset may point past what its log has."""
+        """Clamp offsets to the log, because this slave begins to serve its group."""
         if self._core.role.is_slave:
             self._core.offsets.clamp(self._core.store.max_offset)
 
-    def adopt(self, given: Sequence[TableContent]) -> None:
-        """Take the tables of a slave into those of a master that lost its own, and save them.
+    def install(self, received: Sequence[TableContent]) -> None:
+        """Merge a slave's tables into those of a master that lost its own, and save them.
 
-        What only this master has stays: system topics, and what was on its disk if that lost the log alone.  Offsets
-        move forward only.  Raises ProtocolError, and `StoreError` if a file cannot be written.
+        What only this master has stays: system topics, and what is on its disk if only the log was lost.  Offsets only
+        move forward.  Raises ProtocolError, or StoreError if a file cannot be written.
         """
         core = self._core
-        for name, content in given:
+        for name, content in received:
             if name == self.topics.name:
                 topics = loads(content, TopicConfigTable)
                 topics.topic_config_table = core.topics.by_name | topics.topic_config_table
@@ -144,7 +144,7 @@ class ReplicatedTables(Service):
         self.save()
         logger.warning(
             "event=tables_recovered tables=%d topics=%d groups=%d",
-            len(given), len(core.topics.by_name), len(core.groups.by_name),
+            len(received), len(core.topics.by_name), len(core.groups.by_name),
         )  # fmt: skip
 
     async def _save(self) -> None:
@@ -160,7 +160,7 @@ class ReplicatedTables(Service):
             await asyncio.to_thread(lambda: self._modes.save(pretty(modes)))
 
     def save(self) -> None:
-        """Write what was taken over and is not written; topics and groups are by the broker.  Raises `StoreError`."""
+        """Save the request modes that were received; the broker saves topics and groups.  Raises StoreError."""
         modes = self._modes.take_unsaved()
         if modes is not None:
             self._modes.save(pretty(modes))

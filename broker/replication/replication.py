@@ -1,7 +1,7 @@
-"""The master's side of replication: the port for slaves, who they are, how far they are, and what follows from it.
+"""The master's side of replication: the port for slaves, their state, and its effect on senders and consumers.
 
-With SYNC_MASTER what slaves have decides what senders are told and what consumers see: each read of acknowledgements is
-one look at all slaves, and at most one turn of answers.
+With SYNC_MASTER the slaves' acknowledgements decide what is acknowledged to senders and what consumers see.  Each read
+of acknowledgements causes one check of all slaves, and at most one batch of responses.
 Source: RocketMQ 5.3.3, `DefaultHAService`, `AdminBrokerProcessor.getBrokerHaStatus`.
 """
 
@@ -16,7 +16,7 @@ from broker.periodic import Periodic
 from broker.service import Service
 from ha.listener import SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
-from ha.replicas import ReplicaRules, Replicas, Standing
+from ha.replicas import ReplicaRules, Replicas, ReplicationProgress
 from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -28,19 +28,19 @@ from store.config.store_config import StoreConfig
 logger = logging.getLogger(__name__)
 
 _SAMPLE_S = 1.0
-# A master is short of slaves that are in sync: they start, connect and catch up within this time, or are missing.
-_SLAVES_COME_WITHIN_S = 30.0
-# Each frame costs both ends some steps.  RocketMQ's 32 KiB are for slaves that read that much.
+# Slaves start, connect and catch up after their master.  Those that need longer than this count as missing.
+_SLAVES_MISSING_S = 30.0
+# Each frame costs both ends some steps.  RocketMQ's 32 KiB fit slaves that read that much at once.
 _SESSION_BATCH_BYTES = 256 * 1024
 
 SlaveStatus = Callable[[], HARuntimeInfo]
 
 
 class Replication(Service):
-    """Serves slaves.  Lives in the event loop's thread.
+    """Service for slaves.  Lives in the event loop's thread.
 
-    With `any_port` the port is a free one where the configuration names none; else the one after the broker's.  With
-    `tls` slaves may speak TLS, or have to.  `slave_status` is what a slave says in place of a master's status.
+    With `any_port` it binds a free port if the configuration names none; otherwise the one after the broker's.  `tls`
+    allows or requires TLS for slaves.  A slave answers with `slave_status` in place of a master's status.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Replication(Service):
         self._is_sync = core.role.kind is BrokerRole.SYNC_MASTER
         acting = core.config.broker.enable_slave_acting_master
         self.replicas = Replicas(replica_rules(config, is_acting_enabled=acting))
-        self._standing: Standing | None = None
-        self._short_since_s: float | None = None  # since when too few slaves are in sync; inf once that is told
+        self._progress: ReplicationProgress | None = None
+        self._short_since_s: float | None = None  # when too few slaves were in sync first; inf once that was logged
         self._in_sync: frozenset[Hashable] = frozenset()
         self.listener = SlaveListener(
             link_rules(config),
@@ -68,13 +68,13 @@ class Replication(Service):
         )
         core.config.on_update.append(lambda changed: self._configure() if changed else None)
         self._slave_status = slave_status
-        # Bytes sent to each slave: until a second ago, and in that second.
+        # Bytes sent to each slave: up to a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
-        # And to those that have gone.
+        # Bytes sent on closed connections.
         self._sent_bytes = 0
 
     def _configure(self) -> None:
-        """Take changed rules: who is in sync may be others, and more or fewer may be needed."""
+        """Apply changed rules, which may change the slaves in sync and the number required."""
         config = self._core.config
         self.listener.configure(link_rules(config.store))
         acting = config.broker.enable_slave_acting_master
@@ -85,20 +85,20 @@ class Replication(Service):
                 self._acknowledged()
 
     def routes(self) -> list[Route]:
-        """What operators ask for."""
+        """Serve what operators ask for."""
         return [Route(RequestCode.GET_BROKER_HA_STATUS, NoHeader, self.status, Resource.CLUSTER, Action.GET)]
 
     def periodic(self) -> list[Periodic]:
-        """Look who is in sync, and count what goes in a second."""
+        """Check once a second which slaves are in sync, and measure the bytes sent."""
         return [Periodic("replication", _SAMPLE_S, self._sample)]
 
     def load(self) -> None:
-        """Take what replicas have for what it is, from here on; what recovery found counts as confirmed."""
+        """Begin to apply what replicas have; what recovery found counts as confirmed."""
         if self._is_sync:
             self._acknowledged()
 
     async def bind(self) -> None:
-        """Take haListenPort: where it is a port for outgoing connections, one of them could take it later."""
+        """Bind haListenPort early, because an outgoing connection could otherwise take the port."""
         broker = self._core.config.broker
         port = await self.listener.bind(broker.bind_address, 0 if self._any_port else broker.ha_listen_port)
         self._core.config.replace_broker(replace(broker, ha_listen_port=port))
@@ -109,11 +109,11 @@ class Replication(Service):
         self._log.on_append(self.listener.log_grew)
 
     def stop(self) -> None:
-        """End all connections; slaves come again when there is a master."""
+        """Close all connections; slaves reconnect once there is a master."""
         self.listener.stop()
 
     def status(self, request: Request[NoHeader]) -> Response:
-        """How far each slave is; of a slave, how far it is itself."""
+        """GET_BROKER_HA_STATUS: a master reports each slave's progress, a slave its own."""
         if self._slave_status is not None:
             return Response(body=dumps(self._slave_status()))
         end_offset = self._log.end_offset
@@ -122,9 +122,9 @@ class Replication(Service):
         return Response(body=dumps(HARuntimeInfo(True, end_offset, in_sync, slaves)))
 
     def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO; RocketMQ has none of these names.
+        """Return figures of GET_BROKER_RUNTIME_INFO; RocketMQ has none of these names.
 
-        The lag is that of the slave that is furthest behind; -1 ms for one that never had all that there was.
+        The lag is that of the slowest slave; -1 ms if a slave never had the whole log.
         """
         end_offset = self._log.end_offset
         slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
@@ -170,43 +170,43 @@ class Replication(Service):
             -1 if behind_s is None else round(behind_s * 1000),
         )
 
-    # What slaves have
+    # Progress of slaves
 
     def _acknowledged(self) -> None:
-        """SYNC_MASTER: a slave has more, or counts no longer."""
-        standing, before = self.replicas.standing(), self._standing
-        if standing == before:
+        """Apply the slaves' progress to a SYNC_MASTER's log after a slave acknowledged more or left."""
+        progress, before = self.replicas.progress(), self._progress
+        if progress == before:
             return
-        self._standing = standing
-        if before is None or before.is_enough != standing.is_enough or before.is_refusing != standing.is_refusing:
-            # Slaves come after their master: at a start too few of them are nothing to worry about yet.
+        self._progress = progress
+        if before is None or before.is_enough != progress.is_enough or before.is_refusing != progress.is_refusing:
+            # Slaves connect after their master, so too few of them at the start deserve no warning yet.
             was_better = before is not None and (
-                before.is_enough > standing.is_enough or before.is_refusing < standing.is_refusing
+                before.is_enough > progress.is_enough or before.is_refusing < progress.is_refusing
             )
             logger.log(
                 logging.WARNING if was_better else logging.INFO,
                 "event=replicas_counted in_sync=%d required=%d refuses=%s",
-                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), standing.is_refusing,
+                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), progress.is_refusing,
             )  # fmt: skip
         self._log.replicated(
-            standing.limit, standing.acknowledged, is_enough=standing.is_enough, is_refusing=standing.is_refusing
+            progress.limit, progress.acknowledged, is_enough=progress.is_enough, is_refusing=progress.is_refusing
         )
 
     def _warn_of_missing_slaves(self, now_s: float) -> None:
-        """Once for each time that too few slaves stay in sync."""
-        if self._standing is None or self._standing.is_enough:
+        """Warn once each time too few slaves stay in sync."""
+        if self._progress is None or self._progress.is_enough:
             self._short_since_s = None
         elif self._short_since_s is None:
             self._short_since_s = now_s
-        elif now_s - self._short_since_s >= _SLAVES_COME_WITHIN_S:
+        elif now_s - self._short_since_s >= _SLAVES_MISSING_S:
             self._short_since_s = inf
             logger.warning(
                 "event=replicas_missing in_sync=%d required=%d refuses=%s for_s=%d",
-                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), self._standing.is_refusing,
-                _SLAVES_COME_WITHIN_S,
+                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), self._progress.is_refusing,
+                _SLAVES_MISSING_S,
             )  # fmt: skip
 
-    def _look_who_is_in_sync(self) -> None:
+    def _check_in_sync(self) -> None:
         self._warn_of_missing_slaves(self._core.clock.monotonic())
         self.replicas.check(self._log.end_offset, self._core.clock.monotonic())
         before, self._in_sync = self._in_sync, self.replicas.in_sync_slaves()
@@ -218,7 +218,7 @@ class Replication(Service):
             self._acknowledged()
 
     def _sample(self) -> None:
-        self._look_who_is_in_sync()
+        self._check_in_sync()
         before = self._sent
         gone = before.keys() - set(self.listener.connections)
         self._sent_bytes += sum(one.link.sent_bytes for one in gone)
@@ -229,7 +229,7 @@ class Replication(Service):
 
 
 def link_rules(config: StoreConfig) -> LinkRules:
-    """How a master talks to its slaves."""
+    """Return the rules of a master's connections to slaves."""
     return LinkRules(
         heartbeat_s=config.ha_send_heartbeat_interval / 1000,
         housekeeping_s=config.ha_housekeeping_interval / 1000,
@@ -241,18 +241,18 @@ def link_rules(config: StoreConfig) -> LinkRules:
 
 
 def replica_rules(config: StoreConfig, *, is_acting_enabled: bool = False) -> ReplicaRules:
-    """Who is in sync, and how many it takes.
+    """Return the rules that decide which slaves are in sync, and how many are required.
 
-    Where a slave may act for its master, fewer than inSyncReplicas refuse too, as in `CommitLog.asyncPutMessage`.
+    Where a slave may act for its master, fewer than inSyncReplicas refuse as well, as in `CommitLog.asyncPutMessage`.
     """
-    least = config.min_in_sync_replicas
+    min_replicas = config.min_in_sync_replicas
     if is_acting_enabled and not config.enable_auto_in_sync_replicas:
-        least = max(least, config.in_sync_replicas)
+        min_replicas = max(min_replicas, config.in_sync_replicas)
     return ReplicaRules(
         max_gap_bytes=config.ha_max_gap_not_in_sync,
         max_behind_s=config.ha_max_time_slave_not_catchup / 1000,
         in_sync_replicas=config.in_sync_replicas,
-        min_in_sync_replicas=least,
+        min_in_sync_replicas=min_replicas,
         auto_in_sync_replicas=config.enable_auto_in_sync_replicas,
         all_in_sync=config.all_ack_in_sync_state_set,
         counts_flushed=config.ha_ack_flushed_offset,
@@ -260,4 +260,4 @@ def replica_rules(config: StoreConfig, *, is_acting_enabled: bool = False) -> Re
 
 
 def _nothing() -> None:
-    """With ASYNC_MASTER nobody waits for what slaves have."""
+    """Do nothing: with ASYNC_MASTER nothing waits for slaves."""

@@ -1,11 +1,11 @@
-"""Tables between two replicas that are both Sprocket: what changed travels in the stream of the log.
+"""Tables between two Sprocket replicas: changes travel in the stream of the log.
 
-A master looks five times a second.  Of consumer offsets what changed is sent, of other tables all, and only if their
-mark says that they changed.  Each stands behind the log as it was then: so a slave never knows of an offset whose
-message it does not have, and a group goes back by what was committed since the last look, no more.
+A master looks for changes five times a second.  Of consumer offsets it sends the changes.  Of another table it sends
+all, and only if its mark changed.  Each follows the log as it was at the look.  So a slave never has an offset without
+its message, and a group moves back at most by what was committed since the last look.
 
-Topics do not wait for a look: they go before the log that comes after them, so a slave that has a message has its
-topic, and can serve it when the master is gone.
+Topics do not wait for a look: they precede the next piece of the log.  So a slave that has a message has its topic, and
+can serve it when the master is lost.
 """
 
 import logging
@@ -24,7 +24,7 @@ from sprocket.common.errors import ProtocolError
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
-# The part of the consumer offsets that changed: ``topic@group`` -> queue id -> offset, as JSON.
+# Changes of consumer offsets: ``topic@group`` -> queue id -> offset, as JSON.
 OFFSET_CHANGES: Final = "consumerOffsetChanges"
 
 
@@ -40,19 +40,19 @@ class TableSender:
         listener.before_log = self.send_topics
 
     def send_topics(self, session: MasterSession) -> None:
-        """Before what comes next of the log: the topics, if they are not as this slave has them."""
+        """Queue the topics before the next piece of the log, if they differ from what this slave has."""
         topics = self._tables.topics
         mark = topics.mark()
         if session.tables.topics_mark == mark:
             return
         if self._topics is None or self._topics[0] != mark:
-            # They stand on nothing of the log.
+            # They require nothing of the log.
             self._topics = mark, TableUpdate(0, topics.name, topics.encode())
         session.tables.topics_mark = mark
         session.tables.hurry(self._topics[1])
 
     def look(self) -> None:
-        """Send what changed since the last look; everything to slaves that know nothing yet."""
+        """Send what changed since the last look, and every table to slaves that have none yet."""
         listener, offsets = self._listener, self._core.offsets
         sessions = listener.sessions
         if not sessions:
@@ -77,7 +77,7 @@ class TableSender:
             if table is not self._tables.consumer_offsets and self._marks.get(table.name) != (mark := table.mark()):
                 self._marks[table.name] = mark
                 updates.append(TableUpdate(position, table.name, table.encode()))
-        # Behind the others: a group comes before its offsets.
+        # After the others: a group precedes its offsets.
         changes = self._core.offsets.take_deltas()
         if changes:
             updates.append(TableUpdate(position, OFFSET_CHANGES, msgspec.json.encode(changes)))
@@ -87,24 +87,24 @@ class TableSender:
 class TableReceiver:
     """A slave's end.  Lives in the event loop's thread.
 
-    A slave that acts for its master knows better than the one that comes back, until that has taken over from it: then
-    `begin_anew` is called, for all tables to come again.
+    While a slave acts for its master, its own tables are newer than the returning master's, so it drops the master's.
+    After the master has taken over, `reconnect` is called once to receive all tables again.
     """
 
-    def __init__(self, core: BrokerCore, tables: ReplicatedTables, begin_anew: Callable[[str], None]) -> None:
+    def __init__(self, core: BrokerCore, tables: ReplicatedTables, reconnect: Callable[[str], None]) -> None:
         self._core = core
         self._tables = tables
-        self._begin_anew = begin_anew
-        self._has_skipped = False
+        self._reconnect = reconnect
+        self._has_dropped = False
 
     def apply(self, table: TableContent) -> None:
-        """Put what the master says in place.  Raises ProtocolError for what is no such table."""
+        """Install a table of the master.  Raises ProtocolError for content that is no such table."""
         if self._core.role.is_acting:
-            self._has_skipped = True
+            self._has_dropped = True
             return
-        if self._has_skipped:
-            self._has_skipped = False
-            self._begin_anew("tables were passed over while this replica knew better")
+        if self._has_dropped:
+            self._has_dropped = False
+            self._reconnect("tables were dropped while this replica acted for its master")
             return
         if table.name == OFFSET_CHANGES:
             self._core.offsets.merge(_decoded_changes(table.content))

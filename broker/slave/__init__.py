@@ -1,1 +1,1 @@
-"""Replication as a slave sees it: following a master, its tables, and what a slave serves."""
+"""A slave's side of replication: following a master, its tables, and what a slave serves."""

@@ -1,9 +1,11 @@
-"""What a slave refuses: everything that would write to its log, or change what its master decides; and a master that
-waits until a slave has what it found in its log: reads.
+"""Refusals of a slave, and of a master that waits for its slaves.
 
-Sends, ends of transactions, recalls and resets are refused by RocketMQ's slave in the same words, whether it acts for
-its master or not.  Stricter than it: it takes changes of topics and groups, which its master's tables undo within a
-minute, and pops, whose checkpoints it cannot write; a slave that does not act refuses them.
+A slave refuses what would write to its log or change what its master decides.  A master refuses reads while it waits
+until a slave has what it found in its log.
+
+RocketMQ's slave refuses sends, ends of transactions, recalls and resets in the same words, whether it acts or not.
+This one is stricter: unless it acts, it also refuses changes of topics and groups, which its master's tables would undo
+within a minute, and pops, whose checkpoints it cannot write.
 Source: RocketMQ 5.3.3, `SendMessageProcessor.rejectRequest`, `EndTransactionProcessor`, `RecallMessageProcessor`,
 `AdminBrokerProcessor.resetOffsetInner`, `validateSlave`.
 """
@@ -23,7 +25,7 @@ _READ_ONLY: Final = Response(
     ResponseCode.SYSTEM_ERROR,
     "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
 )
-_NO_POPS: Final = Response(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave hands out no messages to pop: ask its master")
+_NO_POPS: Final = Response(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave serves no pops: pop from its master")
 _NO_RESET: Final = Response(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
 
 _ALWAYS: Final[dict[int, Response]] = {
@@ -79,7 +81,7 @@ _OFFSETS: Final = (
 
 
 def gated_table(role: Role, routes: Iterable[Route], *, overload: Overload | None = None) -> RouteTable:
-    """The table of `routes` as a slave serves them, or a master that may have to wait for its slaves."""
+    """Return the table of `routes` with the gate of a slave, or of a master that may wait for its slaves."""
     if role.is_slave:
         return RouteTable([_gated(route, role) for route in routes], overload=overload)
     if role.kind is BrokerRole.SYNC_MASTER:

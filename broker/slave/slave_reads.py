@@ -1,19 +1,21 @@
-"""What a slave answers pulls with, and when it sends a consumer to its master.
+"""A slave's answers to pulls, and its redirection of consumers to the master.
 
-A slave serves what it has.  A consumer that reads near the end of the log belongs to the master, as long as that is
-there: it is told so with whatever it asks for.  What the slave's queue does not have, the master's may have, so a slave
-moves nobody's offset.
+A slave serves what it has.  It redirects a consumer that reads near the end of the log to the master while the master
+is online.  A slave changes no consumer's offset, because the master's queue may have what the slave's lacks.
 Source: RocketMQ 5.3.3, `PullMessageProcessor.rejectRequest` and `composeResponseHeader`,
 `DefaultPullMessageResultHandler.handle`, `DefaultMessageStore.nextOffsetCorrection`,
 `PullRequestHoldService.notifyMasterOnline`.
 
-Different here.  The master is there if this slave replicates from it now; RocketMQ goes by the lowest broker id of the
-group, which without enableSlaveActingMaster stays that of the master for ever, so that a slave without one answers
-consumers at the end of their queues at once, again and again.  A consumer that was sent to the master and comes back
-at once, because its route does not have the master, is held for a second.  A consumer that is ahead of the slave is
-held until the slave is there.  A slave that may not be read sends consumers to the master where RocketMQ only refuses
-them: one whom the master has sent here would never ask the master again.  An offset that an operator has set is told as
-on a master.
+Differences from RocketMQ:
+
+- The master is online if this slave replicates from it now.  RocketMQ uses the group's lowest broker id, which without
+  enableSlaveActingMaster stays the master's for ever.  Its slave without a master therefore answers consumers at the
+  end of their queues at once, again and again.
+- A consumer that was redirected but returns at once, because its route lacks the master, is held for a second.
+- A consumer that is ahead of the slave is held until the slave has caught up.
+- A slave that may not be read redirects consumers, where RocketMQ only refuses them: a consumer that the master
+  redirected here would never ask the master again.
+- An offset that an operator has reset is answered as by a master.
 """
 
 import logging
@@ -35,42 +37,42 @@ from store.queue.get_result import GetResult, GetStatus
 logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 0.2
-# Who was sent to the master in this second or the last and is here again has no way to it, and waits for so long.
-_SENT_AWAY_S: Final = 1.0
-# Consumers of one second that are remembered as sent away, at the most; further ones wait.
-_MOST_SENT_AWAY: Final = 8_192
-_NO_HOLD_LIMIT_S: Final = float("inf")  # the pull is held for as long as its client asked
+# A consumer that was redirected to the master but returns within two seconds cannot reach it.  Hold it for this long.
+_REDIRECT_S: Final = 1.0
+# Limit of consumers remembered per second as redirected; further ones are held.
+_MAX_REDIRECTED: Final = 8_192
+_NO_HOLD_LIMIT_S: Final = float("inf")  # the client's own limit counts
 _REFUSED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
-# The read went on from where the consumer asked.
+# The read continued from the offset that the consumer asked for.
 _PROGRESS: Final = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 
 
 class Verdict(NamedTuple):
-    """How a pull that found nothing is answered: with `code`, unless it can be held for `hold_s` at the most."""
+    """Answer to a pull that found nothing: `code`, unless the pull can be held for up to `hold_s`."""
 
     code: int
     hold_s: float = 0.0
 
 
 def suggested_id(result: GetResult, group: SubscriptionGroupConfig, slave_read_enable: bool) -> int:
-    """Which member of the broker's group a consumer is to pull from next."""
+    """Return the id of the group's member that a consumer should pull from next."""
     if not slave_read_enable:
         return MASTER_ID
     return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
 
 
 class HeldReads(Protocol):
-    """Those who wait at the ends of queues."""
+    """Pulls that are held at the ends of queues."""
 
     def wake_all(self) -> None:
-        """Answer them as it is now."""
+        """Answer all held pulls now."""
         ...
 
 
 class SlaveReads(Service):
-    """The reading side of one slave.  Lives in the event loop's thread.
+    """Pull side of one slave.  Lives in the event loop's thread.
 
-    `is_master_online` says whether this slave has a connection to its master.
+    `is_master_online` returns whether this slave has a connection to its master.
     """
 
     def __init__(
@@ -82,22 +84,22 @@ class SlaveReads(Service):
         self._is_connected = is_master_online
         self._held = held
         self._was_online = False
-        # (channel, group, topic, queue id) of those who were sent to the master in this second, and in the last.
-        self._sent_away: set[tuple[int, str, str, int]] = set()
-        self._sent_before: set[tuple[int, str, str, int]] = set()
+        # (channel, group, topic, queue id) of consumers that were redirected in this second, and in the one before.
+        self._redirected: set[tuple[int, str, str, int]] = set()
+        self._redirected_before: set[tuple[int, str, str, int]] = set()
         self._second_began_at = clock.monotonic()
 
     def periodic(self) -> list[Periodic]:
-        """See the master come."""
+        """Watch whether the master is online."""
         return [Periodic("master_watch", _WATCH_S, self.watch)]
 
     @property
     def is_master_online(self) -> bool:
-        """Whether consumers are better served by the master."""
+        """Whether consumers should read from the master."""
         return not self._role.is_acting and self._is_connected()
 
     def watch(self) -> None:
-        """When the master has come, those who wait here go there."""
+        """Redirect held pulls once the master is online."""
         is_online = self.is_master_online
         if is_online == self._was_online:
             return
@@ -107,32 +109,30 @@ class SlaveReads(Service):
             self._held.wake_all()
 
     def refusal(self, request: Request[PullMessageRequestHeader]) -> Response | None:
-        """The answer where this slave may not be read; None where it may."""
+        """Return the answer if this slave may not be read; None if it may."""
         if self._config.broker.slave_read_enable or self._role.is_acting:
             return None
-        if not self.is_master_online or self._came_back(request):
+        if not self.is_master_online or self._was_redirected(request):
             return Response(ResponseCode.SYSTEM_BUSY, _REFUSED)
-        self._note_sent_away(request)
+        self._note_redirected(request)
         header = PullMessageResponseHeader(
             suggest_which_broker_id=MASTER_ID, next_begin_offset=request.header.queue_offset, min_offset=0, max_offset=0
         )
-        return Response(
-            ResponseCode.PULL_RETRY_IMMEDIATELY, "this slave is not to be read: pull from the master", header
-        )
+        return Response(ResponseCode.PULL_RETRY_IMMEDIATELY, "this slave may not be read: pull from the master", header)
 
     def suggested_id(self, result: GetResult, group: SubscriptionGroupConfig) -> int:
-        """Whom to pull from next."""
+        """Return the id of the member to pull from next."""
         if not result.suggest_slave and self.is_master_online:
             return MASTER_ID
         return suggested_id(result, group, self._config.broker.slave_read_enable)
 
     def correct(self, result: GetResult, asked_offset: int) -> None:
-        """Leave the consumer where it is if this slave's queue does not have that place."""
+        """Keep the consumer's offset if this slave's queue does not reach it."""
         if result.status not in _PROGRESS and not self._moves(result):
             result.next_offset = asked_offset
 
     def verdict(self, request: Request[Any], result: GetResult, code: int, *, may_hold: bool) -> Verdict:
-        """What becomes of a pull that found nothing, and that a master would answer with `code`."""
+        """Decide about a pull that found nothing and that a master would answer with `code`."""
         if result.status is GetStatus.OFFSET_RESET:
             return Verdict(code)
         if not result.suggest_slave and self.is_master_online:
@@ -148,24 +148,24 @@ class SlaveReads(Service):
 
     def _to_master(self, request: Request[Any], result: GetResult, *, may_hold: bool) -> Verdict:
         if result.status not in _PROGRESS:
-            if may_hold and self._came_back(request):
-                return Verdict(ResponseCode.PULL_RETRY_IMMEDIATELY, _SENT_AWAY_S)
-            self._note_sent_away(request)
+            if may_hold and self._was_redirected(request):
+                return Verdict(ResponseCode.PULL_RETRY_IMMEDIATELY, _REDIRECT_S)
+            self._note_redirected(request)
         return Verdict(ResponseCode.PULL_RETRY_IMMEDIATELY)
 
-    def _came_back(self, request: Request[PullMessageRequestHeader]) -> bool:
-        """Whether it was sent to the master just now; also if there are too many to tell."""
+    def _was_redirected(self, request: Request[PullMessageRequestHeader]) -> bool:
+        """Return whether the consumer was redirected just now, or too many were to tell."""
         passed_s = self._clock.monotonic() - self._second_began_at
-        if passed_s >= _SENT_AWAY_S:
-            self._sent_before = self._sent_away if passed_s < 2 * _SENT_AWAY_S else set()
-            self._sent_away = set()
+        if passed_s >= _REDIRECT_S:
+            self._redirected_before = self._redirected if passed_s < 2 * _REDIRECT_S else set()
+            self._redirected = set()
             self._second_began_at += passed_s
         key = _key(request)
-        return key in self._sent_away or key in self._sent_before or len(self._sent_away) >= _MOST_SENT_AWAY
+        return key in self._redirected or key in self._redirected_before or len(self._redirected) >= _MAX_REDIRECTED
 
-    def _note_sent_away(self, request: Request[PullMessageRequestHeader]) -> None:
-        if len(self._sent_away) < _MOST_SENT_AWAY:
-            self._sent_away.add(_key(request))
+    def _note_redirected(self, request: Request[PullMessageRequestHeader]) -> None:
+        if len(self._redirected) < _MAX_REDIRECTED:
+            self._redirected.add(_key(request))
 
 
 def _key(request: Request[PullMessageRequestHeader]) -> tuple[int, str, str, int]:

@@ -1,12 +1,12 @@
-"""A slave's session with a master that is Sprocket too, or the plain protocol with one that is not.
+"""A slave's choice between a session with a Sprocket master and the plain protocol with RocketMQ's.
 
 Two rules decide what a slave takes and from which master:
 
-- A slave that asks for proof (access control or haSecretFile, without haAllowPlainPeers) greets at the master's port
+- A slave that requires proof (access control or haSecretFile, without haAllowPlainPeers) greets at the master's port
   for slaves and asks nothing at the port for clients.  A request there would carry a signature, and the address may
-  come from a name server that anybody can write to.
-- Tables are asked for by polling only over an established plain connection whose log was compared with this one.  Any
-  doubt (no answer, a refusal, an error, no connection) means: ask nothing, install nothing.
+  come from a name server where anybody can register.
+- A slave asks for tables only over an established plain connection whose log was compared with its own.  In any doubt
+  (no answer, a refusal, an error, no connection) it asks for nothing and installs nothing.
 """
 
 import logging
@@ -19,7 +19,7 @@ from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.table_stream import TableReceiver
 from broker.service import Service
-from broker.slave.following import Following, slave_rules
+from broker.slave.master_follower import MasterFollower, slave_rules
 from ha.greeting import Credentials
 from ha.hello import VERSION
 from ha.slave_link import SlaveLink
@@ -36,12 +36,12 @@ _TIMEOUT_S: Final = 3.0
 
 
 class SlaveSessions(Service):
-    """Lives in the event loop's thread."""
+    """Links of one slave to its master.  Lives in the event loop's thread."""
 
     def __init__(
         self,
         core: BrokerCore,
-        following: Following,
+        following: MasterFollower,
         tables: ReplicatedTables,
         access: AccessControl | None = None,
     ) -> None:
@@ -49,13 +49,13 @@ class SlaveSessions(Service):
         self._access = access
         self._following = following
         self._tables = tables
-        self._receiver = TableReceiver(core, tables, self._begin_anew)
+        self._receiver = TableReceiver(core, tables, self._reconnect)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
         self._said = ""
-        # Whether the next connection is TLS: as the master said, or as a slave that asks for proof tries it.
+        # Whether the next connection uses TLS: as the master answered, or as a slave that requires proof tries.
         self._master_takes_tls = False
-        # The session that this slave began last without a question, to see whether the master answered.
+        # The last session begun without asking first; it shows whether the master answered.
         self._greeted: SlaveSession | None = None
         following.follower.new_link = self._new_link
         following.follower.on_received = self._received
@@ -65,12 +65,12 @@ class SlaveSessions(Service):
         """Read the secret.  Raises ConfigError for haSecretFile."""
         self._credentials = credentials(self._core, self._access)
 
-    def _begin_anew(self, reason: str) -> None:
+    def _reconnect(self, reason: str) -> None:
         connection = self._following.follower.connection
         if connection is not None:
             connection.close(reason)
 
-    # Which protocol
+    # Choice of the protocol
 
     async def _new_link(self, address: str) -> SlaveLink | None:
         own, follower = self._credentials, self._following.follower
@@ -92,19 +92,17 @@ class SlaveSessions(Service):
         )
 
     def _own_tables(self) -> list[TableUpdate]:
-        """What a master gets that lost its own tables with its log."""
+        """Return the tables for a master that lost its own with its log."""
         return [TableUpdate(0, table.name, table.encode()) for table in self._tables.all]
 
     def _unasked_session(self, address: str, own: Credentials) -> SlaveSession | None:
-        """Greet at once: the greeting proves both ends, a question at the port for clients would prove nothing.
+        """Return a session that greets at once, because only the greeting proves both ends.
 
-        With tls.enable and haAllowCleartext a master that did not answer in TLS is tried in clear next, and back.
+        With tls.enable and haAllowCleartext, TLS and cleartext alternate until the master answers.
         """
         store = self._core.config.store
         if not store.ha_session_enable:
-            self._say(
-                "haSessionEnable = false: no master can prove itself, so none is followed; haAllowPlainPeers admits"
-            )
+            self._say("haSessionEnable = false: no master can prove itself, so none is followed; see haAllowPlainPeers")
             return None
         was_answered = self._greeted is None or self._greeted.epoch >= 0
         if self._following.tls is None:
@@ -113,16 +111,16 @@ class SlaveSessions(Service):
             self._master_takes_tls = True
         elif not was_answered:
             self._master_takes_tls = not self._master_takes_tls
-        self._say(f"the master at {address} has to prove itself, tls={self._master_takes_tls}")
-        # An address of the configuration may be translated on the way; one that was told must be the master's own.
+        self._say(f"the master at {address} must prove itself, tls={self._master_takes_tls}")
+        # The configured address may be translated on the way.  An address from a name server must be the master's own.
         self._greeted = self._session(own, "" if self._following.is_fixed else address)
         return self._greeted
 
     def _admits_transport(self, address: str) -> bool:
-        """Whether the log may be asked for as the master offers it: TLS where this broker wants it."""
+        """Return whether the master offers the transport that this broker requires."""
         if self._following.tls is None or self._master_takes_tls or self._core.config.store.ha_allow_cleartext:
             return True
-        self._say(f"the master at {address} offers the log in clear, and tls.enable is set; haAllowCleartext takes it")
+        self._say(f"the master at {address} offers cleartext, but tls.enable is set; see haAllowCleartext")
         return False
 
     def _context(self) -> ssl.SSLContext | None:
@@ -130,11 +128,11 @@ class SlaveSessions(Service):
         return tls.context() if tls is not None and self._master_takes_tls else None
 
     async def _master_speaks_sessions(self) -> bool | None:
-        """Ask it; None if it does not say."""
+        """Ask the master; return None if it does not answer."""
         master, broker = self._following.master_address, self._core.config.broker
         self._master_takes_tls = False
         if not self._core.config.store.ha_session_enable or not master:
-            # Only the address of its port for slaves may be known (haMasterAddress).
+            # With haMasterAddress only the address of its port for slaves may be known.
             return False
         header = NegotiateHaSessionRequestHeader(
             cluster_name=broker.broker_cluster_name, broker_name=broker.broker_name, broker_id=broker.broker_id,
@@ -145,10 +143,10 @@ class SlaveSessions(Service):
                 master, RequestCode.NEGOTIATE_HA_SESSION, header, timeout_s=_TIMEOUT_S
             )
         except (ClientError, ProtocolError) as error:
-            self._say(f"the master at {master} does not say what it speaks: {error}")
+            self._say(f"the master at {master} does not answer which protocol it speaks: {error}")
             silent = self._core.client.open_channel(master) if isinstance(error, RemotingTimeout) else None
             if silent is not None:
-                # Something on the way may have forgotten the connection, and the next try would take it again.
+                # A device on the way may have dropped the connection, and the next try would use it again.
                 silent.abort("no answer")
             return None
         if answer.code == ResponseCode.SUCCESS:
@@ -161,12 +159,12 @@ class SlaveSessions(Service):
         return None
 
     def _say(self, what: str) -> None:
-        """Once for each change."""
+        """Log the protocol once for each change."""
         if what != self._said:
             self._said = what
             logger.info("event=ha_protocol detail=%r", what)
 
-    # What is flushed
+    # Flushed offset
 
     def _received(self, link: SlaveLink) -> None:
         log = self._following.log
@@ -174,7 +172,7 @@ class SlaveSessions(Service):
             return
         self._awaits_flush = True
         store = self._core.store
-        # A master that counts what is flushed waits for it; else it is told when it happens.
+        # A master that counts flushed offsets asks for a flush; otherwise report the next regular one.
         when_flushed = store.when_flushed if link.counts_flushed else store.confirmation.when_flushed
         when_flushed(log.end_offset, self._flushed)
 

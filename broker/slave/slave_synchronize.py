@@ -1,15 +1,15 @@
-"""A slave asks its master again and again for what it has beside the log.
+"""A slave's regular requests to a plain master for what it has besides the log.
 
-This is how RocketMQ's slaves do it, and how a slave of ours does it with a master of RocketMQ.  All are asked for every
-ten seconds, as before RocketMQ 5 (5.3.3 does it once a minute), the timer's checkpoint every three.  Topics are asked
-for then, too, when a message came of one that is not known.
+RocketMQ's slaves do this, and so does a Sprocket slave of a RocketMQ master.  It asks for all tables every ten seconds,
+as before RocketMQ 5 (5.3.3 asks once a minute), and for the timer's checkpoint every three.  It also asks for topics
+when a message of an unknown topic arrives.
 
-Stricter than the reference: what says how far messages were delivered waits until this replica's log has all that the
-master's had when it said so.  RocketMQ's slave takes it at once; if it then has to go on alone, what was delivered by
-records that it does not have is lost.
+Stricter than RocketMQ: a table that tells how far messages were delivered waits until this replica's log has what the
+master's log had at that time.  RocketMQ's slave installs it at once.  If it must then go on alone, messages are lost
+whose delivery is in records that it does not have.
 
-Stricter again: RocketMQ's slave asks any address that a name server calls the master, and installs any answer.  A
-master with an empty disk then takes the slave's topics and group offsets away.  Here `may_poll` says whether the logs
+Also stricter: RocketMQ's slave asks any address that a name server calls the master, and installs any response.  A
+master with an empty disk then removes the slave's topics and group offsets.  Here `may_poll` tells whether the logs
 were compared, and a master whose log ends before this one is asked for nothing.
 Source: RocketMQ 5.3.3, `SlaveSynchronize`, `BrokerController.initializeBrokerScheduledTasks`.
 """
@@ -23,7 +23,7 @@ from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
 from broker.service import Service
-from broker.slave.following import Following
+from broker.slave.master_follower import MasterFollower
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
 from sprocket.remoting.bodies.stats import HARuntimeInfo, KVTable
 from sprocket.remoting.client import ConnectFailed
@@ -39,37 +39,37 @@ _TURN_S: Final = 1.0
 _ALL_S: Final = 10.0
 _CHECKPOINT_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
-# A table of this size is read in another thread.
+# Tables above this size are decoded in another thread.
 _LARGE_BYTES: Final = 64 * 1024
 
-# Under which name it is said that the master's log does not reach as far as this one.
+# Name under which a master with a shorter log is logged.
 _MASTER_LOG: Final = "(all)"
 
 Install = Callable[[], None]
 
 
 class SlaveSynchronize(Service):
-    """Keeps the tables of a slave of a plain master.  Lives in the event loop's thread.
+    """Tables of a slave of a plain master.  Lives in the event loop's thread.
 
-    It asks only while `may_poll` says that the master's log was compared with this one, over a link that still holds.
+    It asks only while `may_poll` says that the master's log was compared with this one, over a link that is still open.
     """
 
-    def __init__(self, core: BrokerCore, following: Following, tables: ReplicatedTables) -> None:
+    def __init__(self, core: BrokerCore, following: MasterFollower, tables: ReplicatedTables) -> None:
         self._core = core
         self._following = following
         self._tables = tables
         self.may_poll: Callable[[], bool] = following.may_poll
         self.all_s = _ALL_S
         self.checkpoint_s = _CHECKPOINT_S
-        self._asked = ""  # the master that was asked last
+        self._asked = ""  # the master asked last
         self._all_at = self._checkpoint_at = float("-inf")
-        # What waits for the log: table -> end of the master's log when it was read, and what puts it in place.
+        # Tables that wait for the log: table -> end of the master's log at the time of reading, and the installer.
         self._held: dict[str, tuple[int, Install]] = {}
-        # Why a table is not what the master's is.
+        # Reason for each table that differs from the master's.
         self._failures: dict[str, str] = {}
         self._is_in_step = False
         self._is_lost = False
-        # Whether a message came of a topic that is not known yet.
+        # Whether a message of an unknown topic arrived.
         self._lacks_topic = False
         core.store.on_arrival.append(self._arrived)
 
@@ -78,11 +78,11 @@ class SlaveSynchronize(Service):
             self._lacks_topic = True
 
     def periodic(self) -> list[Periodic]:
-        """Look what is to be asked."""
+        """Ask every second for what is due."""
         return [Periodic("slave_synchronize", _TURN_S, self.turn)]
 
     async def turn(self) -> None:
-        """Ask for what is due."""
+        """Ask for the tables that are due."""
         master = self._following.master_address
         if not self._may_ask(master):
             self._forget()
@@ -97,9 +97,9 @@ class SlaveSynchronize(Service):
             await self._synchronize(master, due)
 
     async def _has_our_log(self, master: str) -> bool:
-        """Whether the master's log reaches as far as this one: one that lost its log has no say about tables.
+        """Return whether the master's log reaches as far as this one: a master that lost its log changes no tables.
 
-        The connection to its log may outlive the master that it was made to, the answer does not.
+        The connection to the log may outlive the process behind it; the response to a request cannot.
         """
         own_end = self._core.store.wrote_offset
         if not own_end:
@@ -116,17 +116,17 @@ class SlaveSynchronize(Service):
                 return self._may_ask(master)
             reason = f"the master's log ends at {master_end}, this one at {own_end}: this slave keeps its own tables"
             self._failed(_MASTER_LOG, master, reason)
-        # Tried again in the next turn, not only when it is time for all.
+        # Try again in the next turn, not only when all tables are due.
         self._all_at = self._checkpoint_at = float("-inf")
         return False
 
     def _may_ask(self, master: str) -> bool:
-        """Whether `master` is the one to ask, now."""
+        """Return whether `master` may be asked now."""
         is_known = bool(master) and master == self._following.master_address
         return is_known and not self._core.role.is_acting and self.may_poll()
 
     def _forget(self) -> None:
-        """What one master said says nothing of another's log."""
+        """Forget the last master: its tables do not fit another master's log."""
         self._asked = ""
         self._all_at = self._checkpoint_at = float("-inf")
         self._held.clear()
@@ -134,7 +134,7 @@ class SlaveSynchronize(Service):
         self._is_in_step = False
 
     def _due(self, now: float) -> list[ReplicatedTable]:
-        """The tables to ask for; one that waits for the log is not asked for again."""
+        """Return the tables to ask for, without those that wait for the log."""
         tables = self._tables
         due: list[ReplicatedTable] = []
         if now - self._all_at >= self.all_s:
@@ -174,7 +174,7 @@ class SlaveSynchronize(Service):
             logger.info("event=slave_synchronized master=%s", master)
 
     async def _read(self, master: str, table: ReplicatedTable) -> Install:
-        """What puts the master's table in the place of ours.  Raises ClientError or ProtocolError."""
+        """Return the function that installs the master's table.  Raises ClientError or ProtocolError."""
         assert table.code is not None
         response = await self._ask(master, table.code)
         if response.code != ResponseCode.SUCCESS:
@@ -185,7 +185,7 @@ class SlaveSynchronize(Service):
     async def _ask(self, master: str, code: RequestCode) -> ReceivedResponse:
         return await self._core.client.invoke(master, code, timeout_s=_TIMEOUT_S)
 
-    # What waits for the log
+    # Tables that wait for the log
 
     async def _hold(self, master: str, read: list[tuple[ReplicatedTable, Install]]) -> None:
         try:
@@ -201,11 +201,11 @@ class SlaveSynchronize(Service):
         self._install_held()
 
     async def _master_end(self, master: str) -> int:
-        """Where the master's log ends.  Raises ClientError or ProtocolError."""
+        """Return the end of the master's log.  Raises ClientError or ProtocolError."""
         response = await self._ask(master, RequestCode.GET_BROKER_HA_STATUS)
         if response.code == ResponseCode.SUCCESS:
             return loads(bytes(response.body), HARuntimeInfo).master_commit_log_max_offset
-        # One that does not know the request, as before RocketMQ 5.
+        # A master before RocketMQ 5 does not know the request.
         response = await self._ask(master, RequestCode.GET_BROKER_RUNTIME_INFO)
         end_offset = loads(bytes(response.body), KVTable).table.get("commitLogMaxOffset", "") if response.body else ""
         if not end_offset.isdigit():
@@ -222,7 +222,7 @@ class SlaveSynchronize(Service):
                 except StoreError as error:
                     self._failed(name, self._asked, str(error))
 
-    # One line for each change
+    # One log line per change
 
     def _failed(self, name: str, master: str, reason: str) -> None:
         if self._failures.get(name) != reason:
@@ -231,7 +231,7 @@ class SlaveSynchronize(Service):
         self._is_in_step = False
 
     def _lost(self, master: str, reason: str) -> None:
-        """It would be the same with every table."""
+        """Log once that the master cannot be reached, because every table would fail in the same way."""
         if not self._is_lost:
             self._is_lost = True
             logger.warning("event=master_not_asked master=%s reason=%r", master, reason)

@@ -1,1 +1,1 @@
-"""Messages for an arbitrary time: the wheel seen from the broker."""
+"""Messages with a delivery time: delay levels, and the timer wheel as a service of the broker."""

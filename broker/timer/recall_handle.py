@@ -1,6 +1,6 @@
-"""The handle by which a message that waits in the wheel is taken back.
+"""The handle with which a message that waits in the timer wheel is recalled.
 
-URL-safe Base64 of ``v1 <topic> <broker> <time> <unique key>``; the time, in ms, lies in the message's slot.
+URL-safe Base64 of ``v1 <topic> <broker> <time> <unique key>``; the time, in ms, is within the message's slot.
 Source: RocketMQ 5.3.3, `RecallMessageHandle`, `SendMessageProcessor.attachRecallHandle`.
 """
 
@@ -16,14 +16,14 @@ from sprocket.remoting.message.topic_names import RETRY_PREFIX
 _VERSION: Final = "v1"
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _FIELDS: Final = 5
-_MOST_BYTES: Final = 4096
+_MAX_BYTES: Final = 4096
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _OUT_MS: Final = f"{names.TIMER_OUT_MS}\x01".encode()
 _REAL_TOPIC: Final = f"{names.REAL_TOPIC}\x01".encode()
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says.  `deliver_ms` is -1 if it is no number."""
+    """Content of a handle.  `deliver_ms` is -1 if the field is no number."""
 
     topic: str
     broker_name: str
@@ -31,17 +31,17 @@ class RecallHandle(NamedTuple):
     unique_key: str
 
     def encode(self) -> str:
-        """The handle as clients hold it."""
+        """Return the handle as clients hold it."""
         fields = (_VERSION, self.topic, self.broker_name, str(self.deliver_ms), self.unique_key)
         return _url_safe(" ".join(fields).encode()).decode()
 
     @classmethod
     def decode(cls, handle: str) -> "RecallHandle":
-        """Raises ValueError for what is no handle."""
-        if not handle or len(handle) > _MOST_BYTES or re.search(r"[^A-Za-z0-9_=-]", handle):
+        """Decode a handle.  Raises ValueError if it is invalid."""
+        if not handle or len(handle) > _MAX_BYTES or re.search(r"[^A-Za-z0-9_=-]", handle):
             raise ValueError("recall handle is invalid")
         try:
-            # Java's decoder takes a handle without its padding, too.
+            # Java's decoder also accepts a handle without padding.
             content = base64.urlsafe_b64decode(handle.rstrip("=") + "=" * (-len(handle.rstrip("=")) % 4))
         except (binascii.Error, ValueError):
             raise ValueError("recall handle is invalid") from None
@@ -53,19 +53,19 @@ class RecallHandle(NamedTuple):
 
 
 def handle_text(topic: bytes, broker_name: bytes, slot_ms: int, unique_key: bytes) -> bytes:
-    """The handle, as clients hold it, of a message in the slot that begins at `slot_ms`."""
-    # A ms into the slot: the recall's own time is rounded down, too.
+    """Return the handle, as clients hold it, of a message in the slot that begins at `slot_ms`."""
+    # 1 ms into the slot, because the recall's own time is rounded down as well.
     content = b"%b %b %b %d %b" % (_VERSION.encode(), topic, broker_name, slot_ms + 1, unique_key)
     return _url_safe(content)
 
 
 def _url_safe(content: bytes) -> bytes:
-    # As `base64.urlsafe_b64encode` does it, in half the time.
+    # The result of `base64.urlsafe_b64encode`, in half the time.
     return binascii.b2a_base64(content, newline=False).translate(_URL_SAFE)
 
 
 def handle_of(properties: bytes, broker_name: str, unique_key: bytes) -> bytes | None:
-    """The handle of a stored message of the wheel; None for a consumer's retry, which nobody takes back."""
+    """Return the handle of a stored message of the wheel; None for a consumer's retry, which cannot be recalled."""
     out_ms, topic = find(properties, _OUT_MS), find(properties, _REAL_TOPIC)
     if out_ms is None or topic is None or topic.startswith(RETRY_PREFIX.encode()):
         return None

@@ -1,8 +1,8 @@
-"""Delayed messages: from the schedule topic to their real topic when their time has come.
+"""Delayed messages: delivery from the schedule topic to their real topic when they are due.
 
-A send with a delay level goes to queue ``level - 1`` of SCHEDULE_TOPIC_XXXX, whose ConsumeQueue entries
-hold the time of delivery in ms in place of a tags code.  Each queue is therefore in order of that time.
-How far each has been delivered is kept in ``config/delayOffset.json``.
+A send with a delay level goes to queue ``level - 1`` of SCHEDULE_TOPIC_XXXX.  Its ConsumeQueue entries hold the
+delivery time in ms in place of a tags code, so each queue is in the order of that time.  The offset up to which each
+queue was delivered is in ``config/delayOffset.json``.
 Source: RocketMQ 5.3.3, `ScheduleMessageService`.
 """
 
@@ -31,10 +31,10 @@ from store.record.record import Record, TagsCodes, decode
 
 logger = logging.getLogger(__name__)
 
-# Messages that one turn of the loop delivers, so that others are served in between.
+# Messages that one turn of the loop delivers, so that other work is done in between.
 _BATCH_MESSAGES = 256
 _RETRY_S = 1.0
-# A step of the wall clock is noticed after this time at the latest.
+# Longest sleep, after which a step of the wall clock is noticed.
 _MAX_SLEEP_S = 1.0
 # delayOffsetUpdateVersionStep
 _VERSION_STEP = 200
@@ -47,17 +47,16 @@ _DELIVERED: Final = failpoint("schedule.delivered")
 
 
 class DelayOffsetTable(msgspec.Struct, rename="camel"):
-    """The content of delayOffset.json, and the answer to GET_ALL_DELAY_OFFSET."""
+    """Content of delayOffset.json, and the answer to GET_ALL_DELAY_OFFSET."""
 
     data_version: DataVersion | None = None
     offset_table: dict[int, int] = {}  # delay level -> offset in its queue
 
 
 class DelayOffsets:
-    """How far each level has been delivered, and what of that the disk is sure of.
+    """Delivered offset of each level, and how much of that may be saved.
 
-    An offset may only be saved once the delivered messages are flushed: a crash in between would else
-    lose them.
+    An offset is saved only after the delivered messages are flushed: a crash in between would lose them.
     """
 
     def __init__(self, file: ConfigFile[DelayOffsetTable], clock: Clock) -> None:
@@ -72,7 +71,7 @@ class DelayOffsets:
         self.data_version = DataVersion(timestamp=clock.wall_ms())
 
     def load(self) -> None:
-        """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
+        """Read the file.  Raises StoreError if file and backup are damaged."""
         content = self._file.load()
         if content is not None:
             self.delivered = dict(content.offset_table)
@@ -80,11 +79,11 @@ class DelayOffsets:
             self.data_version = content.data_version or self.data_version
 
     def place(self, level: int, offset: int) -> None:
-        """Set where a level goes on, without a delivery."""
+        """Set the offset at which a level continues, without a delivery."""
         self.delivered[level] = self._saveable[level] = offset
 
     def replace(self, table: DelayOffsetTable, log_end: int) -> None:
-        """Put a master's offsets in the place of these: records before `log_end` are what they say was delivered."""
+        """Replace the offsets by a master's; the records before `log_end` contain what was delivered up to them."""
         for level, offset in table.offset_table.items():
             if self.delivered.get(level) != offset:
                 self.delivered[level] = offset
@@ -92,16 +91,16 @@ class DelayOffsets:
         self.data_version = table.data_version or self.data_version
 
     def catch_up(self, table: DelayOffsetTable) -> int:
-        """Take what another replica of the group has delivered beyond these; of how many levels that was."""
-        further = {level: end for level, end in table.offset_table.items() if end > self.delivered.get(level, 0)}
-        for level, end in further.items():
+        """Take the offsets of another replica that are higher; return how many levels that were."""
+        higher = {level: end for level, end in table.offset_table.items() if end > self.delivered.get(level, 0)}
+        for level, end in higher.items():
             self.place(level, end)
-        if further and table.data_version is not None:
+        if higher and table.data_version is not None:
             self.data_version = table.data_version
-        return len(further)
+        return len(higher)
 
     def advance(self, level: int, offset: int, log_end: int, count: int) -> None:
-        """`count` messages before `offset` are delivered by records that end at `log_end`."""
+        """Note that `count` messages before `offset` were delivered by records that end at `log_end`."""
         self.delivered[level] = offset
         self._unflushed.append((log_end, level, offset))
         steps_before = self._deliveries // _VERSION_STEP
@@ -110,7 +109,7 @@ class DelayOffsets:
             self.data_version.next(self._clock.wall_ms())
 
     def take_unsaved(self, flushed_offset: int) -> bytes | None:
-        """The file's next content given how far the log is flushed; None if it is what was saved last."""
+        """Return the file's next content, given the flushed end of the log; None if it is saved already."""
         while self._unflushed and self._unflushed[0][0] <= flushed_offset:
             _, level, offset = self._unflushed.popleft()
             self._saveable[level] = offset
@@ -120,7 +119,7 @@ class DelayOffsets:
         return pretty(DelayOffsetTable(copy(self.data_version), self._saved))
 
     def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the offsets are then still unsaved."""
+        """Write the file; may run in another thread.  Raises StoreError; the offsets then count as unsaved."""
         _OFFSETS_BEFORE_SAVE()
         try:
             self._file.write(content)
@@ -130,12 +129,12 @@ class DelayOffsets:
         _OFFSETS_SAVED()
 
     def encode(self) -> bytes:
-        """The answer to GET_ALL_DELAY_OFFSET."""
+        """Return the answer to GET_ALL_DELAY_OFFSET."""
         return dumps(DelayOffsetTable(copy(self.data_version), dict(self.delivered)))
 
 
 class ScheduleService(Service):
-    """Delivers what is due, in batches, with one timer for all levels."""
+    """Delivery of due messages, in batches, with one timer for all levels."""
 
     def __init__(
         self, store: MessageStore, delivery: Delivery, offsets: DelayOffsets, delay_levels: str, clock: Clock
@@ -149,7 +148,7 @@ class ScheduleService(Service):
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._running = False
-        # Levels of which messages are on their way.
+        # Levels with a delivery under way.
         self._outstanding: dict[int, Outstanding] = {}
 
     @property
@@ -157,7 +156,7 @@ class ScheduleService(Service):
         return len(self._delays_ms)
 
     def activate(self) -> None:
-        """Go on where the offsets say, as far as the queues reach; deliver from now on."""
+        """Start to deliver from the saved offsets, corrected to the range of the queues."""
         for level in range(1, self.max_level + 1):
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
             high = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
@@ -172,7 +171,7 @@ class ScheduleService(Service):
         self._wake_in(0.0)
 
     def deactivate(self) -> None:
-        """Deliver nothing more."""
+        """Stop delivering."""
         self._running = False
         self._store.on_arrival.remove(self._arrived)
         for outstanding in self._outstanding.values():
@@ -183,7 +182,7 @@ class ScheduleService(Service):
             self._timer = None
 
     def runtime_info(self) -> dict[str, str]:
-        """``scheduleMessageOffset_<level>``: delivered offset and end of each level in use."""
+        """Return ``scheduleMessageOffset_<level>``: delivered offset and end of each level in use."""
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
             for level, offset in sorted(self.offsets.delivered.items())
@@ -214,7 +213,7 @@ class ScheduleService(Service):
         try:
             wait_s = self.deliver_due()
         except DiskFailed:
-            return  # Latched; the store tells its owner.
+            return  # Latched: the store reports it to its owner.
         except StoreError as error:
             logger.warning("event=delivery_postponed reason=%r", str(error))
             wait_s = _RETRY_S
@@ -224,9 +223,9 @@ class ScheduleService(Service):
     # Delivery
 
     def deliver_due(self) -> float | None:
-        """Deliver up to a batch of what is due at every level; seconds until the next, None if nothing waits.
+        """Deliver up to a batch of each level; return the seconds until the next is due, None if nothing waits.
 
-        Raises `StoreError` if the store refuses; what it refused is still to be delivered.
+        Raises StoreError if the store refuses; those messages stay due.
         """
         wait_s: float | None = None
         for level in range(1, self.max_level + 1):
@@ -237,7 +236,7 @@ class ScheduleService(Service):
 
     def _deliver_level(self, level: int) -> float | None:
         now = self._clock.wall_ms()
-        # A delivery time further away than the level's delay was computed by a clock that has stepped back.
+        # A delivery time further ahead than the level's delay was computed before the clock stepped back.
         latest = now + self._delays_ms[level - 1]
         store, queue_id = self._store, level - 1
         offset = start = self.offsets.delivered.get(level, 0)
@@ -268,7 +267,7 @@ class ScheduleService(Service):
         return None if level in self._outstanding else wait_s
 
     def _deliver(self, level: int, start: int, end: int, messages: list[PendingMessage]) -> None:
-        """Deliver what lies in a level's queue from `start` to before `end`; the level waits for it."""
+        """Deliver a level's queue from `start` to before `end`; the level waits until that is done."""
 
         def done() -> None:
             _DELIVERED()
@@ -284,7 +283,7 @@ class ScheduleService(Service):
             self._outstanding[level] = outstanding
 
     def _restored(self, physical_offset: int, size_bytes: int) -> PendingMessage | None:
-        """The message as it goes to its real topic; None if it cannot be read or has none."""
+        """Return the message for its real topic; None if it cannot be read or has no real topic."""
         try:
             view = self._store.record_at(physical_offset, size_bytes)
             record = "not in the log" if view is None else decode(view)

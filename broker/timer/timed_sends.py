@@ -1,6 +1,6 @@
-"""Sends of messages for a time of their own as producers write them, without a mapping of their properties.
+"""Fast path of sends with a delivery time, which does not parse the properties into a mapping.
 
-What is unusual in any way is left to `broker.send.intake`, which makes the same message of it.
+It returns None for any unusual send; `broker.send.intake` then makes the same message of it.
 Source: RocketMQ 5.3.3, `HookUtils.handleScheduleMessage`.
 """
 
@@ -24,7 +24,7 @@ _ASKED: Final = re.compile(f"(?:\\A|\x02)({'|'.join(TIMER_NAMES)})\x01([^\x02]+)
 
 
 class TimedSends:
-    """Makes messages of the wheel's topic.  Lives in the event loop's thread."""
+    """Encoder of messages for the timer topic.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, tags_codes: TagsCodes, timer: TimerIntake) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class TimedSends:
     ) -> tuple[PendingMessage, bytes, bytes] | None:
         """Return the message of a request of the kind TIMED, its unique key and its recall handle.
 
-        None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
+        `suffix` are the properties that the broker adds.  Returns None for what `MessageIntake.message` must decide.
         Raises RequestError for a time that is refused.
         """
         header = request.header

@@ -1,7 +1,7 @@
-"""Messages for a time of their own: what a producer asks for becomes a message of the wheel's topic.
+"""Conversion of a message with a delivery time into a message of the timer topic.
 
-A producer names a delay (TIMER_DELAY_SEC, TIMER_DELAY_MS) or a time (TIMER_DELIVER_MS).  The message goes to queue 0 of
-rmq_sys_wheel_timer, with the end of its delay in TIMER_OUT_MS and its real place in REAL_TOPIC and REAL_QID.
+A producer sets a delay (TIMER_DELAY_SEC, TIMER_DELAY_MS) or a time (TIMER_DELIVER_MS).  The message goes to queue 0 of
+rmq_sys_wheel_timer, with the end of its delay in TIMER_OUT_MS and its real topic and queue in REAL_TOPIC and REAL_QID.
 Source: RocketMQ 5.3.3, `HookUtils.handleScheduleMessage`, `transformTimerMessage`,
 `SendMessageProcessor.handlePutMessageResult`, `TimerMessageStore.isReject`.
 """
@@ -24,7 +24,7 @@ _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True)
 class TimerRules:
-    """What is taken, and how it is rounded."""
+    """Limits and rounding of delivery times."""
 
     is_enabled: bool
     slot_ms: int
@@ -33,7 +33,7 @@ class TimerRules:
 
     @classmethod
     def of(cls, config: LiveConfig) -> "TimerRules":
-        """The rules as the configuration is now."""
+        """Return the rules of the current configuration."""
         store = config.store
         return cls(
             store.timer_wheel_enable, store.slot_ms, store.timer_max_delay_sec * 1000, store.timer_congest_num_each_slot
@@ -41,7 +41,7 @@ class TimerRules:
 
 
 def is_timer_message(topic: str, properties: Mapping[str, str]) -> bool:
-    """Whether a message without delay level names a time and has not been through the wheel."""
+    """Return whether a message without delay level has a delivery time and has not been through the wheel."""
     return (
         any(name in properties for name in TIMER_NAMES)
         and names.TIMER_OUT_MS not in properties
@@ -50,7 +50,7 @@ def is_timer_message(topic: str, properties: Mapping[str, str]) -> bool:
 
 
 def requested_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """The time in ms that the properties of a timer message name.  Raises ValueError for what is no number."""
+    """Return the time in ms that the properties ask for.  Raises ValueError if it is no number."""
     if names.TIMER_DELAY_SEC in properties:
         return now_ms + _number(properties[names.TIMER_DELAY_SEC]) * 1000
     if names.TIMER_DELAY_MS in properties:
@@ -65,14 +65,14 @@ def _number(text: str) -> int:
 
 
 def slot_time_ms(deliver_ms: int, slot_ms: int) -> int:
-    """The slot of a delivery time: the last one that begins before it, for a slot is delivered when it is over."""
+    """Return the slot of a delivery time: the last that begins before it, because a slot is delivered at its end."""
     return (deliver_ms - 1) // slot_ms * slot_ms
 
 
 def is_congested(count: int, congest_num_each_slot: int, random_below: Callable[[int], int]) -> bool:
-    """Whether a slot with `count` messages refuses one more: at random above the limit, always at twice the limit.
+    """Return whether a slot with `count` messages refuses one more: at random above the limit, always at twice.
 
-    The chance sinks towards twice the limit, as it does in the reference.
+    The chance falls towards twice the limit, as in RocketMQ.
     """
     if count <= congest_num_each_slot:
         return False
@@ -91,10 +91,10 @@ def timer_message(
     rules: TimerRules,
     is_rejected: Callable[[int], bool] = lambda slot_time: False,
 ) -> tuple[str, int]:
-    """Make `properties` those of a message for `deliver_ms`; return the topic and queue that it goes to.
+    """Convert `properties` for delivery at `deliver_ms`; return the topic and queue in which the message is stored.
 
-    A time that is past changes nothing: the message goes straight to `topic`.  Raises RequestError as the reference
-    refuses: the wheel is off, the delay is too long, the slot is full, or a message that is past would be recalled.
+    A time in the past changes nothing: the message goes straight to `topic`.  Raises RequestError where RocketMQ
+    refuses: the wheel is off, the delay is too long, the slot is full, or the recall's time is past.
     """
     check_enabled(rules)
     if deliver_ms <= now_ms:
@@ -118,14 +118,14 @@ def timer_message(
 
 
 def check_enabled(rules: TimerRules) -> None:
-    """Raises RequestError if there is no wheel."""
+    """Raise RequestError if the timer wheel is off."""
     if not rules.is_enabled:
         remark = "accurate timer message is not enabled, timerWheelEnable is false"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def illegal(rules: TimerRules) -> RequestError:
-    """The refusal of a time that cannot be."""
+    """Return the refusal of an impossible time."""
     remark = (
         f"timer message illegal, the delay time should not be bigger than the max delay {rules.max_delay_ms}ms; or if "
         "set del msg, the delay time should be bigger than the current time"
@@ -134,25 +134,25 @@ def illegal(rules: TimerRules) -> RequestError:
 
 
 class TimerIntake:
-    """The same with the clock and the configuration of a broker.  Lives in the event loop's thread."""
+    """`timer_message` with a broker's clock and configuration.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, clock: Clock, random_below: Callable[[int], int]) -> None:
         self._config = config
         self._clock = clock
         self._random_below = random_below
-        # How many messages the slot of a time holds; the wheel puts itself here.
+        # Returns the number of messages in a slot; the wheel replaces it.
         self.count_at: Callable[[int], int] = lambda slot_time: 0
         self._rules_of = config.store
         self._rules = TimerRules.of(config)
 
     def _current_rules(self) -> TimerRules:
-        """The rules, made anew when the configuration changes."""
+        """Return the rules, made again when the configuration changes."""
         if self._config.store is not self._rules_of:
             self._rules_of, self._rules = self._config.store, TimerRules.of(self._config)
         return self._rules
 
     def place(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
-        """Where a message with `properties` goes that has no delay level; see `timer_message`."""
+        """Return where to store a message without delay level; see `timer_message`."""
         if not is_timer_message(topic, properties):
             return topic, queue_id
         rules = self._current_rules()
@@ -164,7 +164,7 @@ class TimerIntake:
         return self._timed(topic, queue_id, properties, deliver_ms, rules)
 
     def place_at(self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int) -> tuple[str, int]:
-        """Where a message of the broker's own goes that is to be delivered at `deliver_ms`; see `timer_message`."""
+        """Return where to store a message of the broker itself for delivery at `deliver_ms`; see `timer_message`."""
         properties[names.TIMER_DELIVER_MS] = str(deliver_ms)
         return self._timed(topic, queue_id, properties, deliver_ms, self._current_rules())
 

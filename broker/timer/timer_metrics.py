@@ -1,4 +1,4 @@
-"""How many messages wait for each topic, kept in ``config/timermetrics``.
+"""Number of waiting timer messages by topic, saved in ``config/timermetrics``.
 
 Source: RocketMQ 5.3.3, `TimerMetrics`, `TimerMessageStore.addMetric`, `checkAndReviseMetrics`.
 """
@@ -21,20 +21,20 @@ _LMQ_PREFIX = "%LMQ%"
 
 
 class Topics(Protocol):
-    """What knows which topics there are."""
+    """Set of the existing topics."""
 
     def __contains__(self, topic: str, /) -> bool: ...
 
 
 class TimerMetric(msgspec.Struct, rename="camel"):
-    """Messages that wait for one topic."""
+    """Number of messages that wait for one topic."""
 
     count: int = 0
-    time_stamp: int = 0  # ms, of the last change
+    time_stamp: int = 0  # ms, last change
 
 
 class TimerMetricsTable(msgspec.Struct, rename="camel"):
-    """The content of timermetrics, and the answer to GET_TIMER_METRICS."""
+    """Content of timermetrics, and the answer to GET_TIMER_METRICS."""
 
     data_version: DataVersion
     timing_count: dict[str, TimerMetric] = {}
@@ -51,14 +51,14 @@ class TimerMetrics:
         self._saved_counter = -1
 
     def load(self) -> None:
-        """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
+        """Read the file.  Raises StoreError if file and backup are damaged."""
         content = self._file.load()
         if content is not None:
             self.by_topic = content.timing_count
             self._version = content.data_version
 
     def add(self, topic: str, change: int) -> None:
-        """So many messages more wait for `topic`."""
+        """Add `change` to the number of messages that wait for `topic`."""
         now_ms = self._clock.wall_ms()
         metric = self.by_topic.get(topic)
         if metric is None:
@@ -69,18 +69,18 @@ class TimerMetrics:
 
     @property
     def changes(self) -> tuple[int, int]:
-        """Differs after every change."""
+        """Version that differs after every change."""
         return self._version.timestamp, self._version.counter
 
     def replace(self, table: TimerMetricsTable) -> None:
-        """Put a master's counts in the place of these, unless they are of the same version."""
+        """Replace the counts by a master's, unless their versions are equal."""
         if table.data_version != self._version:
             self.by_topic = table.timing_count
             self._version = table.data_version
             self._saved_counter = -1
 
     def clean(self, topics: Topics) -> None:
-        """Forget topics that are not in `topics` any more, but for those of the system."""
+        """Forget topics that no longer exist in `topics`, except system topics."""
         gone = [
             topic
             for topic in self.by_topic
@@ -92,9 +92,9 @@ class TimerMetrics:
             self._version.next(self._clock.wall_ms())
 
     def revise(self, counts: Mapping[int, int], small_threshold: int) -> None:
-        """Set what was counted in the timer log, by the hash of the topic, for topics with a small count.
+        """Set small counts to what was counted in the timer log by hash of the topic.
 
-        Topics of one hash keep theirs: they cannot be told apart.
+        Topics that share a hash keep theirs, because they cannot be told apart.
         """
         shared = Counter(map(java_hash_code, self.by_topic))
         for topic, metric in self.by_topic.items():
@@ -104,14 +104,14 @@ class TimerMetrics:
                 self.add(topic, count - metric.count)
 
     def take_unsaved(self) -> bytes | None:
-        """The file's next content; None if it is what was saved last."""
+        """Return the file's next content; None if nothing changed since the last save."""
         if self._version.counter == self._saved_counter:
             return None
         self._saved_counter = self._version.counter
         return self.encode()
 
     def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the counts are then still unsaved."""
+        """Write the file; may run in another thread.  Raises StoreError; the counts then count as unsaved."""
         try:
             self._file.write(content)
         except Exception:
@@ -119,5 +119,5 @@ class TimerMetrics:
             raise
 
     def encode(self) -> bytes:
-        """The answer to GET_TIMER_METRICS."""
+        """Return the answer to GET_TIMER_METRICS."""
         return dumps(TimerMetricsTable(copy(self._version), self.by_topic))

@@ -1,4 +1,4 @@
-"""The timer wheel as a part of the broker: its turns, its flushes, and what operators and slaves ask of it.
+"""The timer wheel as a service of the broker: its turns, its flushes, and its answers to operators and slaves.
 
 Source: RocketMQ 5.3.3, `TimerMessageStore`, `AdminBrokerProcessor.getTimerCheckPoint`, `getTimerMetrics`,
 `prepareRuntimeInfo`, `BrokerController.initializeMessageStore`.
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 _HOUR_MS: Final = 3_600_000
-# A step of the wall clock, and a change of the configuration, is noticed after this time at the latest.
+# Longest sleep, after which a step of the wall clock or a change of the configuration is noticed.
 _MAX_SLEEP_S: Final = 1.0
 _METRICS_SAVE_S: Final = 10.0
 _LOG_EXPIRY_S: Final = 30.0
 _METRICS_CLEAN_S: Final = 180.0
-# Within the hours of timerCheckMetricsWhen once.
+# Once within the hours of timerCheckMetricsWhen.
 _METRICS_CHECK_S: Final = 45 * 60.0
 NO_TIMER: Final = {
     "timerReadBehind": "0",
@@ -60,7 +60,7 @@ class _Rate:
 
 
 class TimerService(Service):
-    """Lives in the event loop's thread."""
+    """Timer wheel of one broker.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, metrics_file: ConfigFile[TimerMetricsTable]) -> None:
         self._core = core
@@ -120,7 +120,7 @@ class TimerService(Service):
         if self._is_enabled:
             if self.timer.is_following:
                 self.timer.take_over()
-                # What waits enters the wheel anew, and is counted then.
+                # Waiting messages enter the wheel again, and are counted then.
                 self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
             self._is_running = True
             self._core.store.on_arrival.append(self._arrived)
@@ -137,7 +137,7 @@ class TimerService(Service):
             self.timer.pause()
             if self._core.role.is_slave and not self._is_flushing:
                 try:
-                    self._flush_now()  # the master asks how far it has come
+                    self._flush_now()  # the master fetches the checkpoint
                 except DiskFailed as error:
                     self._core.fail(error)
 
@@ -157,7 +157,7 @@ class TimerService(Service):
             self.timer.flushed(flush)
 
     def follow(self, master: TimerCheckpoint) -> bool:
-        """The master has come this far.  Left out while files are written: the next one comes soon; whether it was."""
+        """Follow a master's checkpoint; return False while files are written, because the next one comes soon."""
         if self._is_running or self._is_flushing:
             return False
         self.timer.follow(master)
@@ -192,7 +192,7 @@ class TimerService(Service):
             logger.warning("event=timer_postponed reason=%r", str(error))
             wait_s = _RETRY_S
         except Exception:
-            # A bug that one message wakes must not hold all others for ever, nor end the broker.
+            # A bug that one message triggers must neither hold back all others for ever nor end the broker.
             logger.exception("event=timer_turn_failed")
             wait_s = _RETRY_S
         if wait_s is not None:
@@ -223,7 +223,7 @@ class TimerService(Service):
         interval_s = self._core.config.store.timer_progress_log_interval_ms / 1000
         if now_s - self._logged_at < interval_s:
             return
-        # What is behind for less than the interval is about to be delivered.
+        # A message that is due for less than the interval is about to be delivered.
         is_late = timer.dequeue_behind_ms >= interval_s * 1000
         progress = (timer.waiting, timer.enqueue_behind, timer.queue_offset)
         if progress != self._logged or is_late:
@@ -248,10 +248,10 @@ class TimerService(Service):
         if is_ours and hour in delete_hours(config.timer_check_metrics_when):
             self.metrics.revise(self.timer.count_by_topic_hash(), config.timer_metric_small_threshold)
 
-    # Questions
+    # Answers
 
     def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO under RocketMQ's names."""
+        """Return figures of GET_BROKER_RUNTIME_INFO under RocketMQ's names."""
         if not self._is_enabled:
             return dict(NO_TIMER)
         timer = self.timer
@@ -264,12 +264,12 @@ class TimerService(Service):
         }
 
     def get_checkpoint(self, request: Request[NoHeader]) -> Response:
-        """GET_TIMER_CHECK_POINT: the checkpoint's fields, as its file has them."""
+        """GET_TIMER_CHECK_POINT: the fields of the checkpoint, as in its file."""
         if not self._is_enabled:
             return Response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         checkpoint = self.timer.checkpoint
         if not checkpoint.progress.read_ms and not self._core.role.is_slave:
-            # A wheel that was never used: a slave of RocketMQ would begin in 1970, second by second.
+            # The wheel was never used.  From 0, RocketMQ's slave would step through every second since 1970.
             now_ms = self._core.clock.wall_ms()
             slot_ms = now_ms // self._core.config.store.slot_ms * self._core.config.store.slot_ms
             checkpoint = replace(checkpoint, progress=replace(checkpoint.progress, read_ms=slot_ms))

@@ -1,1 +1,1 @@
-"""Transactional messages: half messages, what ends them, and asking producers about those that nobody ended."""
+"""Transactional messages: half messages, their end, and the checks of those that nobody ended."""

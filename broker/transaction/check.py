@@ -1,8 +1,9 @@
-"""Asks producers about the transactions that nobody has ended.
+"""Checks of open transactions with their producers.
 
-Every transactionCheckInterval one turn goes over the open half messages.  One that is old enough is written again, with
-one question more counted, and a live producer of its group is asked; its answer is an END_TRANSACTION.  One that was
-asked about transactionCheckMax times, or is about to leave the log, goes to TRANS_CHECK_MAX_TIME_TOPIC.
+Every transactionCheckInterval one turn goes over the open half messages.  A half message that is old enough is written
+again, with one more check counted, and a connected producer of its group is asked; it answers with END_TRANSACTION.
+After transactionCheckMax checks, or shortly before its segment is deleted, the message goes to
+TRANS_CHECK_MAX_TIME_TOPIC.
 Source: RocketMQ 5.3.3, `TransactionalMessageCheckService`, `AbstractTransactionalMessageCheckListener`,
 `DefaultTransactionalMessageCheckListener`, `ProducerManager.getAvailableChannel`.
 """
@@ -30,7 +31,7 @@ from store.record.record import Appended
 
 logger = logging.getLogger(__name__)
 
-# What one step of a turn does, so that others are served in between.
+# Limits of one step of a turn, so that other work is done in between.
 _STEP_MESSAGES: Final = 256
 _STEP_BYTES: Final = 4 << 20
 _STEP_OFFSETS: Final = 4096
@@ -66,20 +67,20 @@ class TransactionCheck(Service):
         self._timer: Timer | None = None
         self._next_member = 0
         self._report = CheckReport()
-        # Whether who is at the other end of a connection may see a half message of a topic.
+        # Returns whether the client of a connection may see a half message of a topic.
         self._may_ask = may_ask
         self._at = self._end = self._began_ms = 0
 
     def take_over(self) -> None:
-        """Find out anew what is open: another broker has taken some of it."""
+        """Find the open transactions again, because another broker handled some of them."""
         self._transactions.load()
 
     def activate(self) -> None:
-        """Begin the first turn after one interval."""
+        """Start the first turn after one interval."""
         self._wait()
 
     def deactivate(self) -> None:
-        """No turn goes on after this."""
+        """Stop the turns."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -95,7 +96,7 @@ class TransactionCheck(Service):
         try:
             is_done = self.step()
         except DiskFailed:
-            return  # Latched; the store tells its owner.
+            return  # Latched: the store reports it to its owner.
         except StoreError as error:
             logger.warning("event=transaction_check_postponed reason=%r", str(error))
             is_done = True
@@ -110,13 +111,13 @@ class TransactionCheck(Service):
     # One turn
 
     def turn(self) -> None:
-        """A whole turn at once.  Raises `StoreError` if the store refuses; what it refused stays open."""
+        """Run a whole turn at once.  Raises StoreError if the store refuses; what it refused stays open."""
         self.begin()
         while not self.step():
             pass
 
     def begin(self) -> None:
-        """Begin a turn over what there is now; what the turn writes is the next one's."""
+        """Begin a turn over the current half messages; what the turn writes belongs to the next one."""
         store, opened = self._store, self._transactions.open
         self._began_ms = self._clock.wall_ms()
         self._end = store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID)
@@ -128,7 +129,7 @@ class TransactionCheck(Service):
         self._at = opened.half_offset
 
     def step(self) -> bool:
-        """Decide about the next half messages of the turn and act; whether the turn is over."""
+        """Check the next half messages of the turn; return whether the turn is over."""
         opened = self._transactions.open
         broker = self._config.broker
         rules = CheckRules(
@@ -165,7 +166,7 @@ class TransactionCheck(Service):
         self._transactions.append([], [offset])
         return None
 
-    # Acting
+    # Actions
 
     def _act(self, acts: list[tuple[HalfMessage, Verdict]]) -> None:
         if not acts:
@@ -174,7 +175,7 @@ class TransactionCheck(Service):
             self._write(acts)
         except RequestError as error:
             if len(acts) > 1:
-                # One of them is over a limit; the others must not wait for it.
+                # One message exceeds a limit.  The others must not wait for it.
                 for act in acts:
                     self._act([act])
                 return
@@ -204,7 +205,7 @@ class TransactionCheck(Service):
             if verdict is Verdict.GIVE_UP:
                 self._report.given_up(half)
             else:
-                # No op message names it: to RocketMQ it would say that the copy has ended, too.
+                # No op message lists it: RocketMQ would conclude that the copy has ended as well.
                 opened.end(half.record.queue_offset)
                 opened.copied(where[0], half.identity)
         self._transactions.moved()
@@ -213,7 +214,7 @@ class TransactionCheck(Service):
         )
 
     def _ask_when_confirmed(self, asked: list[tuple[HalfMessage, Appended]]) -> None:
-        """Ask once the copies can be found: until then their ends would be refused."""
+        """Ask once the copies are confirmed: until then an END_TRANSACTION for them would be refused."""
         if not asked:
             return
         now_ms = self._clock.wall_ms()
@@ -239,7 +240,7 @@ class TransactionCheck(Service):
         member.channel.notify(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 
     def _member(self, group: str, topic: str) -> Member | None:
-        """The producers of a group take turns."""
+        """Return the group's next producer, in turn; None if none may be asked."""
         members = [
             member
             for member in self._producers.members(group)

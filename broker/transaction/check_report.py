@@ -1,7 +1,7 @@
-"""What one turn over the open transactions has to tell operators: one line of each kind, with a count.
+"""Report of one turn over the open transactions: one log line of each kind, with a count.
 
-A line for each transaction would fill the log: a producer that went away may leave thousands behind, and each is looked
-at again in every turn.
+A line per transaction would fill the log.  A lost producer may leave thousands of transactions, and every turn checks
+each again.
 """
 
 import logging
@@ -14,7 +14,7 @@ from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
 
 logger = logging.getLogger(__name__)
 
-# Names of one line; the count says how many there are.
+# Names in one line; the count tells how many there are in all.
 _MAX_EXAMPLES: Final = 5
 
 
@@ -28,21 +28,21 @@ class CheckReport:
         self._not_copied: list[str] = []
 
     def unasked(self, group: str) -> None:
-        """No producer of the group is connected, or may be asked."""
+        """Count a transaction whose producer group has no connected producer that may be asked."""
         self._unasked[group] += 1
 
     def given_up(self, half: HalfMessage) -> None:
-        """It was asked about often enough, and is in the topic of those that were given up."""
+        """Count a transaction that reached the limit of checks and was moved to TRANS_CHECK_MAX_TIME_TOPIC."""
         self._given_up[half.target[0] if half.target is not None else ""] += 1
         if len(self._given_up_keys) < _MAX_EXAMPLES:
             self._given_up_keys.append(half.unique_key or "")
 
     def not_copied(self, half: HalfMessage, verdict: Verdict, reason: str) -> None:
-        """The store takes no copy of it."""
+        """Count a half message of which the store refused a copy."""
         self._not_copied.append(f"queue offset {half.record.queue_offset}, {verdict.name}: {reason}")
 
     def write(self) -> None:
-        """Write the lines of the turn, and begin to count again."""
+        """Write the lines of the turn, and reset the counts."""
         if self._unasked:
             logger.warning(
                 "event=no_producer_to_ask transactions=%d groups=%d most=%s",

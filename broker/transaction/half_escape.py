@@ -1,9 +1,9 @@
-"""Half messages of a lost master go to another master of the cluster, which asks their producers.
+"""Transfer of a lost master's half messages to another master of the cluster, which then checks them.
 
-A slave that acts for its master can end no transaction: its log takes neither real messages nor op messages.  So what
-is open there is prepared anew elsewhere, and the half queue's offset says how far that has come.
-Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl.check`, `TransactionalMessageBridge.escapeMessage`.  There one
-that cannot be sent is passed over after a few tries; here it waits.
+A slave that acts for its master cannot end a transaction: its log accepts neither real messages nor op messages.  So
+open half messages are sent to another master, and the half queue's offset tells how far that has come.
+Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl.check`, `TransactionalMessageBridge.escapeMessage`.  There a
+message that cannot be sent is skipped after a few tries; here it waits.
 """
 
 import logging
@@ -28,7 +28,7 @@ _BATCH_OFFSETS: Final = 4096
 
 
 class HalfEscape(Service):
-    """Lives in the event loop's thread of a slave."""
+    """Transfer of one acting slave.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, transactions: Transactions) -> None:
         self._core = core
@@ -37,15 +37,15 @@ class HalfEscape(Service):
         self._outstanding: Outstanding | None = None
 
     def take_over(self) -> None:
-        """Find out what is open, as the log of the lost master says."""
+        """Find the open transactions in the lost master's log."""
         self._transactions.load(writes=False)
 
     def activate(self) -> None:
-        """Look for half messages at every transactionCheckInterval, from now on."""
+        """Start to look for half messages at every transactionCheckInterval."""
         self._wait(0.0)
 
     def deactivate(self) -> None:
-        """Send no more of them."""
+        """Stop sending."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -66,7 +66,7 @@ class HalfEscape(Service):
             self._wait(self._core.config.broker.transaction_check_interval / 1000)
 
     def send(self) -> bool:
-        """Send the next open half messages on; whether there are none.  Raises `StoreError`."""
+        """Send the next open half messages; return whether there are none.  Raises StoreError."""
         opened, store = self._transactions.open, self._core.store
         opened.skip_to(store.min_offset(TRANS_HALF_TOPIC, QUEUE_ID))
         start = opened.half_offset

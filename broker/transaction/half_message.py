@@ -1,8 +1,8 @@
-"""Half messages and what they become: the real message, a copy for the next check, a message that is given up.
+"""Half messages and what they become: a real message, a copy for the next check, or a given-up message.
 
-A half message is what a producer has prepared and not yet committed.  It lies in RMQ_SYS_TRANS_HALF_TOPIC and says in
-REAL_TOPIC and REAL_QID where it goes.  A message of RMQ_SYS_TRANS_OP_HALF_TOPIC, with tag ``d``, names in its body the
-queue offsets of half messages that are done with: ``12,13,17,``.
+A half message was prepared by a producer but not committed.  It is in RMQ_SYS_TRANS_HALF_TOPIC, with its destination in
+REAL_TOPIC and REAL_QID.  A message of RMQ_SYS_TRANS_OP_HALF_TOPIC with tag ``d`` lists in its body the queue offsets of
+half messages that are done: ``12,13,17,``.
 Source: RocketMQ 5.3.3, `TransactionalMessageBridge`, `TransactionalMessageUtil`, `EndTransactionProcessor`.
 """
 
@@ -18,7 +18,7 @@ from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TR
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
 
-# RocketMQ has one queue of each, too.
+# RocketMQ also has one queue of each.
 QUEUE_ID: Final = 0
 TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
@@ -32,12 +32,12 @@ _OP_PROPERTIES: Final = names.encode({names.TAGS: _REMOVE_TAG, names.WAIT: "true
 _OP_TAG: Final = f"{names.TAGS}\x01".encode()
 _SEPARATOR: Final = b","
 
-# What a half message, its copies and its real message have in common, and two transactions do not.
+# Equal for a half message, its copies and its real message, and different for two transactions.
 Identity: TypeAlias = tuple[str, int, bytes, int]
 
 
 class HalfMessage:
-    """A record of the half topic with its properties read."""
+    """A record of the half topic with its properties parsed."""
 
     __slots__ = ("_plain", "properties", "record", "target")
 
@@ -45,12 +45,12 @@ class HalfMessage:
         self.record = record
         encoded = bytes(record.properties)
         self.properties = names.parse(encoded.decode("utf-8", "replace"))
-        # What all properties but the seal are if none stands twice or is empty; else they are encoded anew.
+        # All properties without the seal, if none is repeated or empty; otherwise they are encoded again.
         is_plain = len(self.properties) == encoded.count(b"\x02") and encoded.startswith(SEAL_NAME, -SEAL_BYTES)
         self._plain = encoded[:-SEAL_BYTES] if is_plain else None
-        # The next record gets one of its own.
+        # The next record gets its own.
         self.properties.pop(_CRC, None)
-        # Topic and queue that the message is for; None if it does not say.
+        # Destination topic and queue; None if the message has none.
         self.target = self._target()
 
     @property
@@ -75,12 +75,12 @@ class HalfMessage:
 
     @property
     def check_times(self) -> int:
-        """How often its producer was asked."""
+        """How often the producer was asked."""
         return _number(self.properties.get(names.TRANSACTION_CHECK_TIMES)) or 0
 
     @property
     def prepared_offset(self) -> int | None:
-        """Queue offset of the first one, in a copy that was made while the message was immune."""
+        """Queue offset of the first half message, in a copy made while the message was immune."""
         return _number(self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET))
 
     @property
@@ -91,17 +91,17 @@ class HalfMessage:
         )
 
     def immunity_ms(self, timeout_ms: int) -> int | None:
-        """How long the producer wants not to be asked; None if it does not say, `timeout_ms` if it says nonsense."""
+        """Return how long the producer must not be asked; None if not given, `timeout_ms` if not valid."""
         text = self.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
         if text is None:
             return None
         seconds = _number(text)
         return timeout_ms if seconds is None or seconds < 0 else seconds * 1000
 
-    # What it becomes
+    # Conversions
 
     def real(self, topic: str, queue_id: int, tags_codes: TagsCodes) -> PendingMessage:
-        """The message as its consumers get it; RocketMQ leaves REAL_TOPIC, REAL_QID and TRAN_MSG in it."""
+        """Return the message for its consumers; like RocketMQ's, it keeps REAL_TOPIC, REAL_QID and TRAN_MSG."""
         record, properties = self.record, self._plain or names.encode(self.properties).encode()
         return PendingMessage(
             topic, queue_id, record.body, properties, tags_codes.of("", properties, 0), record.flag,
@@ -110,23 +110,23 @@ class HalfMessage:
         )  # fmt: skip
 
     def checked_copy(self, tags_codes: TagsCodes) -> PendingMessage:
-        """The half message written again, one question more counted."""
+        """Return the half message to be written again, with one more check counted."""
         return self._copy({names.TRANSACTION_CHECK_TIMES: str(self.check_times + 1)}, tags_codes)
 
     def immune_copy(self, tags_codes: TagsCodes) -> PendingMessage:
-        """The half message written again without a question; it remembers where it first lay."""
+        """Return the half message to be written again without a check, with its first queue offset."""
         first = self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, str(self.record.queue_offset))
         return self._copy({names.TRANSACTION_PREPARED_QUEUE_OFFSET: first}, tags_codes)
 
     def resumed(self, tags_codes: TagsCodes) -> PendingMessage:
-        """One that was given up, as a half message again; its questions are counted anew."""
+        """Return a given-up message as a half message again, with its checks counted from 0."""
         first = HalfMessage(self.record)
-        # What its first message came to says nothing of this one.
+        # The first half message's outcome means nothing for this one.
         first.properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
         return first._copy({names.TRANSACTION_CHECK_TIMES: "0"}, tags_codes)
 
     def given_up(self, tags_codes: TagsCodes) -> PendingMessage:
-        """What goes into TRANS_CHECK_MAX_TIME_TOPIC."""
+        """Return the message for TRANS_CHECK_MAX_TIME_TOPIC."""
         return self._copy({}, tags_codes, TRANS_CHECK_MAX_TIME_TOPIC)
 
     def _copy(self, changes: dict[str, str], tags_codes: TagsCodes, topic: str = TRANS_HALF_TOPIC) -> PendingMessage:
@@ -138,14 +138,14 @@ class HalfMessage:
 
 
 def prepare(properties: dict[str, str], topic: str, queue_id: int, producer_group: str) -> tuple[str, int]:
-    """Make a message's properties those of a half message; the topic and queue that it is stored in."""
+    """Convert a message's properties to those of a half message; return the topic and queue in which it is stored."""
     unique_key = properties.get(names.UNIQ_KEY)
     if unique_key:
         properties[names.TRANSACTION_ID] = unique_key
     properties.setdefault(names.PRODUCER_GROUP, producer_group)
     properties[names.REAL_TOPIC] = topic
     properties[names.REAL_QUEUE_ID] = str(queue_id)
-    # Those are ours to set.
+    # Only the broker sets these.
     properties.pop(names.TRANSACTION_CHECK_TIMES, None)
     properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
     return TRANS_HALF_TOPIC, QUEUE_ID
@@ -155,7 +155,7 @@ def prepare(properties: dict[str, str], topic: str, queue_id: int, producer_grou
 
 
 def op_messages(offsets: Iterable[int], max_bytes: int, host: bytes, now_ms: int) -> Iterator[PendingMessage]:
-    """Messages that say that the half messages at `offsets` are done with; a body ends at or after `max_bytes`."""
+    """Yield messages that mark the half messages at `offsets` as done; a body ends at or after `max_bytes`."""
     body = bytearray()
     for offset in offsets:
         body += b"%d," % offset
@@ -171,20 +171,20 @@ def _op_message(body: bytes, host: bytes, now_ms: int) -> PendingMessage:
 
 
 def op_offsets(record: Record) -> list[int]:
-    """The queue offsets that an op message names; what is no number in it is left out."""
+    """Return the queue offsets that an op message lists, without what is no number."""
     if names.find(bytes(record.properties), _OP_TAG) != _REMOVE_TAG.encode():
         return []
     parts = bytes(record.body).split(_SEPARATOR)
     return [int(part) for part in parts if part.isdigit() and len(part) < 20]
 
 
-# Questions to producers
+# Checks
 
 
 def check_request(
     half: HalfMessage, appended: Appended, broker_name: str, store_host: bytes, store_timestamp: int
 ) -> tuple[CheckTransactionStateRequestHeader, bytes]:
-    """Header and body of the question about a half message that lies at `appended`."""
+    """Return header and body of the check of a half message that is stored at `appended`."""
     queue_offset, physical_offset, _ = appended
     header = CheckTransactionStateRequestHeader(
         topic=TRANS_HALF_TOPIC,
@@ -199,7 +199,7 @@ def check_request(
 
 
 def _as_sent(half: HalfMessage, appended: Appended, store_host: bytes, store_timestamp: int) -> bytes:
-    """The message as a record under its real topic, which its producer decodes (`MessageDecoder.encode`)."""
+    """Return the message as a record under its real topic, which the producer decodes (`MessageDecoder.encode`)."""
     topic, queue_id = half.target or (TRANS_HALF_TOPIC, QUEUE_ID)
     queue_offset, physical_offset, _ = appended
     record, properties = half.record, names.encode(half.properties).encode()

@@ -1,6 +1,6 @@
-"""Sends of half messages as producers write them, without a mapping of their properties.
+"""Fast path of sends of half messages, which does not parse the properties into a mapping.
 
-What is unusual in any way is left to `broker.send.intake`, which makes the same message of it.
+It returns None for any unusual send; `broker.send.intake` then makes the same message of it.
 Source: RocketMQ 5.3.3, `TransactionalMessageBridge.parseHalfMessageInner`.
 """
 
@@ -24,7 +24,7 @@ _GROUP: Final = re.compile(r"(?:\A|\x02)PGROUP\x01[^\x02]+\x02")
 
 
 class HalfSends:
-    """Makes messages of the half topic.  Lives in the event loop's thread."""
+    """Encoder of messages for the half topic.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, tags_codes: TagsCodes) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class HalfSends:
     ) -> tuple[PendingMessage, bytes] | None:
         """Return the half message of a request of the kind HALF, and its unique key.
 
-        None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
+        `suffix` are the properties that the broker adds.  Returns None for what `MessageIntake.message` must decide.
         """
         header, body, text = request.header, request.body, request.header.properties
         if text[-1] != "\x02":

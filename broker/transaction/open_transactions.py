@@ -1,4 +1,4 @@
-"""Which half messages are still open, as op messages and what was done since say.
+"""Table of the half messages that are open, from op messages and what was done since.
 
 RocketMQ keeps no such table: there an end that arrives twice, or after a copy was written, takes effect twice.
 """
@@ -9,18 +9,18 @@ from broker.transaction.half_message import Identity
 
 
 class OpenTransactions:
-    """All before `half_offset` is done with; behind it only what is in `_done`.
+    """Everything before `half_offset` is done; after it only what is in `_done`.
 
-    `op_offset` is where someone who knows nothing has to begin to read op messages.
+    A restarted broker must read op messages from `op_offset` on.
     """
 
     def __init__(self, half_offset: int, op_offset: int) -> None:
         self.half_offset = half_offset
         self._done: set[int] = set()
-        # Copies that are open: who they are, and where.
+        # Identity of each open copy, by its queue offset.
         self._copies: dict[int, Identity] = {}
         self._newest: dict[Identity, int] = {}
-        # (queue offset of an op message, highest offset that it names)
+        # (queue offset of an op message, highest half offset that it lists)
         self._ops: deque[tuple[int, int]] = deque()
         self._next_op = op_offset
 
@@ -32,19 +32,19 @@ class OpenTransactions:
         return ops[0][0] if ops else self._next_op
 
     def is_open(self, offset: int) -> bool:
-        """Whether the half message at `offset`, which must exist, is open."""
+        """Return whether the half message at `offset`, which must exist, is open."""
         return offset >= self.half_offset and offset not in self._done
 
     def find(self, offset: int, identity: Identity) -> int | None:
-        """Where the transaction of a half message is open: at `offset`, or at its newest copy; None if it is not."""
+        """Return where a transaction is open: at `offset`, or at its newest copy; None if it is not open."""
         return offset if self.is_open(offset) else self._newest.get(identity)
 
     def has_copy(self, identity: Identity) -> bool:
-        """Whether a transaction is open at a copy."""
+        """Return whether a transaction is open at a copy."""
         return identity in self._newest
 
     def end(self, offset: int) -> None:
-        """The half message at `offset` is done with."""
+        """Mark the half message at `offset` as done."""
         identity = self._copies.pop(offset, None)
         if identity is not None and self._newest.get(identity) == offset:
             del self._newest[identity]
@@ -55,17 +55,17 @@ class OpenTransactions:
                 self.half_offset += 1
 
     def copied(self, offset: int, identity: Identity) -> None:
-        """A copy was written at `offset`: it stands for the transaction now."""
+        """Note a copy at `offset`, which now represents the transaction."""
         self._copies[offset] = identity
         self._newest[identity] = offset
 
     def noted(self, op_offset: int, highest: int) -> None:
-        """An op message lies at `op_offset` and names half messages up to `highest`."""
+        """Note an op message at `op_offset` that lists half messages up to `highest`."""
         self._ops.append((op_offset, highest))
         self._next_op = op_offset + 1
 
     def skip_to(self, offset: int) -> None:
-        """Nothing before `offset` exists any more."""
+        """Forget everything before `offset`, which no longer exists."""
         for gone in [copy for copy in self._copies if copy < offset]:
             self.end(gone)
         self._done = {done for done in self._done if done >= offset}

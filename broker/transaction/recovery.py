@@ -1,9 +1,8 @@
-"""Which transactions are open when a broker starts: read from half queue, op queue and the ends of real queues.
+"""Open transactions at the start of a broker, read from the half queue, the op queue and the ends of real queues.
 
-What ends a transaction is one batch of the log: real message, then op message.  A crash may cut a batch, so that the
-real message is there and the op message is not; then the real message is at the end of its queue, where this looks.
-What is written twice because a crash came between the copy of a half message and the committed offset is found by
-identity.
+A transaction ends in one batch of the log: real message, then op message.  A crash may cut the batch, so that the real
+message is stored and the op message is not.  Then the real message is at the end of its queue, where this module looks.
+A crash between the copy of a half message and the committed offset leaves both; their identity shows it.
 """
 
 import logging
@@ -25,12 +24,12 @@ from store.record.record import Record, decode
 
 logger = logging.getLogger(__name__)
 
-# How far back a real queue is searched: RocketMQ's own brokers write op messages seconds after what they speak of.
-_MOST_SEARCHED: Final = 4096
+# How far back a real queue is searched: RocketMQ's brokers write op messages seconds after the real messages.
+_MAX_SEARCHED: Final = 4096
 
 
 class RecordSource(Protocol):
-    """The part of `MessageStore` that is read here."""
+    """The part of `MessageStore` that recovery reads."""
 
     def entry(self, topic: str, queue_id: int, offset: int, /) -> tuple[int, int, int] | None: ...
 
@@ -42,7 +41,7 @@ class RecordSource(Protocol):
 
 
 def read_record(store: RecordSource, topic: str, queue_id: int, offset: int) -> Record | str:
-    """The record at a place in a queue, or why there is none."""
+    """Return the record at an offset of a queue, or the reason why there is none."""
     entry = store.entry(topic, queue_id, offset)
     if entry is None:
         return "not in the queue"
@@ -55,17 +54,17 @@ def read_record(store: RecordSource, topic: str, queue_id: int, offset: int) -> 
 
 @dataclass
 class _Found:
-    """What the scan has come by."""
+    """State of the scan."""
 
-    named: set[int] = field(default_factory=set)  # by op messages
+    named: set[int] = field(default_factory=set)  # listed by op messages
     open: dict[Identity, int] = field(default_factory=dict)
     targets: set[tuple[str, int]] = field(default_factory=set)
     oldest_physical: int = -1
-    ended: list[int] = field(default_factory=list)  # without an op message that says so
+    ended: list[int] = field(default_factory=list)  # without an op message
 
 
 def recovered(store: RecordSource, half_offset: int, op_offset: int) -> tuple[OpenTransactions, list[int]]:
-    """What is open, given the committed offsets (-1 for none); and what has ended though no op message says so."""
+    """Return the open transactions, given the committed offsets (-1 for none), and what ended without an op message."""
     table = OpenTransactions(
         _within(store, TRANS_HALF_TOPIC, half_offset), _within(store, TRANS_OP_HALF_TOPIC, op_offset)
     )
@@ -100,22 +99,22 @@ def _read_ops(store: RecordSource, table: OpenTransactions, found: _Found) -> No
 
 
 def _read_halves(store: RecordSource, table: OpenTransactions, found: _Found, first: int) -> None:
-    """Also those that are done with: what one of them was copied from is done with, too."""
+    """Read all half messages, also those that are done: the original of such a copy is done as well."""
     for offset in range(first, store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID)):
         record = read_record(store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
         if isinstance(record, str):
-            continue  # The check says so.
+            continue  # The check logs it.
         half = HalfMessage(record)
         is_open = table.is_open(offset)
         if is_open and half.prepared_offset in found.named:
-            # Its producer has ended the first one; a broker has written a copy since.
+            # The producer ended the first half message, and a broker has written a copy since.
             table.end(offset)
             found.ended.append(offset)
             is_open = False
         if half.is_copy:
             older = found.open.pop(half.identity, None)
             if older is not None:
-                # No op message may name it: for an immune copy that would say that its producer has ended it.
+                # No op message may list it: for an immune copy that would mean that its producer ended it.
                 table.end(older)
         if is_open:
             _note_open(table, found, offset, half)
@@ -132,10 +131,10 @@ def _note_open(table: OpenTransactions, found: _Found, offset: int, half: HalfMe
 
 
 def _find_committed(store: RecordSource, table: OpenTransactions, found: _Found) -> None:
-    """Look for real messages of what seems open, from the ends of their queues back."""
+    """Look for real messages of open transactions, backward from the ends of their queues."""
     for topic, queue_id in sorted(found.targets):
         end = store.max_offset(topic, queue_id)
-        for offset in range(end - 1, max(store.min_offset(topic, queue_id), end - _MOST_SEARCHED) - 1, -1):
+        for offset in range(end - 1, max(store.min_offset(topic, queue_id), end - _MAX_SEARCHED) - 1, -1):
             record = read_record(store, topic, queue_id, offset)
             if isinstance(record, str) or record.physical_offset < found.oldest_physical:
                 break

@@ -1,8 +1,8 @@
-"""The transactions of one broker: ends them, and keeps how far the half and op queues are done with.
+"""Transactions of one broker: ends them, and commits how far the half and op queues are done.
 
-An end is one append: the real messages, then the op messages that say that their half messages are done with.  So
-there is no moment at which one is stored and the other only remembered.  RocketMQ gathers op messages for
-transactionOpBatchInterval instead; who reads the queues sees no difference.
+An end is one append: the real messages, then the op messages that mark their half messages as done.  So both are stored
+or neither is.  RocketMQ collects op messages for transactionOpBatchInterval instead; a reader of the queues sees no
+difference.
 """
 
 import logging
@@ -32,11 +32,11 @@ from store.record.record import Appended, Record, TagsCodes, decode
 
 logger = logging.getLogger(__name__)
 
-_MOST_UNCOMMITTED: Final = 64
+_MAX_UNCOMMITTED: Final = 64
 
 
 class Ending(msgspec.Struct, gc=False):
-    """One transaction to be ended: its half message, and where it is open (its newest copy)."""
+    """A transaction to end: its half message, and where it is open (its newest copy)."""
 
     half: HalfMessage
     open_at: int
@@ -44,7 +44,7 @@ class Ending(msgspec.Struct, gc=False):
 
 
 class Transactions:
-    """Lives in the event loop's thread."""
+    """Transactions of one broker.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
         self._config = config
@@ -53,14 +53,14 @@ class Transactions:
         self._clock = clock
         self.tags_codes = TagsCodes(config.store.message_delay_level)
         self.open = OpenTransactions(0, 0)
-        # (end of an append, half offset, op offset): committed once the append is on the disk, else a power cut
-        # could take what they say is done.
+        # (end of an append, half offset, op offset).  Committed once the append is flushed: otherwise a power loss
+        # could take the real messages of transactions that count as done.
         self._uncommitted: deque[tuple[int, int, int]] = deque()
 
     def load(self, *, writes: bool = True) -> None:
-        """Find out what is open; with `writes`, write down what has ended and no op message says so.
+        """Find the open transactions; with `writes`, write op messages for those that ended without one.
 
-        Raises `StoreError`; then nothing may be ended.
+        Raises StoreError; no transaction may be ended then.
         """
         self._uncommitted.clear()
         query = self._offsets.query
@@ -72,18 +72,18 @@ class Transactions:
         try:
             self.append([], ended)
         except (DiskFull, StoreBusy) as error:
-            # The table knows; the next start finds them again.
+            # The table has them; the next start finds them again.
             logger.warning("event=op_messages_not_written count=%d reason=%r", len(ended), str(error))
 
     def half_at(self, physical_offset: int, topic: str = TRANS_HALF_TOPIC) -> HalfMessage | None:
-        """The half message at an offset of the log; None if there is none.  Raises `CorruptRecord`."""
-        # The store checks what lies there: such a place may be anybody's guess.
+        """Return the half message at an offset of the log; None if there is none.  Raises CorruptRecord."""
+        # The store checks the record, because a client may send any offset.
         return _half(self._store.record_at(physical_offset) if physical_offset >= 0 else None, topic)
 
     def half_in_queue(self, queue_offset: int, physical_offset: int) -> HalfMessage | None:
-        """The half message at an offset of the log, which is sure to be one if it is at that offset of its queue.
+        """Return the half message at an offset of the log, found faster if its queue offset fits.
 
-        None if there is none.  Raises `CorruptRecord`.
+        None if there is none.  Raises CorruptRecord.
         """
         if 0 <= queue_offset < self._store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID):
             entries = self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset, queue_offset + 1)
@@ -93,11 +93,11 @@ class Transactions:
         return self.half_at(physical_offset)
 
     def given_up_at(self, physical_offset: int) -> HalfMessage | None:
-        """The message at an offset of the log that was given up; None if there is none.  Raises `CorruptRecord`."""
+        """Return the given-up message at an offset of the log; None if there is none.  Raises CorruptRecord."""
         return self.half_at(physical_offset, TRANS_CHECK_MAX_TIME_TOPIC)
 
     def resume(self, half: HalfMessage) -> int:
-        """Have a message that was given up checked again; the end of what was written.
+        """Write a given-up message as a half message again, to be checked; return the end of the append.
 
         Raises what `MessageStore.append` raises, and RequestError if its transaction is open.
         """
@@ -108,9 +108,9 @@ class Transactions:
         return self._store.wrote_offset
 
     def end(self, endings: Sequence[Ending]) -> int:
-        """Commit or roll back; the end of what was written.
+        """Commit or roll back; return the end of the append.
 
-        Raises what `MessageStore.append` raises; then nothing has ended.
+        Raises what `MessageStore.append` raises; no transaction has ended then.
         """
         messages = []
         done = []
@@ -125,7 +125,7 @@ class Transactions:
         return self._store.wrote_offset
 
     def append(self, messages: list[PendingMessage], done: Sequence[int]) -> list[Appended]:
-        """Store `messages` together with the word that the half messages at `done` are done with; where they lie."""
+        """Store `messages` with op messages for the half messages at `done`; return where `messages` were stored."""
         max_bytes = self._config.broker.transaction_op_msg_max_size
         ops = list(op_messages(done, max_bytes, self._store.store_host, self._clock.wall_ms()))
         appended = self._store.append([*messages, *ops])
@@ -139,20 +139,20 @@ class Transactions:
     # Offsets
 
     def moved(self) -> None:
-        """Something was appended and half messages are done with: commit how far, as soon as it is on the disk."""
+        """Note the new offsets, to be committed once what was appended is flushed."""
         position = (self._store.wrote_offset, self.open.half_offset, self.open.op_offset)
         if not self._uncommitted or self._uncommitted[-1][1:] != position[1:]:
             self._uncommitted.append(position)
-        if len(self._uncommitted) >= _MOST_UNCOMMITTED:
+        if len(self._uncommitted) >= _MAX_UNCOMMITTED:
             self.commit_offsets()
 
     def commit_at_once(self) -> None:
-        """Commit how far half messages are done with, in another log than this broker's."""
+        """Commit the offsets at once, because the messages are in another broker's log."""
         self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, QUEUE_ID, self.open.half_offset)
         self._offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, QUEUE_ID, self.open.op_offset)
 
     def commit_offsets(self) -> None:
-        """Commit the offsets that the disk is sure of, as a consumer group's, where RocketMQ's broker finds them."""
+        """Commit the offsets that are flushed, as those of a consumer group, where RocketMQ's broker finds them."""
         flushed, reached = self._store.flushed_offset, None
         while self._uncommitted and self._uncommitted[0][0] <= flushed:
             reached = self._uncommitted.popleft()

@@ -1,6 +1,6 @@
-"""Writes docs/replication-protocol.md from the layouts that the code reads and writes with.
+"""Writer of docs/replication-protocol.md, from the layouts with which the code reads and writes.
 
-Run as ``python -m docs.pages.replication_page <file>`` (`make docs`); a test compares the file with it.
+Run as ``python -m docs.pages.replication_page <file>`` (`make docs`); a test compares the file with its output.
 """
 
 import re
@@ -24,60 +24,59 @@ _HEAD: Final = """\
 
 Written by `make docs` from the layouts in the code; do not edit.
 
-A slave connects to its master's `haListenPort`. With Apache RocketMQ on either side both speak its two messages:
-slave to master the end of its log (i64), master to slave `fromPhyOffset` (i64), `size` (i32) and so many bytes of the
-log, without any as a heartbeat. Two Sprocket brokers speak sessions instead, which this page describes. All integers
-are big-endian; u8 to u32 are unsigned, i64 is signed. `haSessionEnable = false` at either end turns sessions off.
+A slave connects to its master's `haListenPort`. If either end is Apache RocketMQ, both speak RocketMQ's two messages.
+Slave to master: the end of its log (i64). Master to slave: `fromPhyOffset` (i64), `size` (i32) and `size` bytes of the
+log; without bytes it is a heartbeat. Two Sprocket brokers speak sessions instead, which this page describes. All
+integers are big-endian; u8 to u32 are unsigned, i64 is signed. `haSessionEnable = false` at either end turns sessions
+off.
 
-## Which of the two
+## Choice of the protocol
 
-Brokers without access control and without `haSecretFile`, and those with `haAllowPlainPeers`, ask first: the slave
-sends request {negotiate} (NEGOTIATE_HA_SESSION: cluster, broker name, broker id, the highest version that it speaks)
-to the master's port for clients. A broker of RocketMQ answers REQUEST_CODE_NOT_SUPPORTED: then the two messages are
-spoken, byte for byte. A slave that gets no answer, or another refusal, tries again later: a link that fails never
-makes a session a plain connection. A slave that knows only `haMasterAddress`, and no name server that tells where its
-master answers, speaks the two messages.
+A slave without access control and without `haSecretFile`, or with `haAllowPlainPeers`, asks first. It sends request
+{negotiate} (NEGOTIATE_HA_SESSION: cluster, broker name, broker id, its highest version) to the master's port for
+clients. A RocketMQ broker responds REQUEST_CODE_NOT_SUPPORTED; then both speak the two messages, byte for byte. A slave
+that gets no response, or another refusal, tries again later: a failing link never turns a session into a plain
+connection. A slave that knows only `haMasterAddress`, and no name server with the master's address, speaks the two
+messages.
 
-A slave with access control or `haSecretFile`, without `haAllowPlainPeers`, asks nothing at the port for clients. It
-connects to `haListenPort` and greets. A request at the port for clients would carry a signature, and the address may
-come from a name server where anybody can register a broker. See [security.md](security.md#other-brokers).
+A slave with access control or `haSecretFile`, without `haAllowPlainPeers`, does not ask. It connects to `haListenPort`
+and greets. A request to the port for clients would carry a signature, and its address may come from a name server
+where anybody can register a broker. See [security.md](security.md#other-brokers).
 
-On the master the first byte of a connection decides: 0x16 begins a TLS handshake, inside of which the same is decided
-again; a session's is negative as the first byte of a signed number, and
-no plain slave reports a negative offset.
+The master decides by the first byte of a connection. 0x16 begins a TLS handshake; inside TLS the first byte decides
+again. A session's first byte is negative as a signed number, and no plain slave reports a negative offset.
 
 ## TLS
 
-The answer to NEGOTIATE_HA_SESSION says with `takesTls` whether the port for slaves takes TLS: it does unless the
-master has `tls.server.mode = disabled`. A slave that does not ask speaks TLS if it has `tls.enable`; with
-`haAllowCleartext` it tries TLS and clear in turns until the master answers. RocketMQ's port never takes TLS.
-Certificates are those of the ports for clients: the
-master's `tls.server.*`, the slave's `tls.client.*`.
+The response to NEGOTIATE_HA_SESSION says with `takesTls` whether the port for slaves accepts TLS. It does unless the
+master has `tls.server.mode = disabled`. A slave that does not ask uses TLS if it has `tls.enable`. With
+`haAllowCleartext` it alternates between TLS and cleartext until the master answers. RocketMQ's port never accepts TLS.
+The certificates are those of the ports for clients: the master's `tls.server.*`, the slave's `tls.client.*`.
 
-| Master | Slave | What goes over `haListenPort` |
+| Master | Slave | Connection to `haListenPort` |
 |---|---|---|
-| takes TLS | `tls.enable` (by default where its own `tls.server.mode` is `enforcing`) | TLS |
-| takes TLS, `permissive` | no `tls.enable` | clear |
+| accepts TLS | `tls.enable` (by default where its own `tls.server.mode` is `enforcing`) | TLS |
+| accepts TLS, `permissive` | no `tls.enable` | cleartext |
 | `enforcing` | no `tls.enable`, or RocketMQ's | refused at the first byte, unless the master has `haAllowCleartext` |
-| takes no TLS, or RocketMQ's | `tls.enable` | not followed, unless the slave has `haAllowCleartext` |
+| accepts no TLS, or RocketMQ's | `tls.enable` | not followed, unless the slave has `haAllowCleartext` |
 
 ## Greeting
 
 The slave sends HELLO, the master WELCOME, the slave PROOF. Each is an envelope, a body, and a CRC-32 (u32) of both.
-Texts are a length (u16, at most {text}) and UTF-8.
+A text is a length (u16, at most {text}) and UTF-8.
 
 {envelope}
 
 {hello_table}
 
-Behind the numbers of HELLO: cluster, broker name, id of the store. A slave with a secret that was told the master's
-address, and does not have it from `haMasterAddress`, adds that address. The master refuses a HELLO with an address
-that is not its own `brokerIP2:haListenPort`: a stranger is passing the greeting on. PROOF is {proof} bytes, zeros
+After the numbers of HELLO: cluster, broker name, id of the store. A slave with a secret adds the master's address, if
+it was told that address and does not have it from `haMasterAddress`. The master refuses a HELLO with an address other
+than its own `brokerIP2:haListenPort`, because then an impostor relays the greeting. PROOF is {proof} bytes, zeros
 without a secret.
 
 {welcome_table}
 
-Behind the numbers of WELCOME: cluster, broker name, id of the store, the reason of a refusal; then the master's proof,
+After the numbers of WELCOME: cluster, broker name, id of the store, the reason of a refusal; then the master's proof,
 {proof} bytes, zeros without a secret.
 
 HELLO of the slave 1 of `DefaultCluster/broker-a`:
@@ -86,19 +85,20 @@ HELLO of the slave 1 of `DefaultCluster/broker-a`:
 {hello_dump}
 ```
 
-### Who may
+### Authentication
 
-With `haSecretFile` at both ends each proves that it knows the secret, before anything of the log is sent. A proof is
-the HMAC-SHA256, keyed with the file's content without white space around it, of a word for the end that proves
-(`sprocket-ha-master`, `sprocket-ha-slave`) and of both messages with their nonces, identities and the epoch (the
-slave's with the master's proof as well), each preceded by its length (u32). Use 32 random bytes or more: whoever sees a
-greeting can try guesses.
+With `haSecretFile` at both ends each proves that it knows the secret, before any of the log is sent. A proof is an
+HMAC-SHA256, keyed with the file's content without surrounding white space. It covers a label of the proving end
+(`sprocket-ha-master`, `sprocket-ha-slave`) and both messages with their nonces, identities and the epoch; the slave's
+also covers the master's proof. Each part is preceded by its length (u32). Use 32 random bytes or more: anyone who sees
+a greeting can test guesses.
 
-Without the file, brokers with access control (`aclEnable`, `authenticationEnabled`) take for secret the HMAC-SHA256,
-keyed with the secret key of the account with which they sign, of `sprocket replication 1`, a zero and the account's
-name; one that signs nothing takes random bytes, which nobody else knows. So at both ends it has to be the same account.
+Without the file, brokers with access control (`aclEnable`, `authenticationEnabled`) derive the secret from the account
+with which they sign. It is the HMAC-SHA256, keyed with the account's secret key, of `sprocket replication 1`, a zero
+and the account's name. Both ends must therefore sign with the same account. A broker that signs nothing uses random
+bytes, which no other broker knows.
 
-| Master | Slave | What happens |
+| Master | Slave | Result |
 |---|---|---|
 | no secret | no secret | no authentication; the log says `authentication=False` |
 | secret | the same | both prove it |
@@ -108,17 +108,17 @@ name; one that signs nothing takes random bytes, which nobody else knows. So at 
 | secret | plain protocol | refused, unless `haAllowPlainPeers` |
 | plain protocol | secret | not followed, unless `haAllowPlainPeers` |
 
-A slave of another cluster or name, or with the master's own id, is refused. A slave counts once: if one with the same
-cluster, name and id comes while another is connected, the older connection ends. What follows the greeting is checked
-with CRCs and epochs; it is neither signed nor, without TLS, encrypted.
+The master refuses a slave of another cluster or broker name, or with the master's own id. A slave counts once: if one
+with the same cluster, name and id connects again, the older connection is closed. The bytes after the greeting are
+checked with CRCs and epochs; they are neither signed nor, without TLS, encrypted.
 
 ## Frames
 
 {head}
 
-The CRC covers the first {crc_at} bytes of the head and the body. The *epoch* is a number that each start of a master
-has anew (the time of the start, ms): a frame of another epoch ends the connection, so a report never acknowledges
-what another master has sent. Limits: a body has at most {most} bytes from a master, {most_slave} from a slave,
+The CRC covers the first {crc_at} bytes of the head and the body. The *epoch* is a number that differs for each start of
+a master (the time of the start, ms). A frame of another epoch ends the connection, so a report never acknowledges what
+another master has sent. A body has at most {max_master} bytes from a master and {max_slave} from a slave; the size is
 checked before anything is kept.
 
 | Type | Name | `offset` | Body |
@@ -127,71 +127,70 @@ checked before anything is kept.
 
 {layouts}
 
-## Finding the common part
+## Search for the common prefix
 
-The slave sends RANGE, the master STATE. The slave compares the end of the shorter log by checksum, then ranges of twice
-the size before it, at most {largest} bytes each and {back} in all, until one is equal; between that and the next it
-halves. What is common ends with the last whole record of it.
+The slave sends RANGE, the master STATE. The slave compares by checksum the end of the shorter log, then ranges of twice
+the size before it, until one is equal; each has at most {max_range} bytes, all together {max_search}. Then it halves
+the distance to the next range. The common prefix ends with its last whole record.
 
-- Its whole log is the beginning of the master's: RESUME, and the log follows.
-- All of the master's log is the beginning of its own: SURPLUS. A SYNC_MASTER whose last run did not end as it should
-  takes nothing for at most `haTailRecoveryWait` (sends are answered SERVICE_NOT_AVAILABLE), and fetches that tail with
-  FETCH_TAIL and TAIL; then it begins. It waits for one slave: of several that may have more, the first that comes
-  decides, and without a secret that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits, however
-  its last run ended, until a slave has all of its log, and consumers see nothing meanwhile. Any other master answers
-  CUT.
-- A SYNC_MASTER with an empty store fetches all that the slave keeps, then the tables with FETCH_TABLES, GIVEN_TABLE and
-  GIVEN_ALL. It does so whether the store is new or its disk was lost; see below.
-- They differ: the slave keeps what lies behind the common part in `cut/` of its store, writes down durably that its log
-  is to end there, and begins anew; the start cuts log, queues and index (see [format.md](format.md), `truncate`).
-- They have nothing in common, an ASYNC_MASTER with a new disk among them, or the slave's place is no longer kept:
-  nothing is touched. The slave's log line `ha_diverged` says which store holds data.
+- The slave's whole log is the beginning of the master's: RESUME, and the log follows.
+- The master's whole log is the beginning of the slave's: SURPLUS. A SYNC_MASTER after an unclean stop accepts no
+  messages for at most `haTailRecoveryWait` (it responds SERVICE_NOT_AVAILABLE to sends). Meanwhile it fetches that tail
+  with FETCH_TAIL and TAIL; then it starts. It waits for one slave: if several may have more, the first to connect
+  decides, and without a secret that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits after any
+  stop until a slave has its whole log; meanwhile consumers read nothing. Any other master responds TRUNCATE.
+- A SYNC_MASTER with an empty store fetches all that the slave keeps, then its tables with FETCH_TABLES, SLAVE_TABLE and
+  SLAVE_TABLES_END. It does so whether the store is new or its disk was lost; see below.
+- The logs diverged: the slave copies what it has after the common prefix to `cut/` of its store, durably notes where
+  its log must end, and restarts. The start truncates log, queues and index (see [format.md](format.md), `truncate`).
+- The logs have nothing in common, as with an ASYNC_MASTER with a new disk, or the master no longer keeps the slave's
+  offset: nothing is changed. The slave's log line `ha_diverged` says which store holds data.
 
-With RocketMQ on the other side a log that does not fit ends the connection, with the reason.
+With RocketMQ at the other end, a log that does not fit ends the connection, with the reason.
 
 ## A master with an empty store
 
-A SYNC_MASTER whose log is empty takes no message and answers no question about offsets (SERVICE_NOT_AVAILABLE) until it
-knows that no slave holds data:
+A SYNC_MASTER with an empty log accepts no messages and tells no offsets (SERVICE_NOT_AVAILABLE) until it knows that no
+slave holds data:
 
-| What it finds | What it does |
+| It finds | It does |
 |---|---|
-| a slave with data | takes its log and tables, then begins |
-| each other member of the group has shown an empty log | begins at once |
-| name servers know no other member, none came | begins after `haTailRecoveryWait` |
-| name servers know a member that has not come | waits, `event=empty_master_waits` says for which |
+| a slave with data | fetches its log and tables, then starts |
+| every other member of the group connected with an empty log | starts at once |
+| name servers know no other member, and none connected | starts after `haTailRecoveryWait` |
+| name servers know a member that has not connected | waits; `event=empty_master_waits` names it |
 | no name server answers | waits |
 
-`haTailRecoveryWait = 0` begins at once and recovers nothing. A slave that speaks the two messages can show that its log
-is empty, but cannot give data: the master then waits until that slave is stopped or replaced. An ASYNC_MASTER with an
-empty store begins at once. Its slave keeps its log, topics and offsets, follows no further, and says so.
+`haTailRecoveryWait = 0` starts at once and recovers nothing. A slave that speaks the two messages can show that its log
+is empty, but cannot send data; the master then waits until that slave is stopped or replaced. An ASYNC_MASTER with an
+empty store starts at once. Its slave keeps its log, topics and offsets, stops following, and logs that.
 
 ## Tables
 
-The master looks every {look} ms. Of consumer offsets it sends what changed since (`{changes}`, JSON: `topic@group` to
-queue id to offset), of other tables all of one whose content changed, as the answer to RocketMQ's GET_ALL_ request has
-it. A slave that is new gets all of them. Each TABLE stands behind the log that the master had when it looked; the slave
-applies it when it comes, and so has that log. A slave that is far behind gets {waiting} looks, and later everything
-anew. Topics do not wait for a look: a table that changed goes, with offset 0, before the next LOG, so a slave that has
-a message has its topic. A slave that acts for its master takes none until the master is back.
+The master looks for changes every {look} ms. Of consumer offsets it sends the changes (`{changes}`, JSON: `topic@group`
+to queue id to offset). Of another table that changed it sends all, in the form of the response to RocketMQ's GET_ALL_
+request. A new slave gets all tables. Each TABLE follows the log that the master had at the look. The slave applies it
+at that place, so it has that log. A slave that lags gets up to {waiting} updates, and later all tables again. Topics do
+not wait for a look: a changed table precedes the next LOG, with offset 0, so a slave that has a message has its topic.
+A slave that acts for its master installs none until the master is back.
 
 A slave installs tables only from a master whose log was compared with its own:
 
-- In a session tables come after the comparison, never before.
-- From a master that speaks the two messages the slave asks for tables (GET_ALL_..., as RocketMQ's slaves do). It asks
-  only while the connection to that master's log stands, the end of its own log was found in the master's log, and the
-  master's log (GET_BROKER_HA_STATUS) reaches as far as its own. A topic that an operator deletes at such a master is
-  deleted at the slave.
-- No answer, a refusal, an error, a shorter log: the slave asks for nothing and keeps what it has.
-- A broker that asks for proof asks for no table at all: they come in a session or not.
+- In a session, tables come after the comparison, never before.
+- From a master that speaks the two messages, the slave asks for tables (GET_ALL_..., as RocketMQ's slaves do). It asks
+  only under three conditions: it is connected to that master's log, the end of its own log was found in the master's,
+  and the master's log (GET_BROKER_HA_STATUS) reaches as far as its own. A topic that an operator deletes at such a
+  master is deleted at the slave.
+- After no response, a refusal, an error, or a shorter log, the slave asks for nothing and keeps what it has.
+- A broker that requires a proof never asks for tables: they come in a session or not at all.
 """
 
 
 def page() -> str:
-    """The whole text of docs/replication-protocol.md."""
+    """Return the whole text of docs/replication-protocol.md."""
     return _HEAD.format(
         negotiate=int(RequestCode.NEGOTIATE_HA_SESSION),
-        text=hello.MOST_TEXT_BYTES,
+        text=hello.MAX_TEXT_BYTES,
         envelope=_table(hello.ENVELOPE),
         hello_table=_table(hello.HELLO),
         welcome_table=_table(hello.WELCOME),
@@ -199,15 +198,15 @@ def page() -> str:
         hello_dump=_dump(_sample_hello()),
         head=_table(session.HEAD),
         crc_at=session.HEAD.struct.size - 4,
-        most=session.MOST_BODY_BYTES,
-        most_slave=session.MOST_SLAVE_BODY_BYTES,
+        max_master=session.MAX_BODY_BYTES,
+        max_slave=session.MAX_SLAVE_BODY_BYTES,
         types="\n".join(_type_row(kind) for kind in FrameType),
         layouts="\n\n".join(_table(layout) for layout in session.LAYOUTS if layout is not session.HEAD),
-        largest=_common.LARGEST_BYTES,
-        back=_common.MOST_BYTES,
+        max_range=_common.MAX_RANGE_BYTES,
+        max_search=_common.MAX_BYTES,
         look=round(LOOK_S * 1000),
         changes=OFFSET_CHANGES,
-        waiting=_queue.MOST_WAITING,
+        waiting=_queue.MAX_WAITING,
     )
 
 
@@ -238,7 +237,7 @@ def _type(field: Field) -> str:
 def _sample_hello() -> bytes:
     slave = Credentials(Identity("DefaultCluster", "broker-a", 1, "5ca1ab1e"), lambda size: bytes(range(size)))
     sent = SlaveGreeting(slave).begin()
-    # What is shown is what a master takes.
+    # Check that a master accepts the sample.
     master = MasterGreeting(Credentials(Identity("DefaultCluster", "broker-a", 0, ""), bytes), 1)
     master.received(sent)
     assert master.slave == slave.identity

@@ -187,7 +187,7 @@ async def test_a_master_is_isolated_until_its_slave_follows_it(
         writer.write(MAGIC_BYTES)
         await until(lambda: again.replication.listener.connections)
         await asyncio.sleep(1.0)
-        assert "event=handed_back" not in caplog.text
+        assert "event=handover_fetched" not in caplog.text
         assert 0 not in it.members(A)
         writer.close()
         slave.following.follower.follow = follow  # type: ignore[method-assign]

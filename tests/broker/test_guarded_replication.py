@@ -113,7 +113,7 @@ async def test_a_stranger_gets_no_request_and_gives_no_table(tmp_path: Path, ans
             slave.synchronize.all_s = 0.0
             # The true master's port for slaves, and then one where nobody listens.
             for ha_address in (master.registration.ha_address, "127.0.0.1:9"):
-                slave.following.found(f"127.0.0.1:{stranger.server.port}", ha_address)
+                slave.following.master_found(f"127.0.0.1:{stranger.server.port}", ha_address)
                 await asyncio.sleep(1.5)
             assert not stranger.asked
             assert not stranger.server.channels
@@ -133,10 +133,10 @@ async def test_a_stranger_that_passes_the_greeting_on_is_not_taken_for_the_maste
         async with guarded(tmp_path / "slave", **SLAVE) as (slave, _):
             assert slave.following is not None
             port = relay.sockets[0].getsockname()[1]
-            slave.following.found(master.address, f"127.0.0.1:{port}")
-            await until(lambda: "somebody passes the greeting on" in caplog.text)
+            slave.following.master_found(master.address, f"127.0.0.1:{port}")
+            await until(lambda: "somebody relays the greeting" in caplog.text)
             assert slave.store.wrote_offset == 0
-            slave.following.found(master.address, master.registration.ha_address)
+            slave.following.master_found(master.address, master.registration.ha_address)
             await until(lambda: session_of(slave))
 
 

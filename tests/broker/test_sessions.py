@@ -39,7 +39,7 @@ async def slave_of(
     on_fatal = None if fatal is None else fatal.append
     async with running_broker(root, store=settings, on_fatal=on_fatal, **SLAVE) as (slave, _):
         assert slave.following is not None
-        slave.following.found(master.address, master.registration.ha_address)
+        slave.following.master_found(master.address, master.registration.ha_address)
         yield slave
 
 

@@ -162,12 +162,12 @@ async def test_a_slave_that_wants_tls_takes_no_log_in_clear_unless_that_is_allow
         store = {"ha_session_enable": False, "ha_allow_cleartext": allows}
         async with running(tmp_path / "slave", member(files, "slave"), broker_id=1, store=store) as slave:
             assert slave.following is not None
-            slave.following.found(master.address, ha_address(master))
+            slave.following.master_found(master.address, ha_address(master))
             if allows:
                 await until(lambda: in_step(master, slave))
                 assert master.replication.runtime_info()["haTlsConnections"] == "0"
             else:
-                await until(lambda: "haAllowCleartext takes it" in caplog.text)
+                await until(lambda: "see haAllowCleartext" in caplog.text)
                 assert slave.store.wrote_offset == 0
         await client.close()
 

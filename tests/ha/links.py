@@ -9,7 +9,7 @@ SEGMENT = 1000
 
 
 class MemoryLog:
-    """A log of segments of `SEGMENT` bytes; for a slave it also takes what comes."""
+    """A log of segments of `SEGMENT` bytes; for a slave it also accepts pieces."""
 
     def __init__(self, content: bytes = b"", start: int = 0) -> None:
         self.start = start
@@ -25,9 +25,9 @@ class MemoryLog:
 
     received_offset = end_offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        assert most_bytes > 0
-        stop = min(offset + most_bytes, self.end_offset, offset - offset % SEGMENT + SEGMENT)
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
+        assert max_bytes > 0
+        stop = min(offset + max_bytes, self.end_offset, offset - offset % SEGMENT + SEGMENT)
         if not self.start <= offset < stop:
             return None
         return memoryview(bytes(self.content[offset - self.start : stop - self.start]))
@@ -53,7 +53,7 @@ def slave_of(log: MemoryLog, now: float = 0.0) -> SlaveLink:
 
 
 def exchange(master: MasterLink, slave: SlaveLink, now: float, split: Callable[[bytes], list[bytes]]) -> None:
-    """Let both talk until neither has anything to say; `split` decides what one read brings."""
+    """Exchange bytes until both are silent; `split` cuts them into reads."""
     to_master = slave.begin(now) if master.requested_offset is None else b""
     while True:
         for part in split(to_master):

@@ -1,4 +1,4 @@
-"""Both ends of a session in memory, their logs, and what goes between them."""
+"""Both ends of a session in memory, with their logs and the bytes between them."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ EPOCH = 7_000
 
 
 class SessionMemoryLog(MemoryLog):
-    """A log whose records have `RECORD` bytes each; what is flushed is said by the test."""
+    """A log whose records have `RECORD` bytes each; the test sets its flushed offset."""
 
     def __init__(self, content: bytes = b"", start: int = 0) -> None:
         super().__init__(content, start)
@@ -46,7 +46,7 @@ def credentials(broker_id: int = 0, secret: bytes = b"", *, seed: int = 1, **cha
 
 
 class Ends:
-    """A master and a slave, and what each has written that the other has not read."""
+    """A master and a slave, with the bytes under way between them."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Ends:
         tables: Sequence[TableUpdate] = (),
     ) -> None:
         self.applied: list[TableContent] = []
-        # What the master took of the slave's `tables`.
+        # The slave's `tables` as the master received them.
         self.given: list[TableContent] = []
         self.master_log, self.slave_log = master_log, slave_log
         rules = LinkRules(batch_bytes=batch_bytes, segment_bytes=SEGMENT, from_last_segment=False)
@@ -74,12 +74,12 @@ class Ends:
         self.to_master = self.slave.begin(0.0)
 
     def talk(self, split: Callable[[bytes], list[bytes]] = lambda data: [data], now: float = 0.0) -> None:
-        """Until neither has anything to say.  Raises what either raises; a refusal is one of the slave's."""
+        """Exchange bytes until both are silent.  Raises what either raises; a refusal is the slave's error."""
         while self.turn(split, now):
             pass
 
     def turn(self, split: Callable[[bytes], list[bytes]] = lambda data: [data], now: float = 0.0) -> bool:
-        """Have each say something once; whether the master did."""
+        """Let each write once; return whether the master did."""
         for part in split(self.to_master):
             if self.master.received(part, now):
                 assert self.master.acked_offset <= self.slave_log.end_offset
@@ -89,7 +89,7 @@ class Ends:
         return bool(to_slave)
 
     def to_slave(self, now: float = 0.0) -> bytes:
-        """What the master has to say."""
+        """Return what the master writes."""
         written = b""
         while buffers := self.master.next_piece(now):
             written += b"".join(bytes(buffer) for buffer in buffers)
@@ -97,7 +97,7 @@ class Ends:
 
 
 def refusal(ends: Ends) -> str:
-    """Why the slave gives up; the empty text if it does not."""
+    """Return why the slave gives up; the empty text if it does not."""
     try:
         ends.talk()
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""How two ends greet: who they are, and whether they know the same secret."""
+"""Greetings: identities, and proofs of the same secret."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_a_wrong_secret_is_found_by_both_ends() -> None:
     both = ends(master=credentials(0, SECRET), slave=credentials(1, b"another"))
     assert "different secrets" in refusal(both)
     assert both.slave_log.content == LOG[:10]
-    # A slave that does not care whom it follows, and cannot prove anything, gets nothing either.
+    # A slave without a secret of its own gets nothing either.
     master = MasterGreeting(credentials(0, SECRET), EPOCH)
     hello = decode_hello(_body(SlaveGreeting(credentials(1, b"guess")).begin(), Kind.HELLO))
     master.received(sealed(Kind.HELLO, hello.body()))
@@ -50,7 +50,7 @@ def test_a_slave_does_not_follow_a_master_that_claims_to_demand_nothing() -> Non
     slave = SlaveGreeting(credentials(1, SECRET))
     slave.begin()
     welcome = Welcome(False, bytes(32), credentials(0).identity, EPOCH)
-    with pytest.raises(ProtocolError, match="shows no secret"):
+    with pytest.raises(ProtocolError, match="has no secret"):
         slave.received(sealed(Kind.WELCOME, welcome.body()))
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_greeting_is_refused() -> None:
             assert MasterGreeting(credentials(0), EPOCH).received(bytes(damaged)) == b""
         except ProtocolError:
             continue
-        assert 9 <= at < 13  # a length: more is awaited
+        assert 9 <= at < 13  # a length: the reader waits for more bytes
 
 
 def _body(message: bytes, kind: Kind) -> bytes:
@@ -132,14 +132,14 @@ def _body(message: bytes, kind: Kind) -> bytes:
 
 @pytest.mark.parametrize(("dialed", "is_refused"), [("", False), ("10.0.0.1:10912", False), ("10.0.0.66:10912", True)])
 def test_a_greeting_counts_only_at_the_address_that_the_slave_connected_to(dialed: str, is_refused: bool) -> None:
-    """A stranger whom a name server calls the master can pass every byte on to the true one."""
+    """An impostor that a name server calls the master can relay every byte to the true one."""
     own = replace(credentials(0, SECRET), own_address=lambda: "10.0.0.1:10912")
     master, slave = MasterGreeting(own, 1), SlaveGreeting(credentials(1, SECRET), dialed)
     welcome = master.received(slave.begin())
     assert bool(master.refusal) is is_refused
     if is_refused:
-        assert "passes the greeting on" in master.refusal
-        with pytest.raises(ProtocolError, match="passes the greeting on"):
+        assert "relays the greeting" in master.refusal
+        with pytest.raises(ProtocolError, match="relays the greeting"):
             slave.received(welcome)
     else:
         master.received(slave.received(welcome))

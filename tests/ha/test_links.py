@@ -1,4 +1,4 @@
-"""Both ends of a connection: where it begins, what is acknowledged, when it ends."""
+"""Both ends of a connection: start offset, acknowledgements, end."""
 
 import random
 
@@ -82,7 +82,7 @@ def test_a_slave_acknowledges_what_it_has_compared() -> None:
     slave = SlaveLink(SlaveRules(segment_bytes=SEGMENT), replica, 0.0)
     assert slave.begin(0.0) == report(1000)
     assert slave.received(transfer_head(1000, 200) + CONTENT[1000:1200], 0.0) == report(1200)
-    # The master has no more than the slave: nothing of what it has beyond is acknowledged.
+    # The master has no more than the slave, so nothing beyond is acknowledged.
     assert slave.due(5.0) == report(1200)
     assert slave.received(transfer_head(1200, 400) + CONTENT[1200:1600], 6.0) == report(1600)
     assert replica.content == CONTENT[:1600]
@@ -191,7 +191,7 @@ def test_tables_may_be_asked_for_once_the_logs_were_compared_and_not_before() ->
     assert not link.admits_polling
     link.begin(0.0)
     assert not link.admits_polling
-    # What an empty master of RocketMQ says: nothing, from where the slave asked for.
+    # An empty RocketMQ master sends an empty transfer from the offset that the slave asked for.
     link.received(transfer_head(6000 - 4096, 0), 0.0)
     assert not link.admits_polling
     link.received(transfer_head(6000 - 4096, 4096) + b"x" * 4096, 0.0)

@@ -1,4 +1,4 @@
-"""The two messages, whole and in pieces, and what is none of them."""
+"""The two messages, whole and in pieces, and invalid bytes."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""What several slaves have acknowledged, and which of them are in sync."""
+"""Acknowledgements of several slaves, and which of them are in sync."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, Standing
+from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, ReplicationProgress
 
 
 def replicas_of(*offsets: int, end: int = 1000, now: float = 0.0, **rules: int) -> Replicas:
-    """Slaves that had all of the log when it ended there, `now`."""
+    """Return slaves that each had the whole log, at `now`, when it ended at their offset."""
     replicas = Replicas(ReplicaRules(**({"max_gap_bytes": 1000, "max_behind_s": 15.0} | rules)))  # type: ignore[arg-type]
     for number, offset in enumerate(offsets):
         replicas.acknowledged(f"slave {number}", 1, offset, offset, now)
@@ -19,27 +19,27 @@ def replicas_of(*offsets: int, end: int = 1000, now: float = 0.0, **rules: int) 
 
 
 def test_what_the_required_replicas_have_is_acknowledged_and_seen() -> None:
-    assert replicas_of(850, 900, 10).standing() == Standing(900, 900, True, False)
-    assert replicas_of(850, 900, 10, in_sync_replicas=3).standing() == Standing(850, 850, True, False)
-    assert replicas_of(850, 900, 10, in_sync_replicas=4).standing() == Standing(10, 10, True, False)
+    assert replicas_of(850, 900, 10).progress() == ReplicationProgress(900, 900, True, False)
+    assert replicas_of(850, 900, 10, in_sync_replicas=3).progress() == ReplicationProgress(850, 850, True, False)
+    assert replicas_of(850, 900, 10, in_sync_replicas=4).progress() == ReplicationProgress(10, 10, True, False)
 
 
 def test_with_too_few_in_sync_nothing_is_acknowledged_and_consumers_see_what_those_have() -> None:
-    assert replicas_of(850, 900, in_sync_replicas=5).standing() == Standing(850, -1, False, False)
-    assert replicas_of().standing() == Standing(NO_LIMIT, -1, False, False)
+    assert replicas_of(850, 900, in_sync_replicas=5).progress() == ReplicationProgress(850, -1, False, False)
+    assert replicas_of().progress() == ReplicationProgress(NO_LIMIT, -1, False, False)
 
 
 def test_below_the_least_number_nothing_is_taken_and_nothing_more_is_seen() -> None:
-    assert replicas_of(min_in_sync_replicas=2).standing() == Standing(None, -1, False, True)
-    assert replicas_of(900, min_in_sync_replicas=2).standing() == Standing(900, 900, True, False)
-    assert replicas_of(900, min_in_sync_replicas=3).standing() == Standing(None, 900, True, True)
+    assert replicas_of(min_in_sync_replicas=2).progress() == ReplicationProgress(None, -1, False, True)
+    assert replicas_of(900, min_in_sync_replicas=2).progress() == ReplicationProgress(900, 900, True, False)
+    assert replicas_of(900, min_in_sync_replicas=3).progress() == ReplicationProgress(None, 900, True, True)
 
 
 def test_a_slave_that_is_connected_twice_counts_once() -> None:
     replicas = replicas_of(800, in_sync_replicas=3)
     replicas.acknowledged("slave 0", 2, 900, 1000, 0.0)
     assert replicas.offsets() == [900]
-    assert replicas.standing() == Standing(900, -1, False, False)
+    assert replicas.progress() == ReplicationProgress(900, -1, False, False)
     replicas.left("slave 0", 2)
     assert replicas.offsets() == [800]
     replicas.left("slave 0", 1)
@@ -67,7 +67,7 @@ def test_a_slave_is_in_sync_once_it_has_what_was_there_when_it_came() -> None:
     assert replicas.behind_s("late", 700, 1.0) is None
     replicas.acknowledged("late", 1, 500, 800, 2.0)
     assert replicas.in_sync_slaves() == {"late"}
-    # The log ended there when it came, at 0.
+    # The end of the log when the slave connected, at time 0.
     assert replicas.behind_s("late", 800, 2.0) == 2.0
     replicas.check(800, 2.0)
     replicas.acknowledged("late", 1, 800, 900, 3.0)
@@ -86,7 +86,7 @@ def test_a_slave_that_lacks_too_much_is_not_in_sync() -> None:
 def test_a_slave_that_stands_still_leaves_and_comes_back_when_it_has_caught_up() -> None:
     replicas = replicas_of(1000)
     for now in range(1, 60):
-        # Nothing to send: it is in sync, however long it has said nothing.
+        # Nothing to send: a silent slave stays in sync.
         replicas.check(1000, now)
     assert replicas.in_sync_slaves() == {"slave 0"}
     for now in range(60, 75):
@@ -94,7 +94,7 @@ def test_a_slave_that_stands_still_leaves_and_comes_back_when_it_has_caught_up()
         assert replicas.in_sync_slaves() == {"slave 0"}
     replicas.check(1999, 75)
     assert replicas.in_sync_slaves() == frozenset()
-    # What it says first is as old as it was.
+    # Its first report does not make it newer.
     replicas.acknowledged("slave 0", 1, 1500, 1999, 76.0)
     assert replicas.in_sync_slaves() == frozenset()
     replicas.acknowledged("slave 0", 1, 1999, 1999, 77.0)
@@ -115,7 +115,7 @@ def test_a_slave_that_is_always_a_little_behind_stays() -> None:
 def test_a_slave_that_falls_back_further_and_further_leaves() -> None:
     replicas = replicas_of(1000, max_gap_bytes=1 << 40)
     for second in range(1, 60):
-        # Half of what comes.
+        # It receives half of what is appended.
         replicas.acknowledged("slave 0", 1, 1000 + 50 * second, 1000 + 100 * second, second)
         replicas.check(1000 + 100 * second, second)
         assert (second <= 30) == bool(replicas.in_sync_slaves()), second
@@ -155,14 +155,14 @@ def test_what_is_flushed_counts_where_it_is_asked_for_and_said() -> None:
 def test_how_many_must_have_a_message(rules: dict[str, int], slaves: int, expected: int) -> None:
     replicas = replicas_of(*[1000] * slaves, **rules)
     assert replicas.required() == expected
-    assert replicas.standing().is_enough == (slaves + 1 >= expected)
+    assert replicas.progress().is_enough == (slaves + 1 >= expected)
 
 
 def test_alone_by_configuration_the_master_acknowledges_everything() -> None:
-    assert replicas_of(auto_in_sync_replicas=True).standing() == Standing(NO_LIMIT, NO_LIMIT, True, False)
+    assert replicas_of(auto_in_sync_replicas=True).progress() == ReplicationProgress(NO_LIMIT, NO_LIMIT, True, False)
 
 
-# Whatever happens: nothing counts that not so many different slaves have said.
+# At all times an offset counts only if enough different slaves have reported it.
 
 ACT = st.one_of(
     st.tuples(st.just("ack"), st.integers(0, 3), st.integers(0, 2), st.integers(0, 400)),
@@ -182,7 +182,7 @@ RULES = st.builds(
 
 
 class History:
-    """What was said, kept as it came, and what follows from it the slow way."""
+    """All reports in their order, and a slow computation of what follows from them."""
 
     def __init__(self, rules: ReplicaRules) -> None:
         self.rules = rules
@@ -216,9 +216,9 @@ class History:
         return {slave: max(offset for (other, _), offset in self.said.items() if other == slave) for slave in self.came}
 
     def could_be_in_sync(self, slave: int, has: int) -> bool:
-        """It had all that there was at some moment since it came, at most so long ago."""
+        """Return whether the slave had the whole log recently, at some time after it connected."""
         since = max(self.came[slave], self.now - self.rules.max_behind_s)
-        # What the log held at that time at the least.
+        # The log held at least this at that time.
         held = max((end for at, end in self.ends if at < since), default=0)
         return has >= held
 
@@ -235,17 +235,17 @@ def test_nothing_counts_that_not_enough_different_slaves_have(
         assert replicas.offsets() == sorted(has.values(), reverse=True)
         in_sync = replicas.in_sync_slaves()
         assert in_sync <= has.keys()
-        standing, required = replicas.standing(), replicas.required()
-        if standing.acknowledged >= 0:
-            assert 1 + sum(has[slave] >= standing.acknowledged for slave in in_sync) >= required  # type: ignore[index]
-        assert standing.is_enough == (1 + len(in_sync) >= required)
-        assert standing.is_refusing == (1 + len(in_sync) < rules.min_in_sync_replicas)
-        assert (standing.limit is None) == standing.is_refusing
-        if standing.limit is not None:
-            # Consumers see what is acknowledged, and, with too few in sync, what those have that are.
-            behind = [slave for slave in in_sync if has[slave] < standing.limit]  # type: ignore[index]
-            assert not in_sync or len(in_sync) - len(behind) >= min(required - 1, len(in_sync))
-            if standing.is_enough:
-                assert standing.limit == standing.acknowledged
+        progress, required = replicas.progress(), replicas.required()
+        if progress.acknowledged >= 0:
+            assert 1 + sum(has[slave] >= progress.acknowledged for slave in in_sync) >= required  # type: ignore[index]
+        assert progress.is_enough == (1 + len(in_sync) >= required)
+        assert progress.is_refusing == (1 + len(in_sync) < rules.min_in_sync_replicas)
+        assert (progress.limit is None) == progress.is_refusing
+        if progress.limit is not None:
+            # Consumers see what is acknowledged; with too few in sync, what all of those have.
+            lagging = [slave for slave in in_sync if has[slave] < progress.limit]  # type: ignore[index]
+            assert not in_sync or len(in_sync) - len(lagging) >= min(required - 1, len(in_sync))
+            if progress.is_enough:
+                assert progress.limit == progress.acknowledged
         for slave in in_sync:
             assert history.could_be_in_sync(slave, has[slave])  # type: ignore[index, arg-type]

@@ -1,4 +1,4 @@
-"""A master's and a slave's store, and real sockets between them."""
+"""A master's and a slave's store with real sockets between them."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from tests.tiers import seeds
 
 @dataclass
 class Pair:
-    """A master that listens, and what is needed for a slave of it."""
+    """A listening master, and the parts for its slave."""
 
     master: MessageStore
     log: MasterLog
@@ -148,7 +148,7 @@ async def test_a_slave_that_was_told_no_address_follows_once_it_is_told_one(tmp_
 async def test_a_slave_reads_on_when_more_comes_than_it_takes_at_once(
     tmp_path: Path, read_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_module, "_MOST_READ_BYTES", read_bytes)
+    monkeypatch.setattr(follower_module, "_MAX_READ_BYTES", read_bytes)
     async with pair(tmp_path) as it:
         it.send(40)
         store = it.slaves.open()

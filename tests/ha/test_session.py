@@ -1,13 +1,13 @@
-"""A session of two Sprocket ends: frames, where it begins, what is acknowledged, tables, the lost tail."""
+"""Sessions of two Sprocket brokers: frames, start offset, acknowledgements, tables, lost tail."""
 
 import random
 from collections.abc import Callable
 
 import pytest
 
-from ha.given_tables import TableAssembly
 from ha.master_session import checksum
-from ha.session import HEAD, MOST_BODY_BYTES, PIECE, REPORT, FrameReader, FrameType, frame, frame_head
+from ha.session import HEAD, MAX_BODY_BYTES, PIECE, REPORT, FrameReader, FrameType, frame, frame_head
+from ha.slave_tables import TableAssembly
 from ha.table_queue import TableContent, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
@@ -68,7 +68,7 @@ def test_no_report_counts_before_the_slave_has_said_where_it_is() -> None:
     ends.master.received(ends.to_master, 0.0)
     proof = ends.slave.received(ends.to_slave(), 0.0)
     ends.master.received(proof, 0.0)
-    with pytest.raises(ProtocolError, match="before it has said"):
+    with pytest.raises(ProtocolError, match="before it said"):
         ends.master.received(frame(FrameType.REPORT, EPOCH, 100, REPORT.struct.pack(0)), 0.0)
     assert ends.master.acked_offset == -1
 
@@ -92,7 +92,7 @@ def test_a_flipped_bit_anywhere_in_a_frame_is_seen() -> None:
         reader = FrameReader(from_slave=False)
         try:
             assert reader.feed(bytes(damaged)) == [], f"bit {bit}"
-            assert 32 <= bit < 64, f"bit {bit}"  # of the size: a longer frame is awaited
+            assert 32 <= bit < 64, f"bit {bit}"  # in the size: the reader waits for a longer frame
             size = int.from_bytes(damaged[4:8], "big")
             if size < 100_000:
                 with pytest.raises(ProtocolError):
@@ -110,7 +110,7 @@ def test_limits_hold_before_anything_is_kept() -> None:
             FrameReader(from_slave=from_slave).feed(frame(kind, EPOCH, 0))
 
 
-# Where the logs differ
+# Diverged logs
 
 
 @pytest.mark.parametrize("common", [10, 700, 990, 1000, 1500, 2390])
@@ -174,7 +174,7 @@ def test_a_master_takes_back_what_it_lost() -> None:
     ends.talk(splitter(3))
     assert log.content == CONTENT
     assert replica.cuts == []
-    assert done == ["a slave gave 1800 bytes"]
+    assert done == ["a slave sent 1800 bytes"]
     assert ends.master.acked_offset == 2500
 
 
@@ -194,7 +194,7 @@ def test_a_slave_without_more_ends_the_wait() -> None:
     log = SessionMemoryLog(CONTENT)
     done: list[str] = []
     Ends(log, SessionMemoryLog(CONTENT[:300]), tail=TailRecovery(log, done.append)).talk()
-    assert done == ["a slave has no more"]
+    assert done == ["no slave has more"]
 
 
 def test_where_a_copy_is_needed_the_wait_ends_with_one() -> None:
@@ -203,7 +203,7 @@ def test_where_a_copy_is_needed_the_wait_ends_with_one() -> None:
     tail = TailRecovery(log, lambda _: done.append(replica.end_offset), needs_copy=True)
     Ends(log, replica, tail=tail, batch_bytes=100).talk(splitter(5))
     assert done == [2500]
-    # A slave that has all needs no more than to say so.
+    # A slave that has everything only reports it.
     done.clear()
     Ends(log, replica, tail=TailRecovery(log, lambda _: done.append(0), needs_copy=True)).talk()
     assert done == [0]
@@ -234,7 +234,7 @@ def test_what_a_master_got_while_a_slave_compared_is_not_cut() -> None:
     while to_master[0] != FrameType.SURPLUS:
         master.received(to_master, 0.0)
         to_master = slave.received(ends.to_slave(), 0.0)
-    # Another slave gave it while this one's word was on its way.
+    # Another slave sent it while this one's SURPLUS was on its way.
     log.content += CONTENT[700:1500]
     ends.to_master = to_master
     ends.talk()
@@ -246,9 +246,9 @@ def test_a_giver_that_leaves_is_forgotten() -> None:
     tail = TailRecovery(log)
     assert tail.begin("one", 0, 1500)
     assert not tail.begin("two", 0, 1600)
-    with pytest.raises(ProtocolError, match="nobody wanted"):
+    with pytest.raises(ProtocolError, match="not requested"):
         tail.take("two", 700, memoryview(b"x"))
-    with pytest.raises(ProtocolError, match="nobody wanted"):
+    with pytest.raises(ProtocolError, match="not requested"):
         tail.take("one", 701, memoryview(b"x"))
     assert tail.is_fetching
     tail.left("one")
@@ -257,7 +257,7 @@ def test_a_giver_that_leaves_is_forgotten() -> None:
     tail.finish("time is up")
     assert not tail.is_waiting
     assert not tail.begin("two", 0, 1600)
-    with pytest.raises(ProtocolError, match="nobody wanted"):
+    with pytest.raises(ProtocolError, match="not requested"):
         tail.take("two", 700, memoryview(b"x"))
 
 
@@ -282,7 +282,7 @@ def test_a_table_ahead_of_its_log_is_not_applied() -> None:
     ends = Ends(SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT))
     ends.talk()
     body = TableUpdate(2600, "offsets", b"").encode()
-    with pytest.raises(ProtocolError, match="stands on"):
+    with pytest.raises(ProtocolError, match="requires the log"):
         ends.slave.received(frame(FrameType.TABLE, EPOCH, 2600, body), 0.0)
     assert ends.applied == []
 
@@ -294,7 +294,7 @@ def test_a_slave_that_is_far_behind_gets_all_tables_later() -> None:
     tables.begin([TableUpdate(9000, "offsets", b"all")])
     for number in range(100):
         tables.add(TableUpdate(9000 + number, "offsets", b"%d" % number))
-    assert not tables.wants_all  # what is queued goes first
+    assert not tables.wants_all  # queued tables go first
     assert 10 < len(tables.take(10_000)) < 100
     assert tables.wants_all
     tables.add(TableUpdate(10_000, "offsets", b"alone it means nothing"))
@@ -322,12 +322,12 @@ def test_a_table_without_a_name_is_refused() -> None:
     assert ends.applied == [TableContent("a", b"")]
 
 
-# Order of things
+# Order of frames
 
 
 def test_what_nobody_asked_for_ends_the_session() -> None:
     for kind, body in (
-        (FrameType.CUT, b""),
+        (FrameType.TRUNCATE, b""),
         (FrameType.FETCH_TAIL, PIECE.struct.pack(10)),
         (FrameType.CHECKSUM, bytes(8)),
     ):
@@ -337,7 +337,7 @@ def test_what_nobody_asked_for_ends_the_session() -> None:
         with pytest.raises(ProtocolError):
             ends.slave.received(frame(kind, EPOCH, 1000, body), 0.0)
         assert replica.content == CONTENT
-    for kind, body in ((FrameType.RESUME, b""), (FrameType.TAIL, b"x" * 10), (FrameType.GIVEN_ALL, b"")):
+    for kind, body in ((FrameType.RESUME, b""), (FrameType.TAIL, b"x" * 10), (FrameType.SLAVE_TABLES_END, b"")):
         ends = Ends(SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT))
         ends.talk()
         with pytest.raises(ProtocolError):
@@ -364,7 +364,7 @@ TABLES = [TableUpdate(0, "topics", b"t" * 2_500_000), TableUpdate(0, "groups", b
 
 
 def empty_master(replica: SessionMemoryLog) -> tuple[Ends, list[object], list[str]]:
-    """A master with nothing, its slave, and what the master was given, said and heard of."""
+    """Return an empty master with its slave, the ids of empty slaves, and why the recovery ended."""
     log, heard, done = SessionMemoryLog(), [], []  # type: ignore[var-annotated] # as the signature says
     tail = TailRecovery(log, done.append, on_empty_slave=heard.append)
     return Ends(log, replica, tail=tail, tables=TABLES), heard, done
@@ -374,7 +374,7 @@ def test_a_master_that_lost_all_takes_the_tables_before_it_sends_any() -> None:
     ends, heard, done = empty_master(SessionMemoryLog(CONTENT))
     ends.talk(splitter(3))
     assert [(one.name, one.content) for one in ends.given] == [(one.name, one.content) for one in TABLES]
-    assert done == ["a slave gave its log and its tables"]
+    assert done == ["a slave sent its log and its tables"]
     assert heard == []
     assert ends.slave.is_streaming
     assert ends.applied == []
@@ -396,7 +396,7 @@ def test_a_slave_that_left_before_it_gave_its_tables_gives_them_when_it_comes_ag
     again = Ends(ends.master_log, SessionMemoryLog(CONTENT), tail=ends.tail, tables=TABLES)
     again.talk()
     assert [one.name for one in again.given] == ["topics", "groups", "modes"]
-    assert done == ["a slave gave its log and its tables"]
+    assert done == ["a slave sent its log and its tables"]
     assert again.slave.is_streaming
 
 
@@ -405,14 +405,14 @@ def test_a_second_slave_gives_no_table_while_the_first_is_giving() -> None:
     while not ends.tail.needs_tables:
         ends.turn()
     second = Ends(ends.master_log, SessionMemoryLog(CONTENT[:10]), tail=ends.tail, slave=credentials(2), tables=TABLES)
-    assert "another slave gives this master" in refusal(second)
+    assert "another slave is sending this master" in refusal(second)
     assert second.given == []
     ends.talk()
     assert done
 
 
 def test_pieces_that_fit_no_table_are_refused() -> None:
-    for missing, piece, then in ((5, b"", 0), (5, b"abc", 5), (MOST_BODY_BYTES, b"abc", 0)):
+    for missing, piece, then in ((5, b"", 0), (5, b"abc", 5), (MAX_BODY_BYTES, b"abc", 0)):
         assembly = TableAssembly()
         with pytest.raises(ProtocolError, match="fits no table"):
             assembly.add(missing, memoryview(piece))

@@ -683,8 +683,8 @@ MUTANTS: Final = (
     Mutant(
         "empty master does not wait",
         "broker/replication/master_sessions.py",
-        "            return True  # whether this is a new broker",
-        "            return False  # whether this is a new broker",
+        "            return True  # its slaves can tell a new broker",
+        "            return False  # its slaves can tell a new broker",
         "a SYNC_MASTER that lost its disk serves nothing of what its slave has, for ever",
         ("tests/broker/test_sessions.py",),
     ),

@@ -1,1 +1,1 @@
-"""Redelivery of messages that were popped and not acknowledged in time."""
+"""Redelivery of popped messages that were not acknowledged in time."""

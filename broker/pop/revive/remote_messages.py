@@ -1,6 +1,6 @@
-"""A message that another broker handed out is asked of that broker's group, to be handed out again here.
+"""Fetch of a message that another broker delivered, so that it is redelivered here.
 
-Its checkpoint came here because a slave that acts for its master writes none of its own.
+Its checkpoint is here because a slave that acts for its master writes none to its own log.
 Source: RocketMQ 5.3.3, `EscapeBridge.getMessageFromRemoteAsync`, `PopReviveService.getBizMessage`.
 """
 
@@ -23,11 +23,11 @@ _GONE: Final = (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_NOT_FOUND)
 
 
 class MessageGone(ClientError):
-    """The broker answers, and has no such message any more."""
+    """The broker answered that it no longer has the message."""
 
 
 class RemoteMessages:
-    """Lives in the event loop's thread."""
+    """Fetch from other brokers.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
@@ -35,12 +35,12 @@ class RemoteMessages:
         self._name_servers = NameServers(core.client, addresses) if addresses else None
 
     @property
-    def is_asked(self) -> bool:
-        """Whether other brokers are asked at all: where slaves act as masters."""
+    def is_enabled(self) -> bool:
+        """Whether other brokers are asked: only where slaves act for masters."""
         return self._name_servers is not None and self._core.config.broker.enable_slave_acting_master
 
     async def find(self, checkpoint: PopCheckPoint, offset: int) -> Record:
-        """The message at queue `offset`.  Raises MessageGone, and ClientError if it cannot be had now."""
+        """Return the message at queue `offset`.  Raises MessageGone, and ClientError if it cannot be fetched now."""
         address = await self._address(checkpoint)
         header = PullMessageRequestHeader(
             consumer_group=checkpoint.c, topic=checkpoint.t, queue_id=checkpoint.q, queue_offset=offset,
@@ -59,7 +59,7 @@ class RemoteMessages:
         return record
 
     async def _address(self, checkpoint: PopCheckPoint) -> str:
-        """Of the group that handed the message out: the member that clients take for its master."""
+        """Return the address of the member that clients of the checkpoint's broker use as master."""
         assert self._name_servers is not None
         route = await self._name_servers.topic_route(checkpoint.t)
         for group in route.broker_datas:

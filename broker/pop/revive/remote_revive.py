@@ -1,4 +1,4 @@
-"""Checkpoints of other brokers: their messages are fetched, then they come again here.
+"""Revival of other brokers' checkpoints: their messages are fetched, then redelivered here.
 
 Source: RocketMQ 5.3.3, `PopReviveService.reviveMsgFromCk`.
 """
@@ -23,7 +23,7 @@ _RETRY_S: Final = 1.0
 
 
 class RemoteRevive:
-    """Lives in the event loop's thread; one task for each checkpoint."""
+    """Revival of remote checkpoints.  Lives in the event loop's thread; one task per checkpoint."""
 
     def __init__(self, core: BrokerCore, reviver: Reviver) -> None:
         self._core = core
@@ -32,19 +32,20 @@ class RemoteRevive:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, checkpoint: PopCheckPoint | None) -> bool:
-        """Whether the checkpoint is another broker's, and that one can be asked."""
+        """Return whether the checkpoint belongs to another broker that can be asked."""
         own_name = self._core.config.broker.broker_name
-        return checkpoint is not None and bool(checkpoint.bn) and checkpoint.bn != own_name and self._messages.is_asked
+        is_remote = checkpoint is not None and checkpoint.bn not in (None, "", own_name)
+        return is_remote and self._messages.is_enabled
 
     def begin(self, held: Held, done: Callable[[], None]) -> None:
-        """Bring the checkpoint's messages here; then call `done`."""
+        """Fetch and redeliver the checkpoint's messages; then call `done`."""
         assert held.checkpoint is not None
         task = asyncio.get_running_loop().create_task(self._revive(held.checkpoint, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def stop(self) -> None:
-        """Bring no more; what is not done is read again."""
+        """Cancel all tasks; unfinished checkpoints are read again."""
         for task in self._tasks:
             task.cancel()
 

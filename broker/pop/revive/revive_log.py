@@ -1,7 +1,7 @@
-"""The revive topic: where pop writes down what it handed out and what was acknowledged.
+"""The revive topic, to which pop writes what it delivered and what was acknowledged.
 
-Every record goes there by way of the timer's wheel, so that it is read when it matters and not before: a checkpoint
-one second before its messages come again, an acknowledgement when they would.  The log holds them, memory does not.
+Every record goes through the timer wheel, so it becomes readable only when needed: a checkpoint one second before its
+messages are redelivered, an acknowledgement at that time.  Until then the log holds them, not memory.
 Source: RocketMQ 5.3.3, `PopMessageProcessor.buildCkMsg`, `genCkUniqueId`, `AckMessageProcessor.appendAck`,
 `PopAckConstants`.
 """
@@ -23,13 +23,13 @@ from store.config.store_config import StoreConfig
 from store.record.record import PendingMessage
 
 _quoted: Final = msgspec.json.Encoder().encode
-# `timerCongestNumEachSlot` that bounds nothing.
+# `timerCongestNumEachSlot` without effect.
 _NO_BOUND: Final = 0x7FFFFFFF
 _TAGS_CODES: Final = {tag: java_hash_code(tag) for tag in (CK_TAG, ACK_TAG, BATCH_ACK_TAG)}
 
 
 def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
-    """The body of a checkpoint's record, as fastjson writes it: sorted, without what is null."""
+    """Return the body of a checkpoint's record, as fastjson writes it: sorted, without null."""
     distances = b"" if checkpoint.d is None else b'"d":[%b],' % ",".join(map(str, checkpoint.d)).encode()
     broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
     rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
@@ -40,7 +40,7 @@ def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
 
 
 def encode_ack(ack: AckMsg) -> bytes:
-    """The body of an acknowledgement's record, of one message or of several, as fastjson writes it."""
+    """Return the body of an acknowledgement's record, for one message or several, as fastjson writes it."""
     several = b'"aol":[%b],' % ",".join(map(str, ack.aol)).encode() if isinstance(ack, BatchAckMsg) else b""
     broker = b"" if ack.bn is None else b'"bn":%b,' % _quoted(ack.bn)
     return b'{"ao":%d,%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
@@ -49,7 +49,7 @@ def encode_ack(ack: AckMsg) -> bytes:
 
 
 class ReviveLog:
-    """Makes the records of the revive topic, and appends them."""
+    """Encoder and writer of the revive topic's records."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._config = core.config
@@ -66,13 +66,13 @@ class ReviveLog:
 
     @property
     def queue_count(self) -> int:
-        """How many queues the revive topic has."""
+        """Number of queues of the revive topic."""
         return self._config.broker.revive_queue_num
 
     def checkpoint(self, checkpoint: PopCheckPoint, revive_queue_id: int) -> PendingMessage:
-        """The record of a checkpoint.
+        """Return the record of a checkpoint.
 
-        Raises RequestError for a time that the wheel does not take, and for names that are none.
+        Raises RequestError for a time that the wheel refuses, and for invalid names.
         """
         key = (
             f"{checkpoint.t}@{checkpoint.q}@{checkpoint.so}@{checkpoint.c}@{checkpoint.pt}@{checkpoint.bn or 'null'}"
@@ -82,26 +82,26 @@ class ReviveLog:
         return self._message(encode_checkpoint(checkpoint), revive_queue_id, CK_TAG, key, deliver_ms)
 
     def ack(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int) -> PendingMessage:
-        """The record of an acknowledgement, whose messages would come again at `revive_time_ms`.
+        """Return the record of an acknowledgement whose messages would be redelivered at `revive_time_ms`.
 
-        Raises RequestError for a time that the wheel does not take, and for names that are none.
+        Raises RequestError for a time that the wheel refuses, and for invalid names.
         """
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
-        # The same for one and for several: that is how the reference's acknowledgements are keyed.
+        # The same for one and for several messages, as in RocketMQ.
         key = f"{ack.t}@{ack.q}@{ack.ao}@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
         return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
 
     def _message(self, body: bytes, revive_queue_id: int, tag: str, key: str, deliver_ms: int) -> PendingMessage:
         if NAME_END in key or VALUE_END in key:
-            # Names come from a client's handle; with these in them they would be properties of their own.
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"a name of a popped message is none: {key[:200]!r}")
+            # Names come from a client's handle.  With these characters they would add properties.
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"a name of a popped message is invalid: {key[:200]!r}")
         now_ms = self._clock.wall_ms()
         store = self._config.store
         if store is not self._settled_for:
             self._settle(store)
         rules = self._rules
         if self._is_usual and now_ms < deliver_ms <= now_ms + rules.max_delay_ms:
-            # What `TimerIntake.place_at` does, without a mapping and what it costs.
+            # The same as `TimerIntake.place_at`, without the cost of a mapping.
             properties = (
                 f"TAGS\x01{tag}\x02UNIQ_KEY\x01{key}\x02TIMER_DELIVER_MS\x01{deliver_ms}\x02TIMER_OUT_MS\x01"
                 f"{slot_time_ms(deliver_ms, rules.slot_ms)}{self._place}{revive_queue_id}\x02"
@@ -116,27 +116,27 @@ class ReviveLog:
         )
 
     def _settle(self, store: StoreConfig) -> None:
-        """Derive from the configuration what does not change between updates."""
+        """Derive from the configuration what stays the same until its next update."""
         self._settled_for = store
         self._rules = TimerRules.of(self._config)
-        # The wheel is on, and its slots are not bounded: then nothing but the time decides.
+        # The wheel is on and its slots are unbounded, so only the time decides.
         self._is_usual = self._rules.is_enabled and self._rules.congest_num_each_slot >= _NO_BOUND
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether its records go to another master's log: a slave's takes none."""
+        """Whether the records go to another master's log, because a slave appends none to its own."""
         return self._role.is_slave
 
     def send(self, messages: list[PendingMessage], done: Callable[[], None]) -> None:
-        """Have another master store records, then call `done`.  Raises `StoreError` where enableRemoteEscape is off."""
+        """Store records at another master, then call `done`.  Raises StoreError if enableRemoteEscape is off."""
         if not self._config.broker.enable_remote_escape:
-            raise StoreError("enableRemoteEscape is off: a slave that acts cannot write down what is popped")
+            raise StoreError("enableRemoteEscape is off: an acting slave cannot record what is popped")
         self._delivery.deliver(messages, done)
 
     def append(self, messages: list[PendingMessage], checkpoints: int) -> int:
-        """Append records, `checkpoints` of which are such; return where the log ends behind them.
+        """Append records, among them `checkpoints` checkpoints; return the end of the append.
 
-        Raises `StoreError`, or RequestError; then none of them is written.
+        Raises StoreError or RequestError; none of them is written then.
         """
         _, physical_offset, size_bytes = self._store.append(messages)[-1]
         self.checkpoints_written += checkpoints

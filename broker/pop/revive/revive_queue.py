@@ -1,4 +1,4 @@
-"""One queue of the revive topic: its records are read in order, and what was not acknowledged comes again.
+"""One queue of the revive topic: reads its records in order, and redelivers what was not acknowledged.
 
 Source: RocketMQ 5.3.3, `PopReviveService`.
 """
@@ -36,9 +36,9 @@ _decode_batch_ack: Final = msgspec.json.Decoder(BatchAckMsg, strict=False).decod
 
 
 class ReviveQueue:
-    """Lives in the event loop's thread.  `turn` does a bounded amount of work.
+    """One revive queue, in the event loop's thread.  `turn` does a bounded amount of work.
 
-    The committed offset of the revive group is the last record that is done with: what came of it is on the disk.
+    The committed offset of the revive group is the last record that is done: what was written for it is flushed.
     """
 
     def __init__(
@@ -59,19 +59,18 @@ class ReviveQueue:
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
         self.has_unread = True
-        # What is on its way, if it is not delivered at once; nothing else is revived before.
+        # The delivery under way, if it is not immediate; nothing else is revived meanwhile.
         self._outstanding: Outstanding | None = None
         self.on_delivered: Callable[[], None] = lambda: None
         self.worked = 0  # records that the last turn read, and messages that it revived
-        # (end of the log when an offset was done with, that offset): the first that the disk is not sure of, and the
-        # newest.
+        # (end of the log when an offset was done, that offset): the first that is not flushed, and the newest.
         self._positions: list[tuple[int, int]] = []
 
     def load(self) -> None:
-        """Go on behind the committed offset, as far as the queue reaches."""
+        """Continue after the committed offset, or at the end of a queue that is shorter."""
         store, topic = self._core.store, self._log.topic
         committed = self._core.offsets.query(REVIVE_GROUP, topic, self.queue_id)
-        # At the end is where recovery put an offset of records that are lost: the next one must be read.
+        # Recovery clamps the offset of lost records to the end; the next record must still be read.
         last = store.max_offset(topic, self.queue_id) - 1
         if committed > last:
             logger.warning("event=revive_offset_corrected queue=%d from=%d to=%d", self.queue_id, committed, last)
@@ -91,13 +90,13 @@ class ReviveQueue:
 
     @property
     def behind_messages(self) -> int:
-        """Records of the queue that are not done with."""
+        """Number of records that are not done."""
         end = self._core.store.max_offset(self._log.topic, self.queue_id)
         return max(0, end - 1 - self._window.done_offset)
 
     @property
     def behind_ms(self) -> int:
-        """For how long the first checkpoint that is held should have come again; 0 if it is not time yet."""
+        """Milliseconds since the first held checkpoint was due; 0 if it is not due."""
         oldest = self._window.oldest_revive_at
         return 0 if oldest is None else max(0, self._core.clock.wall_ms() - oldest)
 
@@ -105,17 +104,17 @@ class ReviveQueue:
 
     @property
     def has_uncommitted(self) -> bool:
-        """Whether something is done with and waits for the disk."""
+        """Whether something is done but not flushed."""
         return bool(self._positions)
 
     def turn(self, budget: int) -> float | None:
-        """Read and revive, about `budget` of each; seconds until there is more to do, None if nothing is held.
+        """Read and revive about `budget` of each; return the seconds until the next turn, None if nothing is held.
 
-        Raises `StoreError` if the store refuses; nothing is lost by that.
+        Raises StoreError if the store refuses; nothing is lost then.
         """
         read_before, revived_before = self._window.next_offset, self.figures.retried + self.figures.rewritten
         is_caught_up = not self.has_unread or self._read(budget)
-        # Before anything is written: what is written may be a record of this queue.
+        # Before anything is written, because that may add a record to this queue.
         self.has_unread = not is_caught_up
         monotonic = self._core.clock.monotonic()
         nothing_on_its_way = self._window.is_full or (is_caught_up and not self._is_timer_behind())
@@ -128,23 +127,23 @@ class ReviveQueue:
         due = self._window.next_due()
         if due is None:
             return None
-        # One that is due by its time waits for others to be read.
+        # A checkpoint that is due by its time waits for other records to be read.
         return max(due - monotonic, 0.1)
 
     # Reading
 
     def _read(self, budget: int) -> bool:
-        """Take about `budget` records into the window; whether that is all there are."""
+        """Read about `budget` records into the window; return whether the end is reached."""
         window = self._window
         end = window.next_offset + budget
         while window.next_offset < end and not window.is_full:
-            # The store gives some of them at a time, few if they are not in memory.
+            # The store returns some at a time, few if they are not in memory.
             if self._read_some(end - window.next_offset):
                 return True
         return False
 
     def _read_some(self, count: int) -> bool:
-        """Take some records, or pass over what is none; whether that is all there are."""
+        """Read some records, or skip a damaged one; return whether the end is reached."""
         window, store = self._window, self._core.store
         try:
             result = store.get(self._log.topic, self.queue_id, window.next_offset, count, _MAX_READ_BYTES)
@@ -160,7 +159,7 @@ class ReviveQueue:
             for record in records_in(result.slices):
                 self._take(record, now, monotonic)
         elif result.status is GetStatus.OFFSET_OVERFLOW_BADLY:
-            # The queue has begun anew.
+            # The queue was created again.
             logger.warning("event=revive_queue_shorter queue=%d offset=%d", self.queue_id, window.next_offset)
             window.next_offset = result.min_offset
             self._committed = result.min_offset - 1
@@ -197,20 +196,20 @@ class ReviveQueue:
                 self.queue_id, queue_offset, str(error),
             )  # fmt: skip
 
-    def hear_of(self, record: EscapedMessage) -> None:
-        """A record for this queue goes to another master's log: if it acknowledges what is held here, it counts."""
+    def note_escaped(self, record: EscapedMessage) -> None:
+        """Apply an acknowledgement that goes to another master's log, if its checkpoint is held here."""
         tag = record.properties.get(TAGS)
         if tag == ACK_TAG:
             ack = _decode_ack(record.body)
-            self._window.hear_of(ack, (ack.ao,))
+            self._window.acknowledge(ack, (ack.ao,))
         elif tag == BATCH_ACK_TAG:
             acks = _decode_batch_ack(record.body)
-            self._window.hear_of(acks, acks.aol)
+            self._window.acknowledge(acks, acks.aol)
 
     # Reviving
 
     def _revive(self, monotonic: float, nothing_on_its_way: bool, budget: int) -> bool:
-        """Revive what is settled, about `budget` messages; whether that is all."""
+        """Revive what is settled, about `budget` messages; return whether that is all."""
         taken: list[Held] = []
         due: list[Due] = []
         if self._outstanding is not None:
@@ -253,7 +252,7 @@ class ReviveQueue:
         self._remote.begin(held, done)
 
     def pause(self) -> None:
-        """Give up what is on its way; `load` comes before the next turn."""
+        """Cancel what is under way; call `load` before the next turn."""
         if self._outstanding is not None:
             self._outstanding.cancel()
             self._outstanding = None
@@ -262,11 +261,11 @@ class ReviveQueue:
     # Offsets
 
     def commit(self) -> None:
-        """Commit what is done with, as far as the disk is sure of it, as a consumer group's offset."""
+        """Commit what is done and flushed, as a consumer group's offset."""
         store, positions = self._core.store, self._positions
         done = self._window.done_offset
         if done > (positions[-1][1] if positions else self._committed):
-            # All that it stands for, the records that were read among it, lies before the end of the log.
+            # Everything it stands for, with the records that were read, is before the end of the log.
             del positions[1:]
             positions.append((store.wrote_offset, done))
         while positions and positions[0][0] <= store.flushed_offset:

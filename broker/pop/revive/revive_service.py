@@ -1,6 +1,6 @@
-"""Messages that were popped and not acknowledged come again: the readers of the revive topic, in one turn.
+"""Redelivery of popped messages that were not acknowledged: the readers of the revive topic, driven by one timer.
 
-Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a thread for each queue.
+Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a thread per queue.
 """
 
 import logging
@@ -22,31 +22,31 @@ from sprocket.remoting.message.topic_names import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 
-# Records that one turn of the loop reads, and messages that it revives, before others are served; it may be twice that.
+# Records that one turn of the loop reads, and messages that it revives, before other work; at most twice as many.
 _TURN_RECORDS: Final = 256
 _RETRY_S: Final = 1.0
-# How often it is looked whether the disk is sure of what is done with.
+# How often to check whether what is done is flushed.
 _COMMIT_S: Final = 0.5
 
 
 class TimerProgress(Protocol):
-    """What tells how far the timer has come."""
+    """Progress of the timer."""
 
     @property
-    def queue_offset(self) -> int: ...  # of the message of the timer's topic that enters the wheel next
+    def queue_offset(self) -> int: ...  # of the timer topic's message that enters the wheel next
 
     @property
-    def enqueue_behind(self) -> int: ...  # messages that have not entered the wheel
+    def enqueue_behind(self) -> int: ...  # number of messages that have not entered the wheel
 
     @property
-    def dequeue_behind_ms(self) -> int: ...  # how old the slot is that is delivered next
+    def dequeue_behind_ms(self) -> int: ...  # age of the slot that is delivered next
 
 
 class ReviveService(Service):
     """One timer for all queues.
 
-    `on_revived` hears of each checkpoint of which messages went to the retry topic.  `timer` is None where there is no
-    wheel: records lie in their queues at once.
+    `on_revived` is called with each checkpoint whose messages were stored in the retry topic.  Without a wheel `timer`
+    is None, and records are in their queues at once.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class ReviveService(Service):
         self.timer = timer
         self.on_revived = list(on_revived)
         self.queues: list[ReviveQueue] = []
-        self._next = 0  # whose turn it is
+        self._next = 0  # index of the queue whose turn is next
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._is_running = False
 
     def load(self) -> None:
-        """Find where each queue goes on."""
+        """Find where each queue continues."""
         core, topic = self._core, self._log.topic
         config = core.topics.get(topic)
-        # More than are written to now, where revive queues were once more.
+        # The topic may have more queues than reviveQueueNum, if that was lowered.
         count = max(
             core.config.broker.revive_queue_num,
             0 if config is None else config.read_queue_nums,
@@ -85,15 +85,15 @@ class ReviveService(Service):
             self.queues.append(queue)
 
     def take_over(self) -> None:
-        """Go on behind the offsets that another replica has committed."""
+        """Continue after the offsets that another replica has committed."""
         for queue in self.queues:
             queue.load()
 
-    def hear_of(self, record: EscapedMessage) -> None:
-        """A message goes to another master's log, see `ReviveQueue.hear_of`."""
+    def note_escaped(self, record: EscapedMessage) -> None:
+        """Apply a record that goes to another master's log, see `ReviveQueue.note_escaped`."""
         if record.topic == self._log.topic and record.queue_id < len(self.queues):
             try:
-                self.queues[record.queue_id].hear_of(record)
+                self.queues[record.queue_id].note_escaped(record)
             except msgspec.DecodeError as error:
                 logger.error("event=revive_record_dropped queue=%d reason=%r", record.queue_id, str(error))
 
@@ -102,13 +102,13 @@ class ReviveService(Service):
             self._wake_in(0.0)
 
     def activate(self) -> None:
-        """Revive from now on."""
+        """Start to revive."""
         self._is_running = True
         self._core.store.on_arrival.append(self._arrived)
         self._wake_in(0.0)
 
     def deactivate(self) -> None:
-        """Revive nothing more; commit what is done with."""
+        """Stop reviving, and commit what is done."""
         if not self._is_running:
             return
         self._is_running = False
@@ -121,7 +121,7 @@ class ReviveService(Service):
             queue.pause()
 
     def save(self) -> None:
-        """Commit what is done with: more of it may be on the disk by now."""
+        """Commit what is done: more of it may be flushed by now."""
         self._commit()
 
     def _commit(self) -> None:
@@ -129,7 +129,7 @@ class ReviveService(Service):
             queue.commit()
 
     def runtime_info(self) -> dict[str, str]:
-        """How far each queue in use is behind: ``popReviveLag_<queue>`` records, ``popReviveLatency_<queue>`` ms.
+        """Return the lag of each queue in use: ``popReviveLag_<queue>`` records, ``popReviveLatency_<queue>`` ms.
 
         Source of the figures: RocketMQ 5.3.3, `PopMetricsManager` (pop_revive_lag, pop_revive_latency).
         """
@@ -141,7 +141,7 @@ class ReviveService(Service):
         return info
 
     def is_timer_behind(self) -> bool:
-        """Whether the timer has yet to deliver something that was due `SETTLE_MS` ago: an acknowledgement may be it."""
+        """Return whether the timer may still deliver an acknowledgement that was due `SETTLE_MS` ago."""
         timer = self.timer
         if timer is None:
             return False
@@ -177,7 +177,7 @@ class ReviveService(Service):
             self._wake_in(wait_s)
 
     def turn(self) -> float | None:
-        """Let queues do some work, each in its turn; seconds until there is more, None if only arrivals bring some."""
+        """Let queues work in turn; return the seconds until there is more to do, None if only arrivals bring more."""
         wait_s: float | None = None
         worked = 0
         for number in range(len(self.queues)):
@@ -195,7 +195,7 @@ class ReviveService(Service):
         try:
             seconds = queue.turn(_TURN_RECORDS)
         except DiskFailed:
-            return None  # Latched; the store tells its owner.
+            return None  # Latched: the store reports it to its owner.
         except StoreError as error:
             logger.warning("event=revive_postponed queue=%d reason=%r", queue.queue_id, str(error))
             return _RETRY_S

@@ -1,10 +1,10 @@
-"""What of one revive queue is between read and done: checkpoints whose acknowledgements may still come.
+"""The checkpoints of one revive queue that are read but not done, because acknowledgements may still come.
 
-A checkpoint becomes readable a second before its messages come again, an acknowledgement when they do; the timer
-that brings them is coarse.  So a checkpoint is settled, and what is not acknowledged comes again, when its time is
-over for `SETTLE_MS` and nothing that was due by then can still be on its way.
-Source: RocketMQ 5.3.3, `PopReviveService.consumeReviveMessage`, `mergeAndRevive`.  There the window is read anew from
-the log with every round, and an acknowledgement that comes before its checkpoint is lost.
+A checkpoint becomes readable a second before its messages are redelivered, an acknowledgement at that time, and the
+timer that delivers both is coarse.  So a checkpoint is settled when it has been due for `SETTLE_MS` and no earlier
+record can still be under way.  Then its unacknowledged messages are redelivered.
+Source: RocketMQ 5.3.3, `PopReviveService.consumeReviveMessage`, `mergeAndRevive`.  There each round reads the window
+from the log again, and an acknowledgement that comes before its checkpoint is lost.
 """
 
 import heapq
@@ -18,19 +18,19 @@ from broker.pop.records import ACK_INTERVAL_MS, AckMsg, PopCheckPoint
 logger = logging.getLogger(__name__)
 
 SETTLE_MS: Final = ACK_INTERVAL_MS + 1000
-# Nothing more is read while so many are held: with the timer wheel on there are those of a few seconds.
+# Reading stops while this many are held; with the timer wheel on that is the volume of a few seconds.
 MAX_HELD: Final = 65_536
 # `PopCheckPoint.num` is a byte.
 _MAX_MESSAGES: Final = 127
 
-# Topic, group, queue, first offset, pop time, broker: what an acknowledgement and its checkpoint have in common.
+# Topic, group, queue, first offset, pop time, broker: equal for a checkpoint and its acknowledgements.
 MergeKey: TypeAlias = tuple[str, str, int, int, int, str]
 
 
 class Held:
-    """A checkpoint, or acknowledgements that came before theirs.
+    """A checkpoint, or acknowledgements that came before their checkpoint.
 
-    `checkpoint` is None for the latter; `acknowledged` are then the queue offsets.
+    For the latter `checkpoint` is None, and `acknowledged` has the queue offsets.
     """
 
     __slots__ = ("acknowledged", "checkpoint", "due", "is_done", "is_taken", "key", "revive_at", "revive_offset")
@@ -42,11 +42,11 @@ class Held:
         self.due = due  # monotonic
         self.checkpoint: PopCheckPoint | None = None
         self.acknowledged: list[int] = []
-        self.is_taken = False  # by who revives it
+        self.is_taken = False  # while it is being revived
         self.is_done = False
 
     def acknowledge(self, offsets: Iterable[int]) -> None:
-        """Take the messages at queue `offsets` as acknowledged."""
+        """Mark the messages at queue `offsets` as acknowledged."""
         checkpoint = self.checkpoint
         if checkpoint is None:
             self.acknowledged += offsets
@@ -60,12 +60,12 @@ class Held:
 
 
 def open_indexes(checkpoint: PopCheckPoint) -> list[int]:
-    """Which of the checkpoint's messages are not acknowledged."""
+    """Return the indexes of the checkpoint's unacknowledged messages."""
     return [index for index in range(checkpoint.n) if not checkpoint.bm >> index & 1]
 
 
 def is_sound(checkpoint: PopCheckPoint) -> bool:
-    """Whether the checkpoint names messages that there can be."""
+    """Return whether the checkpoint names possible messages."""
     distances = checkpoint.d
     return bool(
         checkpoint.t and checkpoint.c and 0 <= checkpoint.n <= _MAX_MESSAGES
@@ -74,20 +74,20 @@ def is_sound(checkpoint: PopCheckPoint) -> bool:
 
 
 class ReviveWindow:
-    """Takes the records of one revive queue in their order.  Times: wall clock in ms, monotonic in seconds.
+    """Records of one revive queue in their order.  Times: wall clock in ms, monotonic in seconds.
 
-    How long a checkpoint is held is reckoned from when it is read, so steps of the wall clock change nothing.
+    A checkpoint's time counts from when it is read, so steps of the wall clock change nothing.
     """
 
     def __init__(self, broker_name: str, next_offset: int) -> None:
         self._broker_name = broker_name
-        self.next_offset = next_offset  # to be read next
-        # The latest time at which a record that was read was due, ms.
+        self.next_offset = next_offset  # offset of the next record to read
+        # The latest due time of the records read, ms.
         self._end_at = 0
         self._by_key: dict[MergeKey, Held] = {}
-        # In the order of their records, also such as are done behind one that is not.
+        # In the order of their records, also done ones after one that is not.
         self._order: deque[Held] = deque()
-        # (due, revive offset, held); the entry of a moved time stays.
+        # (due, revive offset, held); the entry of a changed time stays.
         self._times: list[tuple[float, int, Held]] = []
 
     def __len__(self) -> int:
@@ -95,12 +95,12 @@ class ReviveWindow:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be read before some are done."""
+        """Whether reading must wait until some are done."""
         return len(self._order) >= MAX_HELD
 
     @property
     def done_offset(self) -> int:
-        """Every record up to this one, itself included, is done with."""
+        """The last offset up to which every record is done."""
         order = self._order
         while order and order[0].is_done:
             order.popleft()
@@ -108,13 +108,13 @@ class ReviveWindow:
 
     @property
     def oldest_revive_at(self) -> int | None:
-        """When the first that is held was to come again, ms."""
+        """Due time of the first held checkpoint, ms."""
         return next((held.revive_at for held in self._order if not held.is_done), None)
 
     # Records
 
     def take_checkpoint(self, checkpoint: PopCheckPoint, deliver_at: int, now: int, monotonic: float) -> None:
-        """A checkpoint that lies at its `ro`, was to be delivered at `deliver_at`, and is read `now`."""
+        """Add the checkpoint at revive offset `ro`, which was due at `deliver_at` and is read `now`."""
         self._end_at = max(self._end_at, deliver_at)
         if not is_sound(checkpoint):
             logger.error("event=checkpoint_dropped checkpoint=%s", checkpoint)
@@ -123,14 +123,14 @@ class ReviveWindow:
         key = self._key(checkpoint)
         held = self._by_key.get(key)
         if held is not None and held.checkpoint is not None and _is_same(held.checkpoint, checkpoint):
-            return  # Delivered twice by the timer: that is one period.
-        # A clock that has stepped back since the pop must not hold it for longer than the pop did.
+            return  # The timer delivered it twice: it counts once.
+        # If the clock stepped back since the pop, hold the checkpoint no longer than its invisible time.
         left_ms = min(checkpoint.revive_time - now, max(0, checkpoint.it))
         due = monotonic + (left_ms + SETTLE_MS) / 1000
         if held is None or held.checkpoint is not None:
             held = self._hold(Held(key, checkpoint.ro, checkpoint.revive_time, due))
         else:
-            # It keeps the place of the acknowledgements that came first: they must be read again if it must.
+            # It keeps the offset of the acknowledgements that came first: after a restart they must be read again.
             held.revive_at, held.due = checkpoint.revive_time, due
             heapq.heappush(self._times, (due, held.revive_offset, held))
         held.checkpoint = checkpoint
@@ -139,24 +139,24 @@ class ReviveWindow:
     def take_ack(
         self, ack: AckMsg, offsets: Iterable[int], revive_offset: int, deliver_at: int, now: int, monotonic: float
     ) -> None:
-        """The acknowledgement of the messages at queue `offsets`, that lies at `revive_offset`."""
+        """Add the acknowledgement at `revive_offset` of the messages at queue `offsets`."""
         self._end_at = max(self._end_at, deliver_at)
         key = self._key(ack)
         held = self._by_key.get(key)
         if held is None:
-            # Most often it is late: its checkpoint is done with.
+            # Usually it is late: its checkpoint is done.
             due = monotonic + (min(deliver_at - now, ACK_INTERVAL_MS) + SETTLE_MS) / 1000
             held = self._hold(Held(key, revive_offset, deliver_at, due))
         held.acknowledge(offsets)
 
-    def hear_of(self, ack: AckMsg, offsets: Iterable[int]) -> None:
-        """Messages of a checkpoint that is held were acknowledged; the record of it goes elsewhere."""
+    def acknowledge(self, ack: AckMsg, offsets: Iterable[int]) -> None:
+        """Acknowledge messages of a held checkpoint, without a record in this queue."""
         held = self._by_key.get(self._key(ack))
         if held is not None:
             held.acknowledge(offsets)
 
     def skip(self, deliver_at: int) -> None:
-        """A record that is neither, but tells how far the timer has come."""
+        """Note a record that is neither; it only shows how far the timer has come."""
         self._end_at = max(self._end_at, deliver_at)
 
     def _hold(self, held: Held) -> Held:
@@ -171,14 +171,14 @@ class ReviveWindow:
     # What is settled
 
     def next_due(self) -> float | None:
-        """When `take_settled` may have something, monotonic; None if nothing is held."""
+        """Return when `take_settled` may find something, monotonic; None if nothing is held."""
         return self._times[0][0] if self._times else None
 
     def take_settled(self, monotonic: float, nothing_on_its_way: bool) -> Held | None:
-        """The next checkpoint whose time is over; None if there is none.
+        """Return the next checkpoint that is settled; None if there is none.
 
-        The caller does what it asks for and says `finish`, or `put_back`.  `nothing_on_its_way`: all that was due by
-        now is read; else only what later records vouch for is settled.
+        The caller must call `finish` or `put_back` for it.  With `nothing_on_its_way` everything that was due by now
+        has been read; otherwise only what later records prove is settled.
         """
         times = self._times
         while times and times[0][0] <= monotonic:
@@ -196,12 +196,12 @@ class ReviveWindow:
         return None
 
     def put_back(self, held: Held) -> None:
-        """`take_settled` gives it again."""
+        """Let `take_settled` return it again."""
         held.is_taken = False
         heapq.heappush(self._times, (held.due, held.revive_offset, held))
 
     def finish(self, held: Held) -> None:
-        """It is done with."""
+        """Mark it as done."""
         held.is_done = True
         if self._by_key.get(held.key) is held:
             del self._by_key[held.key]

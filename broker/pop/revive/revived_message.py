@@ -1,4 +1,4 @@
-"""What a message that was not acknowledged becomes: one of the group's retry topic, or a checkpoint for later.
+"""Conversion of an unacknowledged message: into a message of the group's retry topic, or a later checkpoint.
 
 Source: RocketMQ 5.3.3, `PopReviveService.reviveRetry`, `rePutCK`.
 """
@@ -12,18 +12,18 @@ from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.record.record import PendingMessage, Record, TagsCodes
 
-# ckRewriteIntervalsInSeconds: how much later a checkpoint comes for the first time it failed, the second, and so on.
+# ckRewriteIntervalsInSeconds: delay of a checkpoint after its first failure, its second, and so on.
 REWRITE_INTERVALS_S: Final = (
     10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
 )  # fmt: skip
 _FIRST_POP_TIME: Final = b"1ST_POP_TIME\x01"
 _JAVA_INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
-# What a count that is no number stands for.
+# Used for a count that is no number.
 _UNKNOWN_COUNT: Final = 127
 
 
 def topic_of(checkpoint: PopCheckPoint, is_v2: bool) -> str:
-    """The retry topic that the checkpoint's messages go to; where they came from one, the same."""
+    """Return the retry topic of the checkpoint's messages; messages from a retry topic stay in it."""
     if checkpoint.t.startswith(RETRY_PREFIX):
         return checkpoint.t
     return retry_topic(checkpoint.t, checkpoint.c, is_v2)
@@ -32,7 +32,7 @@ def topic_of(checkpoint: PopCheckPoint, is_v2: bool) -> str:
 def revived(
     record: Record, checkpoint: PopCheckPoint, topic: str, born_host: bytes, codes: TagsCodes
 ) -> PendingMessage:
-    """`record` as it goes to `topic`: delivered once more than it says, first popped when it says or now."""
+    """Return `record` for `topic`, with one more delivery counted and the time of its first pop."""
     properties = bytes(record.properties)
     if record.reconsume_times == 0 or find(properties, _FIRST_POP_TIME) is None:
         properties = _with(properties, _FIRST_POP_TIME, str(checkpoint.pt).encode())
@@ -60,7 +60,7 @@ def _with(properties: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def rewrite_count(checkpoint: PopCheckPoint) -> int:
-    """How often the checkpoint was written again."""
+    """Return how often the checkpoint was written again."""
     if checkpoint.rp is None:
         return 0
     count = int(checkpoint.rp) if _JAVA_INT.fullmatch(checkpoint.rp) else _UNKNOWN_COUNT
@@ -68,12 +68,12 @@ def rewrite_count(checkpoint: PopCheckPoint) -> int:
 
 
 def is_given_up(checkpoint: PopCheckPoint, skips: bool) -> bool:
-    """Whether the checkpoint failed so often that it is dropped (skipWhenCKRePutReachMaxTimes)."""
+    """Return whether the checkpoint failed so often that it is dropped (skipWhenCKRePutReachMaxTimes)."""
     return skips and rewrite_count(checkpoint) >= len(REWRITE_INTERVALS_S)
 
 
 def rewritten(checkpoint: PopCheckPoint, offset: int, now: int) -> PopCheckPoint:
-    """A checkpoint of the one message at queue `offset`, for later if its time is over; `now` in ms."""
+    """Return a checkpoint of the message at queue `offset`, delayed if its time is over; `now` in ms."""
     count = rewrite_count(checkpoint)
     invisible_ms = checkpoint.it
     if checkpoint.revive_time <= now:

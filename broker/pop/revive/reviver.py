@@ -1,4 +1,4 @@
-"""Puts messages that were not acknowledged in time into their group's retry topic.
+"""Redelivery of messages that were not acknowledged in time, through their group's retry topic.
 
 Source: RocketMQ 5.3.3, `PopReviveService.reviveMsgFromCk`, `reviveRetry`, `rePutCK`, `addRetryTopicIfNotExist`.
 """
@@ -27,31 +27,31 @@ _APPENDED: Final = failpoint("revive.appended")
 
 
 class CheckpointLog(Protocol):
-    """What makes the record of a checkpoint: `ReviveLog`."""
+    """Encoder of checkpoints' records: `ReviveLog`."""
 
     topic: str
 
     def checkpoint(self, checkpoint: PopCheckPoint, revive_queue_id: int, /) -> PendingMessage: ...
 
 
-# (checkpoint, how many of its messages): they are in the retry topic.
+# Called with (checkpoint, number of its messages) that were stored in the retry topic.
 RevivedListener = Callable[[PopCheckPoint, int], None]
 
 
 class ReviveFigures:
-    """What came of one revive queue since the start."""
+    """Counts of one revive queue since the start."""
 
     __slots__ = ("acks", "checkpoints", "retried", "rewritten")
 
     def __init__(self) -> None:
         self.checkpoints = 0  # read
-        self.acks = 0  # read; several messages acknowledged at once are one
-        self.retried = 0  # messages put into retry topics
+        self.acks = 0  # read; one record may acknowledge several messages
+        self.retried = 0  # messages stored in retry topics
         self.rewritten = 0  # checkpoints written again
 
 
 class Due:
-    """One message that comes again; with `is_later` its `message` is a checkpoint, because it cannot come now."""
+    """One message to redeliver; with `is_later` its `message` is a checkpoint, because it cannot be redelivered now."""
 
     __slots__ = ("checkpoint", "index", "is_later", "message")
 
@@ -63,7 +63,7 @@ class Due:
 
 
 class Reviver:
-    """Does it for one revive queue."""
+    """Revive the due messages of one revive queue."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Reviver:
         self._new_topics: dict[str, str] = {}  # retry topic -> its group
 
     def due(self, held: Held) -> list[Due]:
-        """What is to be written for a checkpoint."""
+        """Return what to write for a checkpoint."""
         checkpoint = held.checkpoint
         if checkpoint is None:
             return []
@@ -90,7 +90,7 @@ class Reviver:
         if not indexes or not self._is_wanted(checkpoint):
             return []
         if checkpoint.bn and checkpoint.bn != self._core.config.broker.broker_name:
-            # Its messages are another broker's; where slaves act as masters `RemoteRevive` asks for them.
+            # The messages are another broker's; where slaves act for masters `RemoteRevive` fetches them.
             return [due for index in indexes if (due := self.later(checkpoint, index)) is not None]
         found = ((index, self._message_at(checkpoint, checkpoint.offset_at(index))) for index in indexes)
         return [due for index, record in found if (due := self.again(checkpoint, index, record)) is not None]
@@ -101,7 +101,7 @@ class Reviver:
         elif self._core.groups.find(checkpoint.c) is None:
             reason = "no such group"
         elif not is_file_name(topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)):
-            # Popped before such pops were refused.
+            # The pop was served by a version that did not refuse such names.
             reason = "the name of its retry topic is too long"
         else:
             return True
@@ -109,7 +109,7 @@ class Reviver:
         return False
 
     def again(self, checkpoint: PopCheckPoint, index: int, record: Record | str) -> Due | None:
-        """The popped message `record` for the retry topic; None, with a line in the log, if it says why not."""
+        """Return the popped message `record` for the retry topic; log and return None if `record` is a reason."""
         offset = checkpoint.offset_at(index)
         if isinstance(record, str):
             logger.warning(
@@ -122,7 +122,7 @@ class Reviver:
         return Due(checkpoint, index, message, is_later=False)
 
     def _message_at(self, checkpoint: PopCheckPoint, offset: int) -> Record | str:
-        """The message that was popped, or why it cannot be had."""
+        """Return the popped message, or the reason why it cannot be read."""
         store = self._core.store
         entry = store.entry(checkpoint.t, checkpoint.q, offset)
         if entry is None:
@@ -134,17 +134,17 @@ class Reviver:
         return "not in the log" if view is None else decode(view)
 
     def _retry_topic(self, checkpoint: PopCheckPoint) -> str:
-        """The name of the retry topic, which is made before anything is appended if it is new."""
+        """Return the name of the retry topic; a new one is created before anything is appended."""
         topic = topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)
         if topic not in self._core.topics:
             self._new_topics[topic] = checkpoint.c
         return topic
 
     def _make_topics(self) -> None:
-        """All at once: each time the file of all topics is written."""
+        """Create all new topics at once, because each update writes the file of all topics."""
         core, topics = self._core, self._new_topics
         if core.role.is_slave:
-            topics.clear()  # the master that gets the messages makes them
+            topics.clear()  # the master that gets the messages creates them
         if not topics:
             return
         core.topics.update([TopicConfig(topic, read_queue_nums=1, write_queue_nums=1) for topic in topics])
@@ -154,7 +154,7 @@ class Reviver:
         topics.clear()
 
     def later(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
-        """A checkpoint of one message for later; None if it was so often enough."""
+        """Return a later checkpoint of one message; None if it was written again too often."""
         offset = checkpoint.offset_at(index)
         if is_given_up(checkpoint, self._core.config.broker.skip_when_ck_re_put_reach_max_times):
             logger.error("event=checkpoint_given_up offset=%d checkpoint=%s", offset, checkpoint)
@@ -163,14 +163,13 @@ class Reviver:
         try:
             message = self._log.checkpoint(later, self._queue_id)
         except RequestError as error:
-            raise StoreBusy(f"the timer does not take a checkpoint: {error.remark}") from error
+            raise StoreBusy(f"the timer refuses a checkpoint: {error.remark}") from error
         return Due(checkpoint, index, message, is_later=True)
 
     def deliver(self, due: Sequence[Due], done: Callable[[], None]) -> Outstanding | None:
-        """Deliver all, then call `done`; what the store does not take as it is comes later.
+        """Deliver all, then call `done`; what the store refuses is tried again later.
 
-        Raises `StoreError`, also if a topic that they need cannot be made; the checkpoints then say what is done
-        already.
+        Raises StoreError, also if a topic cannot be created; the checkpoints then record what is done already.
         """
         self._make_topics()
         _BEFORE_APPEND()
@@ -184,7 +183,7 @@ class Reviver:
         try:
             return self._core.delivery.deliver([one.message for one in due], delivered)
         except RequestError:
-            # One of them is over a limit that has changed since it was sent; the others must not wait for it.
+            # One message exceeds a limit that was changed after it was sent.  The others must not wait for it.
             for one in due:
                 self._append_alone(one)
                 one.checkpoint.bm |= 1 << one.index

@@ -222,7 +222,7 @@ class PopProcessor:
 
     def _take_back(self, popped: Popped) -> None:
         for taken in reversed(popped.taken):
-            self._queues.give_back(taken)
+            self._queues.undo(taken)
 
     def _answer(self, found: list[Popped]) -> None:
         for popped in found:

@@ -55,7 +55,7 @@ async def follower(
 ) -> AsyncIterator[tuple[Broker, TestClient]]:
     async with guarded(root, store, **SLAVE, **changes) as (slave, client):
         assert slave.following is not None
-        slave.following.found(master.address, master.registration.ha_address)
+        slave.following.master_found(master.address, master.registration.ha_address)
         yield slave, client
 
 

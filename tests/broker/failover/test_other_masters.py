@@ -56,13 +56,13 @@ class Source:
 
 @pytest.mark.parametrize(("topic", "names"), [("T", ["b"]), ("U", []), ("%RETRY%g", ["b", "readonly"])])
 async def test_a_retry_topic_goes_to_any_master(topic: str, names: list[str]) -> None:
-    masters = OtherMasters(Source(), "C", "own", ManualClock())  # type: ignore[arg-type] # what is asked of them
+    masters = OtherMasters(Source(), "C", "own", ManualClock())  # type: ignore[arg-type] # the methods that are called
     assert [master.broker_name for master in await masters.of(topic)] == names
 
 
 async def test_answers_are_kept_for_seconds_and_forgotten_when_one_is_wrong() -> None:
     clock, source = ManualClock(), Source()
-    masters = OtherMasters(source, "C", "own", clock)  # type: ignore[arg-type] # what is asked of them
+    masters = OtherMasters(source, "C", "own", clock)  # type: ignore[arg-type] # the methods that are called
     await masters.of("T")
     await masters.of("T")
     assert source.asked == 1

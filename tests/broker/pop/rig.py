@@ -121,7 +121,7 @@ async def ack_batch(client: TestClient, *acks: BatchAck) -> ReceivedResponse:
 
 
 async def change(client: TestClient, message: Message, invisible_ms: int, **changes: Any) -> ReceivedResponse:
-    """Make a message come again at another time."""
+    """Change the time at which a message is redelivered."""
     header = ChangeInvisibleTimeRequestHeader(
         consumer_group=GROUP, topic=message.real_topic, queue_id=message.queue_id,
         extra_info=message.handle.encode(), offset=message.queue_offset, invisible_time=invisible_ms,

@@ -1,4 +1,4 @@
-"""ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME: what is written down, and what is refused."""
+"""ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME: their records and their refusals."""
 
 import asyncio
 from pathlib import Path
@@ -96,9 +96,9 @@ async def test_offsets_that_are_not_there_are_left_out_of_a_batch(tmp_path: Path
         (
             {"extra_info": "0 1 60000 3 0 b\x02REAL_TOPIC\x01Orders\x02 0 0"},
             CODE.MESSAGE_ILLEGAL,
-            "a name of a popped message is none",
+            "name of a popped message is invalid",
         ),
-        ({"consumer_group": "g\x02REAL_TOPIC\x01Orders"}, CODE.MESSAGE_ILLEGAL, "a name of a popped message is none"),
+        ({"consumer_group": "g\x02REAL_TOPIC\x01Orders"}, CODE.MESSAGE_ILLEGAL, "name of a popped message is invalid"),
         ({"extra_info": "0 1 60000 -1 0 broker-a 0 0"}, CODE.MESSAGE_ILLEGAL, "revive queue -1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""enablePopBufferMerge: what is acknowledged soon is never written, and the rest is, in time."""
+"""enablePopBufferMerge: a pop that is soon acknowledged is never written; the others are, in time."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ async def test_offsets_are_committed_in_order(tmp_path: Path) -> None:
         second = await popped(client, max_msg_nums=1)
         await ack(client, second[0])
         assert broker.offsets.queues(GROUP, TOPIC)[0] == 0
-        # What is taken is not handed out again all the same.
+        # Messages that a pop took are still not delivered again.
         assert [one.body for one in await popped(client)] == [b"2"]
         await ack(client, first[0])
         assert broker.offsets.queues(GROUP, TOPIC)[0] == 2

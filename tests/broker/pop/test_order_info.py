@@ -1,4 +1,4 @@
-"""What is handed out in order: what blocks, what is committed, what the file holds."""
+"""Ordered pops: what blocks a queue, what is committed, what the file contains."""
 
 from pathlib import Path
 
@@ -175,10 +175,10 @@ def test_cleared_block_is_gone(rig: Rig) -> None:
     assert rig.pop(1) == {"0@0": 0}
 
 
-# Who waits is told
+# Waiting pops are woken
 
 
-def test_held_pops_hear_of_the_end_of_a_pop(rig: Rig) -> None:
+def test_held_pops_wake_at_the_end_of_a_pop(rig: Rig) -> None:
     rig.pop(1)
     rig.timers.advance(2.9)
     assert rig.freed == []
@@ -186,7 +186,7 @@ def test_held_pops_hear_of_the_end_of_a_pop(rig: Rig) -> None:
     assert rig.freed == [QueueKey(TOPIC, GROUP, 0)]
 
 
-def test_held_pops_hear_of_the_last_acknowledgement(rig: Rig) -> None:
+def test_held_pops_wake_at_the_last_acknowledgement(rig: Rig) -> None:
     rig.pop(1)
     rig.ack(1)
     rig.timers.advance(0.1)
@@ -194,7 +194,7 @@ def test_held_pops_hear_of_the_last_acknowledgement(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("visible_ms", "before_s"), [(5_000, 4.9), (1_000, 0.9)])
-def test_held_pops_hear_of_it_when_the_visible_time_says(rig: Rig, visible_ms: int, before_s: float) -> None:
+def test_held_pops_wake_at_the_visible_time(rig: Rig, visible_ms: int, before_s: float) -> None:
     rig.pop(1)
     rig.order.update_next_visible_time(TOPIC, GROUP, 0, 1, NOW, NOW + visible_ms)
     rig.timers.advance(before_s)
@@ -203,7 +203,7 @@ def test_held_pops_hear_of_it_when_the_visible_time_says(rig: Rig, visible_ms: i
     assert len(rig.freed) == 1
 
 
-def test_held_pops_hear_of_it_after_a_restart(rig: Rig, tmp_path: Path) -> None:
+def test_held_pops_wake_after_a_restart(rig: Rig, tmp_path: Path) -> None:
     rig.pop(1)
     rig.order.persist()
     again = Rig(tmp_path, NOW + 1_000)

@@ -100,7 +100,7 @@ def test_closed_ones_tell_nothing(rig: Rig) -> None:
 
 
 def test_times_that_no_longer_hold_are_not_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order_locks, "_MOST_STALE", 10)
+    monkeypatch.setattr(order_locks, "_MAX_STALE", 10)
     for time in range(1_000):
         rig.locks.expect(KEY, 1_000_000 - time)
         assert len(rig.locks._times) <= 13

@@ -1,4 +1,4 @@
-"""Random pops in order against a model: a queue goes on when what is out is acknowledged, or its time is over."""
+"""Random ordered pops against a model: a queue continues after acknowledgement or the invisible time."""
 
 import shutil
 import tempfile
@@ -121,7 +121,7 @@ class OrderedPopModel(RuleBasedStateMachine):
         self.rig = PopRig(self.folder, clock)
 
     def teardown(self) -> None:
-        """All of every queue comes, in order, to whoever acknowledges."""
+        """A consumer that acknowledges gets all messages of every queue, in order."""
         try:
             self.rig.elapse(10.0, 1.0)
             for _ in range(60):

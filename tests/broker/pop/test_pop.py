@@ -1,4 +1,4 @@
-"""POP_MESSAGE: what is handed out, what is written down for it, and where the group goes on."""
+"""POP_MESSAGE: what is delivered, which records are written, and where the group continues."""
 
 import asyncio
 from pathlib import Path

@@ -34,7 +34,7 @@ _SETTLED_S = 30.0
 
 
 class _Channel:
-    """Keeps what is answered."""
+    """Channel that keeps the responses."""
 
     peer = ("127.0.0.1", 4711)
     id = 1
@@ -102,7 +102,7 @@ class PopModel(RuleBasedStateMachine):
         self.rig = PopRig(self.folder, **self.changes)
         self.sent: set[bytes] = set()
         self.done: set[bytes] = set()
-        # Handed out: the message with its newest handle, and when it comes again.
+        # Delivered messages with their newest handle and the time of their redelivery.
         self.held: dict[bytes, tuple[Message, int]] = {}
         # May come early, or although it was acknowledged: it was popped before a crash, or touched after its time.
         self.loose: set[bytes] = set()
@@ -204,7 +204,7 @@ class PopModel(RuleBasedStateMachine):
         self.rig._wheel, self.rig._wheel_read = wheel, read
 
     def teardown(self) -> None:
-        """Whoever waits long enough gets everything that nobody has acknowledged."""
+        """A consumer that waits long enough gets every unacknowledged message."""
         try:
             missing = self.sent - self.done
             for _ in range(10):

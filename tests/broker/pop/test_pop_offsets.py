@@ -51,17 +51,17 @@ def test_what_is_safe_is_committed_when_all_before_it_is(core: BrokerCore, offse
 
 def test_what_is_given_back_is_taken_by_the_next(core: BrokerCore, offsets: PopOffsets) -> None:
     first, second = offsets.take(*QUEUE, 10), offsets.take(*QUEUE, 20)
-    offsets.give_back(second)
+    offsets.undo(second)
     assert offsets.begin(*QUEUE, 0) == 10
-    offsets.give_back(first)
+    offsets.undo(first)
     assert (offsets.begin(*QUEUE, 0), len(offsets)) == (0, 0)
 
 
 def test_what_is_given_back_comes_again_though_another_went_on_from_there(
     core: BrokerCore, offsets: PopOffsets
 ) -> None:
-    before, given_back, behind = (offsets.take(*QUEUE, end) for end in (10, 20, 30))
-    offsets.give_back(given_back)
+    before, undone, behind = (offsets.take(*QUEUE, end) for end in (10, 20, 30))
+    offsets.undo(undone)
     assert offsets.begin(*QUEUE, 0) == 10
     again = offsets.take(*QUEUE, 20)
     for taken in (before, behind, again):

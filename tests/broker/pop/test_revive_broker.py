@@ -1,4 +1,4 @@
-"""What was popped and not acknowledged comes again from a whole broker, to whoever waits for it."""
+"""Redelivery of unacknowledged messages by a whole broker, also to held pops."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ def over(broker: Broker, message: Message) -> None:
 
 
 def quick(**changes: Any) -> dict[str, Any]:
-    """Revive without rests; what is done is on the disk at once."""
+    """Revive without pauses; what is done is flushed at once."""
     return {"revive_interval": 20, "store": {"flush_disk_type": FlushDiskType.SYNC_FLUSH}, **changes}
 
 

@@ -11,17 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.pop.records import PopCheckPoint
 from tests.broker.pop.revive_rig import ReviveRig
 
-# Later than its time by so much, a message must have come again.
+# A message must be redelivered within this time after it is due.
 _LATEST_MS = 5_000
 
 
 @dataclass
 class Popped:
-    """One pop, and what is known of its messages."""
+    """One pop and the state of its messages."""
 
     checkpoint: PopCheckPoint
     in_time: set[int] = field(default_factory=set)
-    in_doubt: set[int] = field(default_factory=set)  # acknowledged when it may have come again already
+    in_doubt: set[int] = field(default_factory=set)  # acknowledged when it may have been redelivered already
 
     @property
     def offsets(self) -> list[int]:
@@ -29,7 +29,7 @@ class Popped:
 
 
 class ReviveModel(RuleBasedStateMachine):
-    """Each message is popped once, so that it comes again once, and once more with each crash at most."""
+    """Each message is popped once, so it is redelivered once, and at most once more per crash."""
 
     def __init__(self) -> None:
         super().__init__()

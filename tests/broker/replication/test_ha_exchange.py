@@ -27,7 +27,7 @@ async def test_a_master_says_where_it_is_and_where_its_log_ended_when_it_started
         found = answer.header(ExchangeHAInfoResponseHeader)
         assert (found.master_address, found.master_ha_address) == (broker.address, broker.registration.ha_address)
         assert found.master_flush_offset == 0
-        # Who leads follows nobody.
+        # A master follows no other.
         await client.ask_well(RequestCode.EXCHANGE_BROKER_HA_INFO, COMES)
         await client.ask_well(RequestCode.RESET_MASTER_FLUSH_OFFSET, FLUSHED)
         assert broker.following is None

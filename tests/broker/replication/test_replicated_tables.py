@@ -110,7 +110,7 @@ async def test_offsets_beyond_the_log_are_kept_until_the_slave_serves(tmp_path: 
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_an_acting_slave_goes_on_where_the_masters_timer_was(tmp_path: Path, restarts: bool) -> None:
-    """What the master delivered does not come again, what waits does: it enters a wheel that is made anew."""
+    """The new wheel gets the messages that wait, and none that the master delivered."""
     async with pair(tmp_path, store=FAST) as (master, client, slave):
         await client.send(b"first", TIMER_DELAY_MS="100")
         await client.send(b"second", TIMER_DELAY_MS="900")

@@ -103,7 +103,7 @@ class Master:
 @asynccontextmanager
 async def master(root: Path, *, broker: dict[str, Any] | None = None, **store: Any) -> AsyncIterator[Master]:
     settings = {"broker_role": BrokerRole.SYNC_MASTER} | (broker or {})
-    # An empty store that waits for nobody: the slaves of these tests say what they have later.
+    # An empty store that does not wait: the slaves of these tests report later.
     store = {"ha_tail_recovery_wait": 0} | store
     async with running_broker(root, store=store, **settings) as (running, client):
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
@@ -204,7 +204,7 @@ async def test_a_slave_that_disappears_acknowledges_nothing(tmp_path: Path) -> N
             await until(lambda: slave.received_offset == it.end)
         await it.answered(NOT_AVAILABLE)
         assert await it.seen() == 1
-        # It comes again with what it has, and counts again.
+        # It reconnects with what it has, and counts again.
         async with fake_slave(it.port, log_end=slave.received_offset) as again:
             await it.in_sync(1)
             again.is_eager = True
@@ -214,7 +214,7 @@ async def test_a_slave_that_disappears_acknowledges_nothing(tmp_path: Path) -> N
 
 async def test_a_report_of_what_was_not_sent_acknowledges_nothing(tmp_path: Path) -> None:
     async with master(tmp_path) as it:
-        # Behind the end by so much, or whatever else.
+        # Offsets after the end, and other bytes.
         for number, beyond in enumerate((1, 1000, 1 << 40, (1 << 63) - 1, -1, -(1 << 63))):
             async with fake_slave(it.port, log_end=it.end) as slave:
                 await it.in_sync(1)
@@ -239,7 +239,7 @@ async def test_a_report_of_what_is_still_to_be_sent_acknowledges_nothing(tmp_pat
 
 
 async def test_a_log_that_this_master_never_sent_is_no_copy(tmp_path: Path) -> None:
-    """The tail of an old master, or of one that lost its own: other bytes at offsets that are written anew."""
+    """The tail of an old master, or of one that lost its own: other bytes at offsets that are written again."""
     async with master(tmp_path) as it:
         await it.send()
         ends = [it.end]
@@ -398,7 +398,7 @@ async def test_every_kind_of_send_waits_and_says_what_is_missing(tmp_path: Path)
         await it.send(batch, batch=True)
         await it.send(TRAN_MSG="true", PGROUP="PG")
         await it.answered(NOT_AVAILABLE, NOT_AVAILABLE)
-        # What is not sent again by a client without harm is told that it is stored.
+        # A client could not send it again without harm, so the response says that it is stored.
         half = it.sends[1].result().header(SendMessageResponseHeader)
         assert (await it.begin(RequestCode.END_TRANSACTION, end_of(half))).code == OK
         assert (await it.begin(RequestCode.CONSUMER_SEND_MSG_BACK, send_back)).code == OK

@@ -72,12 +72,12 @@ REFUSED: list[tuple[RequestCode, Header | None, bytes, ResponseCode, str | None]
     ),
     (
         RequestCode.POP_MESSAGE, pop_header(), b"", ResponseCode.SERVICE_NOT_AVAILABLE,
-        "a slave hands out no messages to pop: ask its master",
+        "a slave serves no pops: pop from its master",
     ),
     (
         RequestCode.ACK_MESSAGE,
         AckMessageRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0, extra_info="0 0 0 0 0 b 0 0", offset=0),
-        b"", ResponseCode.SERVICE_NOT_AVAILABLE, "a slave hands out no messages to pop: ask its master",
+        b"", ResponseCode.SERVICE_NOT_AVAILABLE, "a slave serves no pops: pop from its master",
     ),
 ]  # fmt: skip
 
@@ -123,7 +123,7 @@ async def test_clients_of_a_slave_are_known_and_leave_no_trace_in_its_tables(
 
 
 async def test_a_slave_that_stops_and_starts_leaves_its_log_as_it_was(tmp_path: Path) -> None:
-    """Master and slave one after the other in one directory: start, stop and what is due add nothing."""
+    """Master, then slave in one directory: the slave's start, stop and due work append nothing."""
     store = {"timer_flush_interval_ms": 20, "flush_commit_log_least_pages": 0}
     async with running_broker(tmp_path, store=store) as (master, client):
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())

@@ -99,7 +99,7 @@ async def test_a_slave_keeps_whoever_is_far_behind(tmp_path: Path) -> None:
     async with slave(tmp_path, store=FAR) as one:
         one.is_master_online = True
         assert answer(await one.path.pull()) == (ResponseCode.SUCCESS, 2, 7)
-        # At the end nobody is far behind.
+        # At the end no consumer lags.
         assert answer(await one.path.pull(queue_offset=2)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2, 0)
 
 
@@ -195,7 +195,7 @@ async def test_a_slave_that_acts_for_its_master_serves_as_that_would(tmp_path: P
         assert (await pull).code == ResponseCode.SUCCESS
 
 
-# On a slave that is not to be read
+# On a slave that may not be read
 
 
 async def test_a_slave_that_is_not_to_be_read_sends_consumers_to_its_master(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_slave_that_is_not_to_be_read_sends_consumers_to_its_master(tmp_
         one.is_master_online = True
         for _ in range(2):
             assert answer(await one.path.pull(queue_offset=1)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 1, 0)
-            # Who has no way to the master is not to try again at once.
+            # A consumer that cannot reach the master must not try again at once.
             assert (await one.path.pull(queue_offset=1)).code == ResponseCode.SYSTEM_BUSY
             one.path.clock.advance(2.0)
         one.path.config.update(b"slaveReadEnable=true")

@@ -282,14 +282,14 @@ async def test_a_master_with_an_empty_disk_takes_no_table_from_its_slave(tmp_pat
     async with running_slave(tmp_path / "slave", store=settings) as (slave, _):
         following = slave.following
         assert following is not None
-        following.found("127.0.0.1:9", "127.0.0.1:9")
+        following.master_found("127.0.0.1:9", "127.0.0.1:9")
         await asyncio.sleep(0.2)  # the question has failed
         async with running_broker(tmp_path / "master", store=settings) as (master, _):
             following.master_address = master.address
             await asyncio.sleep(1.0)
             assert _has_kept_all(slave)
             # Also once its log is followed, or would be.
-            following.found(master.address, f"127.0.0.1:{master.config.broker.ha_listen_port}")
+            following.master_found(master.address, f"127.0.0.1:{master.config.broker.ha_listen_port}")
             await asyncio.sleep(1.0)
             assert _has_kept_all(slave)
 
@@ -324,7 +324,7 @@ async def test_a_master_whose_log_is_not_followed_is_asked_for_nothing(tmp_path:
     await stub.server.start()
     async with running_slave(tmp_path / "slave", store=FAST) as (slave, _):
         assert slave.following is not None
-        slave.following.found(f"127.0.0.1:{stub.server.port}", "127.0.0.1:9")
+        slave.following.master_found(f"127.0.0.1:{stub.server.port}", "127.0.0.1:9")
         await asyncio.sleep(0.5)
         assert not stub.asked
         assert _has_kept_all(slave)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.failover.returned_offsets import ReturnedOffsets
+from broker.failover.handover_push import HandoverPush
 from broker.offset.consumer_offsets import ConsumerOffsetTable
 from broker.server import Broker
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -207,6 +207,6 @@ async def test_what_light_groups_have_consumed_goes_back_to_the_master(tmp_path:
             response = await master.remoting.invoke(slave.address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=60)
             broker.offsets.catch_up(loads(response.body, ConsumerOffsetTable))
         else:
-            await ReturnedOffsets(acted._core).give(master.address)
+            await HandoverPush(acted._core).push(master.address)
         assert await committed(master, GROUP, "%LMQ%a") == "2"
         assert await committed(master, "plain", TOPIC) == "1"

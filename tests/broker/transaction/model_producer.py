@@ -27,7 +27,7 @@ _PREPARED = 4
 
 @dataclass(frozen=True, order=True)
 class Question:
-    """What a producer was asked: about which message, as it lies at `place`, and in the name of which group."""
+    """A check that a producer received: the message, where it is stored, and the group."""
 
     key: str
     place: Place

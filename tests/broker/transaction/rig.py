@@ -157,7 +157,7 @@ class Rig:
             where = (header.tran_state_table_offset, header.commit_log_offset, 0)
             self.end(where, outcomes[header.msg_id or ""], from_check=True, is_oneway=True)
 
-    # What is stored
+    # Stored messages
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         records = []

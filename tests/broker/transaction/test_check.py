@@ -1,4 +1,4 @@
-"""The check: who is asked when, how often, and what becomes of those that nobody knows."""
+"""The check: which producer is asked when, how often, and what happens to unknown transactions."""
 
 from collections.abc import Iterator
 from pathlib import Path

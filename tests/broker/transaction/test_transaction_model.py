@@ -241,7 +241,7 @@ class TransactionModel(RuleBasedStateMachine):
         offset = data.draw(st.integers(0, len(self.model.given_up) - 1))
         transaction = self.model.transactions[self.model.given_up[offset]]
         if transaction.state not in ("open", "given up"):
-            return  # Resumed and ended; whoever resumes it once more has it asked about anew, as in RocketMQ.
+            return  # Resumed and ended; resumed again it is checked again, as in RocketMQ.
         record = stored(self.broker, TRANS_CHECK_MAX_TIME_TOPIC, 0, offset)
         header = ResumeCheckHalfMessageRequestHeader(
             topic=TRANS_CHECK_MAX_TIME_TOPIC, msg_id=offset_message_id(bytes(record.store_host), record.physical_offset)

@@ -18,7 +18,7 @@ from broker.replication.replication import Replication
 from broker.role import Role
 from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
-from broker.slave.following import Following
+from broker.slave.master_follower import MasterFollower
 from broker.slave.slave_sessions import SlaveSessions
 from ha.greeting import Credentials
 from ha.hello import Identity
@@ -121,7 +121,7 @@ class SimBroker:
         self._role = Role(self._config.broker.broker_role)
         self.waits = ConfirmWaits(self.store, machine, self.process.call_later, self._role.kind)
         self.replication: Replication | None = None
-        self.following: Following | None = None
+        self.following: MasterFollower | None = None
         self.sessions: MasterSessions | None = None
         # Called in the process once the store is open and before anybody is served.
         self.on_open: Callable[[SimBroker], None] = lambda broker: None
@@ -185,7 +185,7 @@ class SimBroker:
 
     def _slave_services(self, core: BrokerCore) -> list[Service]:
         registration = cast(Registration, SimpleNamespace(on_registered=[], ha_address=f"{self.machine.ip}:{HA_PORT}"))
-        self.following = Following(core, registration)
+        self.following = MasterFollower(core, registration)
         tables = SimTables(self.store, self.machine.scheduler.errors.append)
         if self._config.store.ha_session_enable:
             self.store.on_arrival.append(tables.look)
@@ -225,7 +225,7 @@ class SimBroker:
     def follow(self, ip: str) -> None:
         """A name server says where the master is."""
         if self.following is not None and self.is_serving:
-            self.following.found(f"{ip}:{LISTEN_PORT}", f"{ip}:{HA_PORT}")
+            self.following.master_found(f"{ip}:{LISTEN_PORT}", f"{ip}:{HA_PORT}")
 
     @property
     def is_leading(self) -> bool:

@@ -1,4 +1,4 @@
-"""What was popped and not acknowledged comes again, with the clock in the test's hand."""
+"""Redelivery of popped messages that were not acknowledged, on a manual clock."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_message_that_has_expired_is_passed_over(rig: ReviveRig) -> None:
     assert rig.offsets_again() == [0]
 
 
-def test_listeners_hear_of_what_came_again(rig: ReviveRig) -> None:
+def test_listeners_get_each_redelivery(rig: ReviveRig) -> None:
     heard: list[tuple[str, str, int, int]] = []
     rig.service.on_revived.append(lambda ck, count: heard.append((ck.t, ck.c, ck.q, count)))
     rig.send(2)
@@ -255,7 +255,7 @@ def test_acknowledgement_that_comes_before_its_checkpoint_counts(rig: ReviveRig)
 
 
 class Timer:
-    """Says how far it is behind."""
+    """Timer progress that the test sets."""
 
     def __init__(self, behind_ms: int = 0) -> None:
         self.dequeue_behind_ms = behind_ms

@@ -42,7 +42,7 @@ class Reader:
         self.window.take_ack(ack, offsets, at, self.now, self.now, self.now / 1000)
 
     def settle(self, nothing_on_its_way: bool = True) -> list[Held]:
-        """What is settled; finished and noted, unless `finish_at_once` is off."""
+        """Return what is settled; it is finished and noted, unless `finish_at_once` is off."""
         taken = []
         while (held := self.window.take_settled(self.now / 1000, nothing_on_its_way)) is not None:
             taken.append(held)

@@ -1,7 +1,8 @@
-"""Offsets that a slave has taken while it acted go to a master that is online without having asked for them.
+"""Push of consumer offsets from a slave that acted to a master that came online without fetching them.
 
-That is one that was cut off from name servers and never stopped, or was told to skip what comes before.  It is told in
-the words of consumers, which any master knows.  RocketMQ's slave takes the master's offsets then, and groups go back.
+Such a master was cut off from name servers but never stopped, or skips its preparation.  The slave commits the offsets
+as a consumer would, which any master understands.  RocketMQ's slave takes the master's offsets instead, so groups move
+back.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 10.0
-_MOST_AT_ONCE: Final = 256
+_MAX_AT_ONCE: Final = 256
 
 
-def further(own: ConsumerOffsetTable, masters: ConsumerOffsetTable) -> list[tuple[str, str, int, int]]:
-    """(group, topic, queue id, offset) of what is further in `own`, but for brokers' own groups: each knows its own."""
+def higher(own: ConsumerOffsetTable, masters: ConsumerOffsetTable) -> list[tuple[str, str, int, int]]:
+    """Return (group, topic, queue id, offset) of what is higher in `own`, without the brokers' own groups."""
     found = []
     known_to_master = masters.with_light()
     for key, queues in own.with_light().items():
@@ -34,25 +35,23 @@ def further(own: ConsumerOffsetTable, masters: ConsumerOffsetTable) -> list[tupl
     return found
 
 
-class ReturnedOffsets:
-    """Lives in the event loop's thread of a slave."""
+class HandoverPush:
+    """Push to one master.  Lives in the event loop's thread of a slave."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
 
-    async def give(self, master_address: str) -> None:
-        """Tell the master all that is further here.  Raises SprocketError; then it is to be tried again."""
+    async def push(self, master_address: str) -> None:
+        """Commit at the master what is higher here.  Raises SprocketError; try again then."""
         response = await self._core.client.invoke(
             master_address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=_TIMEOUT_S
         )
         if response.code != ResponseCode.SUCCESS:
             raise ClientError(f"{master_address} answers {response.code} {response.remark}")
-        offsets = further(self._core.offsets.snapshot(), loads(response.body, ConsumerOffsetTable))
-        logger.warning("event=offsets_returned master=%s count=%d", master_address, len(offsets))
-        for first in range(0, len(offsets), _MOST_AT_ONCE):
-            await asyncio.gather(
-                *(self._commit(master_address, *one) for one in offsets[first : first + _MOST_AT_ONCE])
-            )
+        offsets = higher(self._core.offsets.snapshot(), loads(response.body, ConsumerOffsetTable))
+        logger.warning("event=handover_pushed master=%s offsets=%d", master_address, len(offsets))
+        for first in range(0, len(offsets), _MAX_AT_ONCE):
+            await asyncio.gather(*(self._commit(master_address, *one) for one in offsets[first : first + _MAX_AT_ONCE]))
 
     async def _commit(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         header = UpdateConsumerOffsetRequestHeader(
@@ -63,7 +62,7 @@ class ReturnedOffsets:
         )
         if response.code != ResponseCode.SUCCESS:
             logger.warning(
-                "event=offset_not_returned group=%s topic=%s queue=%d reason=%r",
+                "event=offset_not_pushed group=%s topic=%s queue=%d reason=%r",
                 group,
                 topic,
                 queue_id,

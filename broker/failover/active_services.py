@@ -1,4 +1,4 @@
-"""Which parts of the broker do what one replica of a group alone may do, as its role changes.
+"""Activation of the services that only one replica of a group may run, as the broker's role changes.
 
 Source: RocketMQ 5.3.3, `BrokerController.changeSpecialServiceStatus`.
 """
@@ -9,29 +9,29 @@ from broker.role import Role
 from broker.service import Service
 
 
-class GroupWork:
-    """Activates the services of a broker whose role says that it serves the group, and deactivates them again."""
+class ActiveServices:
+    """Services that are active while the broker's role serves the group."""
 
     def __init__(self, role: Role, services: Sequence[Service]) -> None:
         self._role = role
         self._services = services
         self._is_running = False
         self._is_active = False
-        # Whether another replica did the work since this one was loaded, or last did it.
+        # Whether another replica ran the services since this one was loaded, or since it last ran them.
         self._takes_over = role.is_slave
         role.on_change.append(self._update)
 
     def start(self) -> None:
-        """Begin, if the role says so; follow the role from now on."""
+        """Activate the services if the role says so, and follow the role from now on."""
         self._is_running = True
         self._update()
 
-    def handed_back(self) -> None:
-        """Tables were taken from the replica that did the work; before `start`."""
+    def note_handover(self) -> None:
+        """Note, before `start`, that offsets were fetched from the replica that ran the services."""
         self._takes_over = True
 
     def stop(self) -> None:
-        """End it, whatever the role says."""
+        """Deactivate the services, whatever the role says."""
         self._is_running = False
         self._update()
 

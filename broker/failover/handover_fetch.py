@@ -1,9 +1,9 @@
-"""What a member of the group has done that acted for another comes back to that one: offsets of all kinds.
+"""Fetch of all offsets from the member of the group that acted for this broker.
 
-Of two offsets the further one holds: the slave may be behind in what it had not been told when the master died, the
-master in what was done since.  Not handed back is that an operator has moved a group backward meanwhile.
+The higher of two offsets wins.  The slave may lack what it had not received when the master died; the master lacks what
+was done since.  An operator's reset to an earlier offset is not handed over.
 Source: RocketMQ 5.3.3, `BrokerPreOnlineService.syncMetadataReverse`, where the whole table with the newer data version
-holds.
+wins.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ _TIMEOUT_S: Final = 10.0
 _FLUSH_POLL_S: Final = 0.05
 
 
-class HandedBack:
-    """Takes it from a member.  Lives in the event loop's thread, before the group's work begins."""
+class HandoverFetch:
+    """Fetch from one member.  Lives in the event loop's thread, and runs before the group's services are active."""
 
     def __init__(self, core: BrokerCore, delay_offsets: DelayOffsets, timer: TimerService) -> None:
         self._core = core
         self._delay_offsets = delay_offsets
         self._timer = timer
 
-    async def take(self, address: str) -> None:
-        """Take what the member at `address` has done.  Raises SprocketError; then it is to be tried again."""
+    async def fetch(self, address: str) -> None:
+        """Take over the offsets of the member at `address`.  Raises SprocketError; try again then."""
         delays = loads(await self._fetch(address, RequestCode.GET_ALL_DELAY_OFFSET), DelayOffsetTable)
         content = await self._fetch(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         offsets = await asyncio.to_thread(loads, content, ConsumerOffsetTable)
         checkpoint = await self._checkpoint(address)
         moved = self._core.offsets.catch_up(offsets)
-        if not self._core.role.is_slave:  # to a slave the rest of the log may be still to come
+        if not self._core.role.is_slave:  # a slave may still lack the end of the log
             self._core.offsets.clamp(self._core.store.max_offset)
         levels = self._delay_offsets.catch_up(delays)
         timed = checkpoint is not None and await self._catch_up_timer(checkpoint)
         logger.info(
-            "event=handed_back from=%s consumer_offsets=%d delay_levels=%d timer=%s", address, moved, levels, timed
+            "event=handover_fetched from=%s consumer_offsets=%d delay_levels=%d timer=%s", address, moved, levels, timed
         )
 
     async def _fetch(self, address: str, code: RequestCode) -> bytes:
@@ -56,7 +56,7 @@ class HandedBack:
         return response.body
 
     async def _checkpoint(self, address: str) -> TimerCheckpoint | None:
-        """None where one of the two has no timer wheel."""
+        """Return the member's timer checkpoint; None if one of the two has no timer wheel."""
         if not self._core.config.store.timer_wheel_enable:
             return None
         response = await self._core.client.invoke(address, RequestCode.GET_TIMER_CHECK_POINT, timeout_s=_TIMEOUT_S)

@@ -1,14 +1,14 @@
-"""The parts of a broker that live with the others of its group, put together."""
+"""The parts of a broker that deal with the other replicas of its group, assembled."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
+from broker.failover.active_services import ActiveServices
 from broker.failover.escape_bridge import EscapeBridge
 from broker.failover.group_members import GroupMembers
-from broker.failover.group_work import GroupWork
-from broker.failover.handed_back import HandedBack
+from broker.failover.handover_fetch import HandoverFetch
 from broker.failover.master_watch import MasterWatch
 from broker.failover.other_masters import OtherMasters
 from broker.failover.pre_online import PreOnline
@@ -19,7 +19,7 @@ from broker.replication.ha_exchange import HaExchange
 from broker.replication.replication import Replication
 from broker.role import Role
 from broker.service import Service
-from broker.slave.following import Following
+from broker.slave.master_follower import MasterFollower
 from broker.timer.schedule import DelayOffsets
 from broker.timer.timer_service import TimerService
 from sprocket.client.connection.name_servers import NameServers
@@ -30,7 +30,7 @@ from store.message_store import MessageStore
 
 
 def delivery(config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock) -> Delivery:
-    """Where messages of the broker's own making go: a slave's log takes none."""
+    """Return where messages go that the broker itself makes: its own log, or for a slave another master."""
     if not role.is_slave:
         return OwnLog(store)
     broker = config.broker
@@ -40,8 +40,8 @@ def delivery(config: LiveConfig, role: Role, store: MessageStore, client: Remoti
 
 
 @dataclass(frozen=True)
-class GroupPresence:
-    """Members, addresses, and for a slave its watch over the master."""
+class GroupParts:
+    """Members, HA addresses, group locks, and on a slave the watch over its master."""
 
     members: GroupMembers
     exchange: HaExchange
@@ -53,36 +53,36 @@ class GroupPresence:
         cls,
         core: BrokerCore,
         registration: Registration,
-        following: Following | None,
+        following: MasterFollower | None,
         revive: ReviveService,
-    ) -> "GroupPresence":
-        """Those of one broker; `following` is a slave's."""
+    ) -> "GroupParts":
+        """Return the parts of one broker; `following` is given on a slave."""
         members, exchange = GroupMembers(core, registration), HaExchange(core, registration)
         if isinstance(core.delivery, EscapeBridge):
-            core.delivery.on_message.append(revive.hear_of)
+            core.delivery.on_message.append(revive.note_escaped)
         watch = None if following is None else MasterWatch(core, members, following, exchange)
         return cls(members, exchange, GroupLocks(core, members), watch)
 
     @property
     def services(self) -> list[Service]:
-        """In the order of their start."""
+        """The services, in the order of their start."""
         return [self.exchange, self.members, self.locks, *([] if self.watch is None else [self.watch])]
 
     def pre_online(
         self,
         core: BrokerCore,
         registration: Registration,
-        work: GroupWork,
+        services: ActiveServices,
         delay_offsets: DelayOffsets,
         timer: TimerService,
         replication: Replication,
     ) -> PreOnline:
-        """What brings the broker online."""
+        """Return the part that brings the broker online."""
 
         def slave_hosts() -> Iterable[str]:
-            # Not merely connected: what a slave did counts here only if its log was compared with this one.
+            # Only slaves whose log was compared with this one: a connection alone proves nothing.
             following = (one for one in replication.listener.connections if one.link.requested_offset is not None)
             return [connection.peer[0] for connection in following]
 
-        handed_back = HandedBack(core, delay_offsets, timer)
-        return PreOnline(core, registration, work, self.members, self.exchange, handed_back, slave_hosts)
+        handover = HandoverFetch(core, delay_offsets, timer)
+        return PreOnline(core, registration, services, self.members, self.exchange, handover, slave_hosts)

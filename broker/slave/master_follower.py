@@ -1,4 +1,4 @@
-"""A slave's side of replication: it follows the master that name servers name, or haMasterAddress.
+"""A slave's side of replication: it follows the master that name servers tell, or haMasterAddress.
 
 Source: RocketMQ 5.3.3, `DefaultHAService.getRuntimeInfo`, `BrokerController.handleRegisterBrokerResult`,
 `BrokerController.updateMasterHAServerAddr`.
@@ -21,38 +21,38 @@ _SAMPLE_S: Final = 1.0
 _MIN_ADDRESS: Final = 6
 
 
-class Following(Service):
-    """Lives in the event loop's thread.  From its making on, the store takes nothing but the master's log."""
+class MasterFollower(Service):
+    """Follower of the master, in the event loop's thread.  Once it exists, the store takes only the master's log."""
 
     def __init__(self, core: BrokerCore, registration: Registration, tls: ClientTls | None = None) -> None:
         self._core = core
-        # With which this broker speaks to others, its master above all.
+        # TLS of this broker's connections to others, above all to its master.
         self.tls = tls
         self.log = core.store.replica()
         self.follower = Follower(slave_rules(core.config.store), self.log, core.clock, core.fail)
         core.config.on_update.append(lambda _: self.follower.configure(slave_rules(core.config.store)))
         self._own_address = registration
-        # Where the master answers requests; empty while it is unknown.
+        # Address at which the master answers requests; empty while it is unknown.
         self.master_address = ""
-        # Bytes that have come on this connection until a second ago, and in that second.
+        # Bytes received on this connection up to a second ago, and in that second.
         self._received = 0
         self._per_second = 0
-        self._heard_ms = self._told_ms = core.clock.wall_ms()
+        self._received_ms = self._sent_ms = core.clock.wall_ms()
         registration.on_registered.append(self._registered)
         registration.lacks_master = lambda: not self.master_address
 
     def load(self) -> None:
-        """Begin at the log's end, as recovery found it."""
+        """Begin at the end of the log, as recovery found it."""
         self.log.restart()
 
     def start(self) -> None:
-        """Follow, once it is known whom."""
+        """Follow the master once its address is known."""
         self.follower.follow(self._fixed_address)
         self.follower.start()
 
     @property
     def _fixed_address(self) -> str:
-        """The HA port that the configuration names, or empty (`BrokerController.HA_ADDRESS_MIN_LENGTH`)."""
+        """The master's HA port in the configuration, or empty (`BrokerController.HA_ADDRESS_MIN_LENGTH`)."""
         address = self._core.config.store.ha_master_address
         return address if len(address) >= _MIN_ADDRESS else ""
 
@@ -62,7 +62,7 @@ class Following(Service):
         return bool(self._fixed_address)
 
     def periodic(self) -> list[Periodic]:
-        """Count what comes in a second."""
+        """Measure the bytes received per second."""
         return [Periodic("following", _SAMPLE_S, self._sample)]
 
     def _sample(self) -> None:
@@ -73,49 +73,49 @@ class Following(Service):
         self._note_times()
 
     def _note_times(self) -> None:
-        """When the master was last heard and told something, by the wall clock."""
+        """Note the wall-clock times of the last bytes from and to the master."""
         connection, clock = self.follower.connection, self._core.clock
         if connection is not None:
             now_ms, now = clock.wall_ms(), clock.monotonic()
-            self._heard_ms = now_ms - round((now - connection.link.read_at) * 1000)
-            self._told_ms = now_ms - round((now - connection.link.wrote_at) * 1000)
+            self._received_ms = now_ms - round((now - connection.link.read_at) * 1000)
+            self._sent_ms = now_ms - round((now - connection.link.wrote_at) * 1000)
 
     def status(self) -> HARuntimeInfo:
-        """How far the slave is, as RocketMQ's says it; masterFlushOffset is only known to a slave that may act."""
+        """Return the slave's progress in RocketMQ's form; only a slave that may act knows masterFlushOffset."""
         self._note_times()
         address = self.follower.master_address
         is_connected = self.follower.connection is not None
         client = HAClientRuntimeInfo(
-            address or None, self._per_second, self.log.end_offset, self._heard_ms, self._told_ms, 0, is_connected
+            address or None, self._per_second, self.log.end_offset, self._received_ms, self._sent_ms, 0, is_connected
         )
         return HARuntimeInfo(master=False, ha_client_runtime_info=client)
 
     def stop(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         self.follower.stop()
 
     def is_master_online(self) -> bool:
-        """Whether there is a connection to the master's log."""
+        """Return whether there is a connection to the master's log."""
         return self.follower.connection is not None
 
     def may_poll(self) -> bool:
-        """Whether the master's tables may be asked for: over a plain connection to a log that was compared."""
+        """Return whether to ask for the master's tables: only on a plain connection whose log was compared."""
         connection = self.follower.connection
         return connection is not None and connection.link.admits_polling
 
-    def lost(self) -> None:
-        """No member of the group is the master: follow nobody."""
+    def master_lost(self) -> None:
+        """Follow no master, because no member of the group is one."""
         self.master_address = ""
         self.follower.follow(self._fixed_address)
 
-    def found(self, address: str, ha_address: str) -> None:
-        """The master answers requests at the one address, and slaves at the other; empty if it does not say."""
+    def master_found(self, address: str, ha_address: str) -> None:
+        """Follow the master with these addresses for requests and for slaves; `ha_address` may be empty."""
         self.master_address = address
         if ha_address and not self._fixed_address:
             self.follower.follow(ha_address)
 
-    def knows(self, address: str) -> bool:
-        """Whether the master at `address` is the one that is followed."""
+    def follows(self, address: str) -> bool:
+        """Return whether the master at `address` is the one that is followed."""
         return self.master_address == address and bool(self.follower.master_address)
 
     def _registered(self, master: RegisterBrokerResponseHeader) -> None:
@@ -127,7 +127,7 @@ class Following(Service):
 
 
 def slave_rules(config: StoreConfig) -> SlaveRules:
-    """How a slave talks to its master."""
+    """Return the rules of a slave's connection to its master."""
     return SlaveRules(
         heartbeat_s=config.ha_send_heartbeat_interval / 1000,
         housekeeping_s=config.ha_housekeeping_interval / 1000,
