@@ -212,7 +212,7 @@ def test_what_a_kill_leaves_is_made_good(
 
         patched.setattr(table, "commit", commit)
         if point == "in compaction":
-            patched.setattr(f"spark.tables.{kind}_table.merges", crash_late(), raising=True)
+            patched.setattr(f"spark.tables.formats.{kind}_table.merges", crash_late(), raising=True)
         with pytest.raises(Crash):
             run(declaration, store_of(builder), compact=True)
     run(declaration, store_of(builder), compact=True)
