@@ -138,8 +138,8 @@ class SpanReader:
     def _past(self, records: IndexedRecords, first: int) -> int:
         """Return one past the last record that is read together with record `first`."""
         offsets = records.offsets
-        most_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else 1)
-        past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most_bytes)))
+        max_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else 1)
+        past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + max_bytes)))
         gaps = np.flatnonzero(np.diff(offsets[first:past]) > _MAX_GAP_BYTES)
         return first + int(gaps[0]) + 1 if gaps.size and not self._segment.is_sealed else past
 

@@ -236,7 +236,7 @@ def _flag(key: str, value: object, base: Path) -> bool:
 def _at_least(minimum: float) -> Callable[[str, object, Path], float]:
     def read(key: str, value: object, base: Path) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
-            raise ConfigError(f"{key} is a number of at minimum {minimum:g}, not {value!r}")
+            raise ConfigError(f"{key} is a number of at least {minimum:g}, not {value!r}")
         return value
 
     return read
