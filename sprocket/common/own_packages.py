@@ -31,11 +31,11 @@ def check_own_packages(*names: str) -> None:
 
 
 def _place_of(name: str) -> Path | None:
-    """Return the directory, or the file of a plain module, of what `import name` gives; None if there is nothing."""
+    """Return the directory of the package `name`, or the file of a plain module; None if there is neither."""
     module = sys.modules.get(name)
     spec = find_spec(name) if module is None else getattr(module, "__spec__", None)
-    if spec is None:
+    if spec is None or spec.origin is None:
+        # A directory without __init__.py, such as a folder of data named `store`, hides no package.
         return None
-    # A namespace package has no origin.
-    places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
+    places = list(spec.submodule_search_locations or ()) or [spec.origin]
     return Path(places[0])

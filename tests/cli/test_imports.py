@@ -5,7 +5,18 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "uvloop", "asyncio", "msgspec", "store", "broker", "namesrv", "sprocket.remoting", "spark", "rich")
+HEAVY = (
+    "numpy",
+    "uvloop",
+    "asyncio",
+    "msgspec",
+    "store",
+    "broker",
+    "namesrv",
+    "sprocket.remoting.codes",
+    "spark",
+    "rich",
+)
 
 
 @pytest.mark.parametrize("module", ["main", "mqadmin.main", "server.mqbroker", "server.mqnamesrv"])

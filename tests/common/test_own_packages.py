@@ -37,5 +37,10 @@ def test_a_module_that_hides_ours_is_named(tmp_path: Path) -> None:
     assert f"{tmp_path / 'store.py'} hides it" in run(tmp_path, "import spark.source")
 
 
+def test_a_folder_of_data_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    assert run(tmp_path, "import sprocket.spark") == ""
+
+
 def test_our_own_packages_pass(tmp_path: Path) -> None:
     assert run(tmp_path, "from sprocket import Leases, TlsSettings; import sprocket.spark, spark.source") == ""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from acl.auth.document import document_of, replicated, taken_over
+from acl.auth.document import document_of, opened_from_master, sealed_for_replica
 from acl.auth.files import AuthFiles
 from acl.auth.infos import acl_of
 from acl.auth.model import User, UserStatus, UserType
@@ -39,7 +39,7 @@ CONTENT: Final = AuthContent(
 )
 SEALED: Final = msgspec.json.encode(document_of(CONTENT, SEAL))
 IN_CLEAR: Final = msgspec.json.encode(document_of(CONTENT, None))
-REPLICATED: Final = replicated(CONTENT, SEAL)
+REPLICATED: Final = sealed_for_replica(CONTENT, SEAL)
 
 
 def auth_files(data: bytes) -> None:
@@ -91,10 +91,10 @@ def sealed(data: bytes) -> None:
     with suppress(SealBroken):
         assert SEAL.opened_text(text, "User:admin") == "a-long-secret"
     with suppress(StoreError, ProtocolError):
-        assert taken_over(data, SEAL) == CONTENT and data == REPLICATED
+        assert opened_from_master(data, SEAL) == CONTENT and data == REPLICATED
     # And what somebody has sealed that holds the key, but is no document.
     with suppress(StoreError, ProtocolError):
-        taken_over(SEAL.sealed(data, "users and acls of a master"), SEAL)
+        opened_from_master(SEAL.sealed(data, "users and acls of a master"), SEAL)
 
 
 # Accounts of ACL 1.0

@@ -129,7 +129,7 @@ def test_only_what_is_needed_is_read(spark_session: Any, store: StoreBuilder) ->
     [
         ("select * from Ordrs", (), "there is no table 'Ordrs'; did you mean 'Orders'?"),
         ("select * from Ordrs", (), "Tables: messages, %DLQ%group-1, Case, Orders, case"),
-        ("select * from %DLQ%group-1", (), "A name like %DLQ%group-1 stands in backticks: `%DLQ%group-1`"),
+        ("select * from %DLQ%group-1", (), "Put a name like %DLQ%group-1 in backticks: `%DLQ%group-1`"),
         ("select colour from Orders", (), "Did you mean one of the following?"),
         ("select cast(tags as int) from Orders", (), "cannot be cast"),
         ("select * from Case join case", (), "differ only in upper and lower case"),

@@ -243,12 +243,12 @@ def test_a_topic_made_again_is_noticed(builder: StoreBuilder, caplog: pytest.Log
     again = StoreBuilder(builder.root)
     again.extend(Row(body=b"again") for _ in range(4))
     again.write()
-    with pytest.raises(MessagesLost, match=r"broker-a/T/0 \[20, 20\) is past the queue's end 4: .* made again"):
+    with pytest.raises(MessagesLost, match=r"broker-a/T/0 \[20, 20\) is past the queue's end 4: .* created again"):
         stream.batch()
     lenient.rows.clear()
     with caplog.at_level(logging.WARNING):
         assert lenient.drain() == [("T", 0, at) for at in range(4)]
-    assert "made again" in caplog.text
+    assert "created again" in caplog.text
 
 
 def test_a_log_that_was_cut_short_is_noticed(builder: StoreBuilder) -> None:

@@ -134,7 +134,7 @@ async def test_bodies_that_cannot_be(guarded: tuple[Asker, Asker]) -> None:
     assert broken[0] == ResponseCode.SYSTEM_ERROR
     assert broken[1].startswith("The body cannot be read: ")
     emperor = await admin.refused(RequestCode.AUTH_CREATE_USER, user("alice"), UserInfo(None, "x", "Emperor"))
-    assert emperor == (ResponseCode.NO_PERMISSION, "The userType 'Emperor' is none of Super, Normal.")
+    assert emperor == (ResponseCode.NO_PERMISSION, "The userType 'Emperor' is not one of Super, Normal.")
     for code in (RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL):
         assert await admin.refused(code, acl("operator")) == (ResponseCode.SYSTEM_ERROR, "The body of acl is null")
 

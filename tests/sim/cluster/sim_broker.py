@@ -66,7 +66,7 @@ class SimTables:
         if self._known < self._count():
             self._error(f"the log ends at {self._store.wrote_offset}, known are {self._known} topics")
 
-    def adopt(self, given: Sequence[TableContent]) -> None:
+    def install(self, given: Sequence[TableContent]) -> None:
         """A master that lost all takes the tables of the slave that gave the log."""
         if [(one.name, int(one.content)) for one in given] != [("topics", self._count())]:
             self._error(f"the log ends at {self._store.wrote_offset}, and the slave gave {given}")

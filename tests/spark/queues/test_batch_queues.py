@@ -22,9 +22,9 @@ from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
 from store.queue.logic_queue import QueueType
 from tests.clock import ManualClock
+from tests.spark.decode.test_record_kinds import BATCH, inner
 from tests.spark.naive_reader import default_columns
 from tests.spark.queues.test_queue_ranges import ranges_of, read
-from tests.spark.records.test_record_kinds import BATCH, inner
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.test_stream import Stream
 from tests.store.rig import message
