@@ -83,7 +83,7 @@ def measure_open(config: StoreConfig, name: str, *, is_realtime: bool) -> None:
             store.start()
             seconds.append((time.perf_counter() - started, time.process_time() - cpu))
         if store.recovery is None or store.recovery.rebuilt:
-            raise SystemExit("the queues were made anew: nothing to measure")
+            raise SystemExit("the queues were rebuilt: nothing to measure")
         files = len(list(Path("/proc/self/fd").iterdir()))
         queues = len(store.queues())
         (crash if name == "crash" else MessageStore.shutdown)(store)

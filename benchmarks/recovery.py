@@ -1,10 +1,10 @@
-"""How fast recovery checks a log and makes its ConsumeQueues anew, beside the walk record by record.
+"""Speed of recovery: checking a log and rebuilding its ConsumeQueues, beside a walk record by record.
 
     python -m benchmarks.recovery [--log-mb 512] [--queues 16] [--queues-open 1000] [--folder FOLDER] [--rocketmq]
 
 For records with a CRC of their own (enabledAppendPropCRC) and without, of 200 bytes and of 1 KiB, it writes a log
 through the store and checks all of it with a warm page cache: the walk alone, then a whole recovery that makes the
-dropped ConsumeQueues anew.  Beside each stands the same record by record.  Then it measures how long a store of many
+dropped ConsumeQueues again.  Beside each is the same record by record.  Then it measures how long a store of many
 queues takes to open.
 
 With --rocketmq Apache RocketMQ recovers the same directory in turns with us: after a crash, without checkpoint and

@@ -38,7 +38,7 @@ class SlaveState:
 
 
 class Pair:
-    """A cluster of one master, to which slaves can be added.  `cluster` is started by whoever made it."""
+    """A cluster of one master, to which slaves can be added.  The caller starts `cluster`."""
 
     def __init__(self, engine: str, cluster: Cluster) -> None:
         self.engine = engine

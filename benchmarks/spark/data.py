@@ -58,7 +58,7 @@ def write_store(root: Path, size_bytes: int, topics: int = 6, segments: int = 4)
     config = StoreConfig(
         store_path_root_dir=root,
         mapped_file_size_commit_log=min(_SEGMENT_BYTES, max(size_bytes // segments, 16 * MEBIBYTE)),
-        os_page_cache_busy_time_out_mills=600_000,  # whoever else uses the machine
+        os_page_cache_busy_time_out_mills=600_000,  # others may use the machine
         disk_space_warning_level_ratio=100,
         clean_file_forcibly_enable=False,
     )

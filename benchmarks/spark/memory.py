@@ -45,7 +45,7 @@ def _child(root: Path, columns: Sequence[str], topics: Sequence[str]) -> None:
     for _ in read_span(tasks[0][0], columns, rows, options.decoding()):
         break
     before = _resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     count = sum(count for span in tasks[0] for _, count in read_span(span, columns, rows, options.decoding()))
     print(count, _resident("VmHWM") - before)
 

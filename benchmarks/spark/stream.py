@@ -38,7 +38,7 @@ def write_store(root: Path, rows: int, topics: int, queues: int) -> None:
         StoreConfig(
             store_path_root_dir=root,
             mapped_file_size_commit_log=1024 * MEBIBYTE,
-            os_page_cache_busy_time_out_mills=600_000,  # whoever else uses the machine
+            os_page_cache_busy_time_out_mills=600_000,  # others may use the machine
         ),
         clock=SystemClock(),
         notify=lambda run: run(),

@@ -22,7 +22,7 @@ def loop_name(choice: str = "auto") -> str:
 
 
 def run(address: str, topic: str, workload: Workload, seconds: float, loop: str = "auto") -> Result:
-    """Runs the workload for so long against `127.0.0.1:port`.  Raises LoadError, OSError."""
+    """Run the workload for `seconds` against `127.0.0.1:port`.  Raises LoadError, OSError."""
     if workload.is_exchange:
         return loop_exchange.run(address, _exchange(address, topic, workload), seconds)
     offsets: list[int] = []

@@ -18,7 +18,7 @@ _OPAQUE: Final = re.compile(rb'"opaque":(\d+)')
 
 
 def run(address: str, exchange: Exchange, seconds: float) -> Result:
-    """Runs the exchange for so long, then until all that it asked for is done.  Raises LoadError, OSError."""
+    """Run the exchange for `seconds`, then until all requests have their responses.  Raises LoadError, OSError."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=_SILENCE_LIMIT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -17,7 +17,7 @@ from benchmarks.system.frames import FIRST_OPAQUE, pull_parts, send_frames
 from benchmarks.system.workload import LoadError, Result, Workload
 from tests.compat import wire
 
-_READ_BYTES = 1 << 16  # more would be allocated by mmap, anew for every read
+_READ_BYTES = 1 << 16  # a larger buffer would be allocated by mmap for every read
 _PULL_BUFFER_BYTES = 4 << 20
 _LENGTH = struct.Struct(">i")
 _PREFIX = struct.Struct(">iI")
