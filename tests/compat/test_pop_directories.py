@@ -6,6 +6,7 @@ directory, and the reverse; what was acknowledged, here or there, does not.
 """
 
 import json
+import re
 import tarfile
 import time
 from collections.abc import Iterator
@@ -186,10 +187,18 @@ def check(cluster: Cluster, popped: list[Popped]) -> None:
     assert sorted(counts.split(";")) == ["0 0 1", "0 qo0%1 1", "0 qo0%2 1"]
 
 
+def keep_order_info(file: Path) -> None:
+    """Make the last pops in order recent: brokers forget an ordered pop 24 hours after it, and the file is older."""
+    text = file.read_text()
+    assert '"l":' in text
+    file.write_text(re.sub(r'"l":\d+', f'"l":{int(time.time() * 1000)}', text))
+
+
 @pytest.mark.timeout(300)
 def test_what_apache_left_comes_again_from_ours(tmp_path: Path) -> None:
     with tarfile.open(GOLDEN) as archive:
         archive.extractall(tmp_path, filter="data")
+    keep_order_info(tmp_path / "store" / "config" / "consumerOrderInfo.json")
     fields = json.loads((tmp_path / "popped.json").read_text())
     left = [Popped(body, queue, offset, PopHandle(*handle)) for body, queue, offset, handle in fields]
     with SprocketCluster(tmp_path / "servers", properties=settings_at(tmp_path / "store")) as cluster:
