@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sprocket import (
     ClientError,
+    ClientSettings,
     ConsumeFrom,
     Consumer,
     Message,
@@ -132,3 +133,21 @@ async def test_popping_consumer_goes_on_after_a_kill_of_its_broker(tmp_path: Pat
                     await asyncio.to_thread(broker.start)
             await until(lambda: len(seen) == 100)
         await run
+
+
+async def test_a_broker_that_came_back_gets_its_share_at_once(tmp_path: Path) -> None:
+    """With two brokers, sends connect to the one that came back and do not wait for the next heartbeat."""
+    with SprocketCluster(tmp_path, brokers=2) as cluster:
+        settings = ClientSettings(namesrv=cluster.name_server_address, poll_name_server_interval_s=0.2)
+        async with Producer("g", client=settings) as producer:
+            brokers = {(await producer.send(Message("T", b"x"))).queue.broker_name for _ in range(8)}
+            assert len(brokers) == 2
+            second = cluster.brokers[1]
+            await asyncio.to_thread(second.kill)
+            second.start()
+            sent: set[str] = set()
+            async with asyncio.timeout(20):  # less than the interval of heartbeats
+                while len(sent) < 2:
+                    await asyncio.sleep(0.05)
+                    sent.add((await producer.send(Message("T", b"x"))).queue.broker_name)
+        assert sent == brokers

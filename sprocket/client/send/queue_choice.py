@@ -20,6 +20,7 @@ class RoundRobin:
     def __init__(self, first: Callable[[], int] = lambda: 0) -> None:
         self._first = first
         self._next: dict[str, int] = {}
+        self._before = 0  # the position before the last choice
 
     def choose(
         self,
@@ -36,6 +37,7 @@ class RoundRobin:
         index = self._next.get(route.topic)
         if index is None:
             index = self._first() % count
+        self._before = index
         if is_available is not None or failed:
             for step in range(count):
                 queue = queues[(index + step) % count]
@@ -49,6 +51,10 @@ class RoundRobin:
                     return queue
         self._next[route.topic] = index + 1
         return queues[index % count]
+
+    def undo(self, topic: str) -> None:
+        """Undo the last choice, which was for `topic`: its queue was not used, and is the next one again."""
+        self._next[topic] = self._before
 
 
 def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:

@@ -137,7 +137,12 @@ class Sender:
         queue = self._choose(route, ())
         address = self.instance.master_address(queue.broker_name)
         channel = None if address is None else self.instance.remoting.open_channel(address)
-        return None if channel is None else self._write(channel, request, queue, timeout_s)
+        if channel is None:
+            # The send that connects must choose this queue again.  If it took the next one, which belongs to the
+            # other of two brokers, the broker that came back would get nothing until a heartbeat connects to it.
+            self._round_robin.undo(request.topic)
+            return None
+        return self._write(channel, request, queue, timeout_s)
 
     def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
         if not self.faults.any_avoided:

@@ -112,3 +112,12 @@ def test_member_to_read_from() -> None:
     assert subscribe_address(members, 5) == ("m:1", 0)
     assert subscribe_address(members, 5, only_this=True) == ("", -1)
     assert subscribe_address(None, 0) == ("", -1)
+
+
+def test_a_choice_that_was_not_used_is_undone() -> None:
+    choice = RoundRobin()
+    a0, _, b0, _ = ROUTE.publish
+    assert choice.choose(ROUTE) == a0
+    assert choice.choose(ROUTE) == b0
+    choice.undo("T")
+    assert choice.choose(ROUTE) == b0
