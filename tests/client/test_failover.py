@@ -139,7 +139,7 @@ async def test_a_broker_that_came_back_gets_its_share_at_once(tmp_path: Path) ->
     """With two brokers, sends connect to the one that came back and do not wait for the next heartbeat."""
     with SprocketCluster(tmp_path, brokers=2) as cluster:
         settings = ClientSettings(namesrv=cluster.name_server_address, poll_name_server_interval_s=0.2)
-        async with Producer("g", client=settings) as producer:
+        async with Producer("g", settings=SendSettings(send_latency_enable=False), client=settings) as producer:
             brokers = {(await producer.send(Message("T", b"x"))).queue.broker_name for _ in range(8)}
             assert len(brokers) == 2
             second = cluster.brokers[1]
