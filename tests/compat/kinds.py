@@ -27,7 +27,6 @@ SHARDS = 16
 _S = 1_000_000
 # What a kind has to have done for a run to show anything.
 _LEAST = 80
-_LATE_US = 30 * _S
 # How long a stock client takes its lock of a queue for valid, and a little.
 _LOCK_VALIDITY_US = 32 * _S
 # A request that is given so late has waited for its consumer; its answer takes milliseconds.
@@ -123,7 +122,7 @@ def _delayed(delay_us: Callable[[str], int]) -> Check:
     def check(history: History, storm: Storm) -> list[str]:
         problems = _at_least_once(history, storm, is_stored_once=False)
         away_us = sum(each.ended_us - each.began_us for each in storm.disturbances)
-        return problems + early(history, delay_us) + late(history, delay_us, _LATE_US + away_us)
+        return problems + early(history, delay_us) + late(history, delay_us, _FORGOTTEN_PULL_US + away_us)
 
     return check
 

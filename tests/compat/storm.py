@@ -79,7 +79,7 @@ WEATHER = Weather()
 # The Go client's intervals are constants: heartbeats and routes every 30 s, rebalance every 20 s. An orderly consumer
 # keeps the locks of queues that it gives up, so that the next one waits until they expire after 60 s. That is waited
 # for at the end, once.
-GO_WEATHER = Weather(last_s=30.0, patience_s=5.0, drain_s=90.0, settling_s=90.0, memory_s=25.0, calm_after_s=36.0)
+GO_WEATHER = Weather(last_s=30.0, patience_s=5.0, drain_s=90.0, settling_s=90.0, memory_s=25.0, calm_after_s=32.0)
 
 # As Go's; it sends again by itself what was not answered.
 CPP_WEATHER = replace(GO_WEATHER, is_sent_once=False)
