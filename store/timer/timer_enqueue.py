@@ -89,7 +89,8 @@ class TimerEnqueue:
     def _has_room(self, now_slot: int) -> bool:
         """Return whether all slots, from the next to deliver to the latest possible one, fit the ring."""
         state = self._state
-        if state.latest_ms < max(1, state.progress.read_ms):
+        # A rebuild begins with an empty ring, however long ago `read_ms` is.
+        if state.is_rebuilding or state.latest_ms < max(1, state.progress.read_ms):
             return True
         behind_ms = now_slot - state.progress.read_ms
         return behind_ms + state.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms

@@ -110,7 +110,8 @@ class TimerMessageStore:
             _log.warning("event=timer_queue_offset_corrected from=%d to=%d", progress.queue_offset, high)
             checkpoint = replace(checkpoint, progress=replace(progress, queue_offset=high))
         recovered = recover(store, state.wheel, state.log, checkpoint, self._clock.wall_ms())
-        if recovered.needs_rebuild:
+        # The slots of a rebuild that did not end may be of long ago, and keep new ones from the ring.
+        if recovered.needs_rebuild or (recovered.progress.rebuild_until and state.wheel.is_open):
             progress = self._rebuild(recovered.progress)
         else:
             progress = recovered.progress
@@ -119,6 +120,9 @@ class TimerMessageStore:
 
     def _begin(self, progress: Progress) -> None:
         state = self._state
+        # Another store's queue may have been longer: what comes after the end of this one was never delivered.
+        until = min(progress.rebuild_until, self._store.max_offset(TIMER_TOPIC, 0))
+        progress = replace(progress, rebuild_until=until)
         state.progress = progress
         state.unflushed = ProgressLog(progress)
         if state.wheel.is_open:
@@ -206,7 +210,8 @@ class TimerMessageStore:
         # While a slot is delivered that is not over any more, nothing may enter it.
         if not self._dequeue.is_mid_slot or state.progress.read_ms < now_slot:
             self._enqueue.enqueue(_ENQUEUE_MESSAGES)
-        more = state.outstanding is None and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
+        may_dequeue = state.outstanding is None and not state.is_rebuilding
+        more = may_dequeue and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
         if state.outstanding is not None:
             return None
         # A rolled message was just appended to the queue.

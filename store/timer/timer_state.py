@@ -68,6 +68,18 @@ class TimerState:
         """How far ahead, ms, a message may enter this wheel."""
         return min(self.config.roll_window_ms, (self.wheel.ring_slots // 2 - BLANK_SLOTS) * self.slot_ms)
 
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether messages that were in a lost wheel have yet to enter.
+
+        Until they have, no slot is delivered: `read_ms` must stay where the lost wheel was, because it says which of
+        them were delivered.  Those that are due meanwhile are delivered as late when they enter.
+        """
+        progress = self.progress
+        if not progress.rebuild_until:
+            return False
+        return max(progress.queue_offset, self.store.min_offset(TIMER_TOPIC, 0)) < progress.rebuild_until
+
     def now_slot_ms(self) -> int:
         """Return the slot of now; slots before it are over and due."""
         return self.clock.wall_ms() // self.slot_ms * self.slot_ms

@@ -412,6 +412,14 @@ MUTANTS: Final = (
         "after a crash a group skips messages that are sent later",
         ("tests/broker/test_server.py", "tests/broker/offset/test_consumer_offsets.py"),
     ),
+    Mutant(
+        "slots delivered before the rebuild's end",
+        "store/timer/timer_message_store.py",
+        "state.outstanding is None and not state.is_rebuilding\n",
+        "state.outstanding is None\n",
+        "timed messages that become due while a lost wheel is rebuilt pass for delivered",
+        ("tests/store/timer/test_timer_files.py",),
+    ),
     # Pop
     Mutant(
         "revive offset beyond a checkpoint that waits",
