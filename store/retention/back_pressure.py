@@ -103,7 +103,7 @@ class BackPressure:
         self._set_limit()
         for cause in self._logged - {self._cause(unflushed_bytes, waiting_bytes)}:
             self._logged.discard(cause)
-            _log.warning("state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
+            _log.warning("event=back_pressure state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
 
     def append_was_slow(self, seconds: float) -> None:
         """Note that an append took `seconds`.  Called only for a millisecond or more."""
@@ -136,7 +136,9 @@ class BackPressure:
         text, retry_ms = self._reason(cause, unflushed_bytes, waiting_bytes)
         if cause not in self._logged:
             self._logged.add(cause)
-            _log.warning("state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms)
+            _log.warning(
+                "event=back_pressure state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms
+            )
         remark = f"{text}; retry after {retry_ms} ms"
         if cause is Cause.REPLICAS_NOT_ENOUGH:
             return ReplicasNotEnough(text)
@@ -148,7 +150,8 @@ class BackPressure:
         self._on_no_space()
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
-            _log.warning("state=refusing cause=no_space reason=%r", str(error))
+            cause = Cause.DISK_FULL.value
+            _log.warning("event=back_pressure state=refusing cause=%s reason=%r", cause, str(error))
         # The figures are up to a second old.
         used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last check"
         return DiskFull(

@@ -1,7 +1,7 @@
 """The one place that allows what the rules of tidiness forbid, each with its reason.
 
 Key: the file, then the rule (`clock`, `disk`, `network`, `randomness`, `sleep`, `file length`,
-`function length`, `name`, `machine path`).  An entry that is no longer needed fails the test.
+`function length`, `name`, `log line`, `machine path`).  An entry that is no longer needed fails the test.
 """
 
 ALLOWED: dict[tuple[str, str], str] = {
