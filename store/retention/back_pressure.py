@@ -7,7 +7,7 @@ There are six causes:
 - `flush_behind`: too many bytes are written but not yet on the disk.
 - `slow_flush`: one flush takes too long, so the disk is in trouble.
 - `waiting`: messages that wait for their flush or for slaves hold too much memory.
-- `page_cache_busy`: a write took so long that new messages should go to another broker.
+- `page_cache_busy`: a write took longer than osPageCacheBusyTimeOutMills; new messages should go to another broker.
 - `replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
 
 The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY.  Producers then try another
