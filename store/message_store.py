@@ -143,7 +143,7 @@ class MessageStore:
         self.confirmation.begin(books.store_timestamp)
         self.index.load(books.index_timestamp, clean=books.was_clean)
         _log.info(
-            "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
+            "event=store_started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
             self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
         )  # fmt: skip
 
@@ -159,7 +159,7 @@ class MessageStore:
                 self._write_stop()
         self.confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
-        _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
+        _log.info("event=store_stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
     def _write_stop(self) -> None:
         """Record a clean stop on the disk.  If that fails, the next start recovers as after a crash."""
@@ -170,7 +170,7 @@ class MessageStore:
             self._books.stopped()
             _STOP_AFTER_ABORT()
         except DiskFull as error:
-            _log.warning("state=stopping action=checkpoint-left-out reason=%r", str(error))
+            _log.warning("event=checkpoint_left_out reason=%r", str(error))
         except StoreError as error:
             self.confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the keys that the configuration classes declare.
+"""Writer of docs/configuration.md, from the keys that the configuration classes declare.
 
 Run as ``python -m docs.pages.configuration_page <file>`` (`make docs`); a test compares the file with it.
 """
@@ -20,7 +20,7 @@ Written by `make docs` from the declarations in the code; do not edit.
 
 Sprocket reads RocketMQ's `.properties` files unchanged: `mqbroker -c conf/broker.conf`,
 `mqnamesrv -c conf/namesrv.properties`. An unknown key causes a warning that suggests the nearest known key. A key of
-RocketMQ that Sprocket does not support causes a warning, too. A wrong value stops the start; the error names file,
+RocketMQ that Sprocket does not support causes a warning too. A wrong value stops the start; the error names file,
 line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME` and `${ROCKETMQ_HOME}` are replaced in paths. White
 space around a value is ignored.
 

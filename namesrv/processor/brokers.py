@@ -200,7 +200,10 @@ class BrokerProcessor:
 
 
 def _log_write_perm(change: str, request: Request[Any], broker_name: str, count: int) -> None:
-    logger.info("event=write_perm_%s broker=%s topics=%d peer=%s:%s", change, broker_name, count, *request.channel.peer)
+    logger.info(
+        "event=write_perm_changed change=%s broker=%s topics=%d peer=%s:%s",
+        change, broker_name, count, *request.channel.peer,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from spark.decode.binary_array import Positions
 from sprocket.remoting.message.record import CRC_MASK
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crcs
 
-# A seal of which at least three bytes differ and are not zero counts as no seal.
+# Bytes of a seal's name.  If each of the three differs and is not zero, the record counts as one without a seal.
 _TELLING_PLACES: Final = (0, 1, 7)
 _BLOCK_RECORDS: Final = 2048
 
@@ -26,7 +26,7 @@ def crc_holds(
     body_crcs: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     seals: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """Return whether the CRC of each record [`begins`, `ends`) of `data` holds; `seals` are the results of `seals`.
+    """Return whether the CRC of each record [`begins`, `ends`) of `data` holds; `seals` come from the function `seals`.
 
     An empty body matches any CRC, as in the store.
     """

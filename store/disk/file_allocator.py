@@ -76,7 +76,7 @@ class _Request:
                     file.sync()
             except StoreError as error:
                 # No message is in it: `take` creates the file again, and raises the error of that try.
-                _log.warning("file=%s action=dropped reason=%r", self.path, str(error))
+                _log.warning("event=prepared_segment_dropped file=%s reason=%r", self.path, str(error))
                 self.file = None
                 file.close()
                 with contextlib.suppress(StoreError):
@@ -100,7 +100,7 @@ class _Request:
                     self._disk.remove(self.path)
                 except StoreError as error:
                     # It holds only zeros and follows the log's end: the next start uses it.
-                    _log.warning("file=%s action=left reason=%r", self.path, str(error))
+                    _log.warning("event=prepared_segment_not_removed file=%s reason=%r", self.path, str(error))
 
 
 class FileAllocator:

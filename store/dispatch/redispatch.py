@@ -250,7 +250,7 @@ class Redispatch:
         try:
             queue = self._table.get_or_create(topic, queue_id)
         except RequestError as error:
-            _log.warning("physical_offset=%d action=not-dispatched reason=%r", physical_offset, str(error))
+            _log.warning("event=record_not_dispatched physical_offset=%d reason=%r", physical_offset, str(error))
             return None
         self._firsts.setdefault(queue, queue.next_offset)
         return queue
@@ -272,7 +272,10 @@ class Redispatch:
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
         if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and queue.topic in self._table.light:
-            _log.warning("topic=%s offset=%d end=%d action=not-dispatched", queue.topic, offset, queue.next_offset)
+            _log.warning(
+                "event=entry_not_dispatched topic=%s offset=%d queue_end=%d reason=gap_too_large",
+                queue.topic, offset, queue.next_offset,
+            )  # fmt: skip
             return
         if _follows(queue, offset):
             queue.add(physical_offset, size_bytes, tags_code, store_timestamp, count)

@@ -121,7 +121,7 @@ class Confirmation:
                 self.on_append()
             except Exception:
                 # The messages are stored: an error of replication must not become a failed send.
-                _log.exception("state=not-sent-to-replicas")
+                _log.exception("event=replication_listener_failed")
         touched = []
         for queue, first in batch.touched:
             touched.append((queue, first, queue.next_offset))
@@ -144,7 +144,7 @@ class Confirmation:
                     listener(queue.topic, queue.queue_id, end, first)
                 except Exception:
                     # The messages are stored: an error of a listener must not become a failed send.
-                    _log.exception("topic=%s queue=%d listener failed", queue.topic, queue.queue_id)
+                    _log.exception("event=arrival_listener_failed topic=%s queue=%d", queue.topic, queue.queue_id)
 
     # Waiting
 
@@ -253,7 +253,7 @@ class Confirmation:
         if self.failure is not None:
             return
         self.failure = error
-        _log.error("state=disk-failed reason=%r", str(error))
+        _log.error("event=disk_failed reason=%r", str(error))
         self.answer_waiters(error)
         for listener in self.on_failure:
             listener(error)

@@ -166,7 +166,7 @@ class QueueFlush:
         except DiskFull as error:
             # The old checkpoint is still true; a later turn writes the next one.
             if not self._is_full:
-                _log.warning("state=disk-full action=checkpoint-postponed reason=%r", str(error))
+                _log.warning("event=checkpoint_postponed reason=%r", str(error))
             self._is_full = True
         except Exception as error:
             # Also an unexpected error: without this thread nothing would be flushed, and nobody would know.

@@ -56,7 +56,9 @@ class IndexBuilder:
             if self._is_record(offset):
                 self.reached_offset, self._entries_there = offset, count
                 return
-            _log.warning("file=%s action=removed reason=no-record-at-%d", last.path, offset)
+            _log.warning(
+                "event=index_rebuild reason=%r", f"{last.path}: its last entries name {offset}, where no record is"
+            )
             files.remove((last,))
         self.reached_offset, self._entries_there = log.min_offset, 0
 
@@ -112,7 +114,7 @@ class IndexBuilder:
             try:
                 last.open_slots()
             except IndexDamaged as error:
-                _log.warning("action=rebuild-index reason=%r", str(error))
+                _log.warning("event=index_rebuild reason=%r", str(error))
                 self._files.remove((last,))
                 self.find_position()
                 return True
@@ -141,7 +143,7 @@ class IndexBuilder:
                     self._put(entries_of_record(record), base, base + size)
                     return
         if segment_end <= confirm:
-            _log.warning("physical_offset=%d until=%d action=not-indexed reason=no-record", base, segment_end)
+            _log.warning("event=records_not_indexed from=%d to=%d reason=no_record", base, segment_end)
             self.reached_offset, self._entries_there = segment_end, 0
 
     def _put(self, entries: IndexEntries, last_offset: int, end_offset: int) -> None:

@@ -162,9 +162,8 @@ class ColdReads:
         path = self._log.path_of(physical_offset)
         if physical_offset not in self._known and len(self._known) < _MAX_KNOWN:
             self._known.add(physical_offset)
-            _log.error(
-                "physical_offset=%d state=damaged where='%sfile %s' reason=%r", physical_offset, where, path, reason
-            )
+            at = f"{where}file {path}"
+            _log.error("event=record_damaged physical_offset=%d where=%r reason=%r", physical_offset, at, reason)
         text = (
             f"damaged, and not served: {reason} ({where}file {path}). `sprocket store check {self._root}` says what "
             f"else is, `sprocket store repair {self._root}` lets readers pass it"

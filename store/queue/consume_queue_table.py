@@ -101,7 +101,7 @@ class ConsumeQueueTable:
             raise
         except StoreError as error:
             # The log holds everything that a ConsumeQueue holds.
-            _log.warning("topic=%s queue=%d action=rebuild reason=%r", queue.topic, queue.queue_id, str(error))
+            _log.warning("event=queue_rebuild topic=%s queue=%d reason=%r", queue.topic, queue.queue_id, str(error))
             queue.destroy()
             return False
         return True

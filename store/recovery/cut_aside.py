@@ -73,8 +73,9 @@ def copy_aside(disk: Disk, root: Path, pieces: list[Piece], reason: str, record_
     }
     disk.write_small(folder / "cut.json", json.dumps(facts, indent=2).encode() + b"\n")
     _log.warning(
-        "action=cut-log from=%d to=%d first_record=%d kept_in=%s reason=%r", start, end, record_offset, folder, reason
-    )
+        "event=log_truncated from=%d to=%d first_record=%d kept_in=%s reason=%r",
+        start, end, record_offset, folder, reason,
+    )  # fmt: skip
     return folder
 
 

@@ -7,7 +7,7 @@ There are six causes:
 - `flush_behind`: too many bytes are written but not yet on the disk.
 - `slow_flush`: one flush takes too long, so the disk is in trouble.
 - `waiting`: messages that wait for their flush or for slaves hold too much memory.
-- `page_cache_busy`: a write took so long that new messages should go to another broker.
+- `page_cache_busy`: a write took longer than osPageCacheBusyTimeOutMills; new messages should go to another broker.
 - `replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
 
 The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY.  Producers then try another
@@ -103,7 +103,7 @@ class BackPressure:
         self._set_limit()
         for cause in self._logged - {self._cause(unflushed_bytes, waiting_bytes)}:
             self._logged.discard(cause)
-            _log.warning("state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
+            _log.warning("event=back_pressure state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
 
     def append_was_slow(self, seconds: float) -> None:
         """Note that an append took `seconds`.  Called only for a millisecond or more."""
@@ -136,7 +136,9 @@ class BackPressure:
         text, retry_ms = self._reason(cause, unflushed_bytes, waiting_bytes)
         if cause not in self._logged:
             self._logged.add(cause)
-            _log.warning("state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms)
+            _log.warning(
+                "event=back_pressure state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms
+            )
         remark = f"{text}; retry after {retry_ms} ms"
         if cause is Cause.REPLICAS_NOT_ENOUGH:
             return ReplicasNotEnough(text)
@@ -148,7 +150,8 @@ class BackPressure:
         self._on_no_space()
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
-            _log.warning("state=refusing cause=no_space reason=%r", str(error))
+            cause = Cause.DISK_FULL.value
+            _log.warning("event=back_pressure state=refusing cause=%s reason=%r", cause, str(error))
         # The figures are up to a second old.
         used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last check"
         return DiskFull(

@@ -136,7 +136,7 @@ class TimerEnqueue:
         state = self._state
         real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
         if real is None or real.topic in state.barred_topics:
-            _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
+            _log.error("event=timed_message_dropped topic=%s reason=no_such_place", message.real_topic)
         else:
             late.append((real, message.real_topic))
 

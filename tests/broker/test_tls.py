@@ -135,7 +135,7 @@ async def test_a_slave_in_clear_follows_a_master_that_demands_tls_only_if_that_i
     async with running(tmp_path, member(files, "master"), store=store) as master:
         answer = await _says_first(master, report(0))
         assert bool(answer) is allows
-    assert ("event=plain_refused" in caplog.text) is not allows
+    assert ("event=connection_refused kind=plain" in caplog.text) is not allows
 
 
 async def test_a_slave_without_a_certificate_is_refused(files: Files, tmp_path: Path) -> None:

@@ -589,7 +589,7 @@ MUTANTS: Final = (
         "ha/greeting.py",
         "        if not is_proof(expected, body):\n",
         "        if False:\n",
-        "whoever reaches the port gets the log",
+        "any program that reaches the port gets the log",
         ("tests/ha/test_greeting.py",),
     ),
     Mutant(

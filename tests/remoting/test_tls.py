@@ -121,7 +121,7 @@ async def test_plain_is_refused_under_enforcing(files: Files, caplog: pytest.Log
             await ask(door, None)
         assert door.refused == {"plain_refused": 1}
         assert door.server.counters.opened == 0  # nobody has parsed anything
-    assert "event=plain_refused peer=127.0.0.1" in caplog.text
+    assert "event=connection_refused kind=plain peer=127.0.0.1" in caplog.text
 
 
 @pytest.mark.parametrize("settings", [None, TlsSettings(server_mode=DISABLED, config_file=None)])
@@ -133,7 +133,7 @@ async def test_tls_is_refused_where_it_is_disabled(
             await ask(door, INSECURE)
         assert door.refused == {"tls_refused": 1}
         assert await ask(door, None) == b"hello"
-    assert "event=tls_refused peer=127.0.0.1" in caplog.text
+    assert "event=connection_refused kind=tls peer=127.0.0.1" in caplog.text
 
 
 # What the promise about TLS says is refused

@@ -1,7 +1,7 @@
 """The one place that allows what the rules of tidiness forbid, each with its reason.
 
 Key: the file, then the rule (`clock`, `disk`, `network`, `randomness`, `sleep`, `file length`,
-`function length`, `name`, `machine path`).  An entry that is no longer needed fails the test.
+`function length`, `name`, `log line`, `machine path`).  An entry that is no longer needed fails the test.
 """
 
 ALLOWED: dict[tuple[str, str], str] = {
@@ -77,6 +77,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/pages/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
     ("docs/pages/format_page.py", "disk"): "writes docs/format.md",
     ("docs/pages/replication_page.py", "disk"): "writes docs/replication-protocol.md",
+    ("docs/pages/mqadmin_page.py", "disk"): "writes docs/mqadmin.md",
     ("sprocket/cli/store/dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin/connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",

@@ -32,6 +32,9 @@ DISK_METHODS = frozenset({"read_bytes", "read_text", "write_bytes", "write_text"
 FORBIDDEN_NAME = re.compile(
     r"(?i)\b(utils?|helpers?)\b|(^|_)(utils?|helpers?)(_|$)|Manager|(^|_)manager(_|$)|Helper|Utils?$"
 )
+# The form of a log line: ``event=term key=value``.  A value is one word, a field, or fields in quotation marks.
+LOG_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+LOG_LINE = re.compile(r"event=[a-z][a-z0-9_]*( [A-Za-z][A-Za-z0-9_]*=([^ =']+|'[^']*'))*( %s)?")
 MACHINE_PATH = re.compile("/" + r"(?:work|root|Users|home/\w+|tmp/scratch)" + "/")
 
 
@@ -84,6 +87,30 @@ def forbidden_names(module: str, source: str) -> Iterator[Finding]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and FORBIDDEN_NAME.search(node.name):
             yield Finding(node.lineno, "name", node.name)
+
+
+def free_log_lines(source: str) -> Iterator[Finding]:
+    """Calls of a logger whose first argument is not a text in the form of a log line."""
+    tree = ast.parse(source)
+    loggers = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _is_get_logger(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name = node.func.value
+        if node.func.attr in LOG_LEVELS and isinstance(name, ast.Name) and name.id in loggers:
+            line = node.args[1 if node.func.attr == "log" else 0]
+            if not isinstance(line, ast.Constant) or not LOG_LINE.fullmatch(str(line.value)):
+                yield Finding(node.lineno, "log line", ast.unparse(line))
+
+
+def _is_get_logger(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "logging.getLogger"
 
 
 def machine_paths(text: str) -> Iterator[Finding]:

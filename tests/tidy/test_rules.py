@@ -75,6 +75,40 @@ def test_other_name_is_allowed(name: str) -> None:
     assert list(rules.forbidden_names(name, "class CommitLog: ...")) == []
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "log.info('started')",
+        "log.info('event=Started')",
+        "log.warning('file=%s action=removed', path)",
+        "log.warning('event=file_removed of %s', path)",
+        "log.warning('event=%s_refused peer=%s', kind, peer)",
+        "log.warning(f'event=refused peer={peer}')",
+        "log.exception(text)",
+        "log.log(level, 'event=a b')",
+    ],
+)
+def test_free_log_line_is_found(call: str) -> None:
+    source = f"import logging\nlog = logging.getLogger('a')\n{call}"
+    assert [(finding.line, finding.rule) for finding in rules.free_log_lines(source)] == [(3, "log line")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "log.info('event=stopped')",
+        "log.info('event=a_2 maxSize=%d peer=%s:%s reason=%r', 1, 2, 3, 4)",
+        "log.info('event=access decision=deny %s', facts)",
+        "log.log(level, 'event=a')",
+        "log.setLevel('INFO')",
+        "other.info('free text')",
+        "math.log(x)",
+    ],
+)
+def test_other_call_is_no_free_log_line(call: str) -> None:
+    assert list(rules.free_log_lines(f"import logging\nlog = logging.getLogger('a')\n{call}")) == []
+
+
 def test_machine_path_is_found() -> None:
     found = list(rules.machine_paths("fine /usr/bin\n" + "see /" + "work/main\n/" + "home/joe/x"))
     assert [finding.line for finding in found] == [2, 3]

@@ -9,6 +9,7 @@ from tests.tidy.allowed import ALLOWED
 from tests.tidy.rules import (
     Finding,
     forbidden_names,
+    free_log_lines,
     long_file,
     long_functions,
     machine_paths,
@@ -45,7 +46,7 @@ def findings_of(name: str) -> list[Finding]:
     """What the rules find in one Python file of the product or of a program."""
     source = (ROOT / name).read_text(encoding="utf-8")
     module = Path(name).stem
-    found = [*long_file(source), *long_functions(source), *forbidden_names(module, source)]
+    found = [*long_file(source), *long_functions(source), *forbidden_names(module, source), *free_log_lines(source)]
     if not name.startswith(tuple(f"{program}/" for program in PROGRAMS)):
         found += seam_uses(source)
     return found

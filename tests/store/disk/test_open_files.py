@@ -130,7 +130,7 @@ def test_a_write_during_a_sync_is_not_taken_for_synced(tmp_path: Path) -> None:
     assert file.path in real.syncs[synced:]
 
 
-def test_a_failed_sync_is_final_whoever_met_it(tmp_path: Path) -> None:
+def test_a_failed_sync_is_final_for_every_caller(tmp_path: Path) -> None:
     real = FaultyDisk()
     disk = PooledDisk(real, 64)
     real.sync_fails = True

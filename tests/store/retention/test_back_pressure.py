@@ -61,8 +61,8 @@ def test_a_full_disk_refuses_and_heals(cleaned: CleanedStore, caplog: pytest.Log
         look(cleaned)
     put(cleaned, b"after")
     assert bodies(cleaned.store)[-1] == b"after"
-    states = [record.getMessage().split()[0] for record in caplog.records if "cause" in record.getMessage()]
-    assert states == ["state=refusing", "state=accepting"]
+    states = [message.split()[:2] for message in caplog.messages if message.startswith("event=back_pressure ")]
+    assert states == [["event=back_pressure", "state=refusing"], ["event=back_pressure", "state=accepting"]]
 
 
 def test_a_disk_that_is_full_at_the_start_refuses_the_first_send(tmp_path: Path) -> None:
