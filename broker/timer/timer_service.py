@@ -20,6 +20,7 @@ from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import delete_hours
 from store.timer.timer_message_store import TimerMessageStore
@@ -266,7 +267,7 @@ class TimerService(Service):
     def get_checkpoint(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_CHECK_POINT: the fields of the checkpoint, as in its file."""
         if not self._is_enabled:
-            return Response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         checkpoint = self.timer.checkpoint
         if not checkpoint.progress.read_ms and not self._core.role.is_slave:
             # The wheel was never used.  From 0, RocketMQ's slave would step through every second since 1970.
@@ -278,5 +279,5 @@ class TimerService(Service):
     def get_metrics(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_METRICS: waiting messages by topic."""
         if not self._is_enabled:
-            return Response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
         return Response(body=self.metrics.encode())

@@ -23,6 +23,7 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.refusal_reasons import Reason
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
@@ -35,7 +36,7 @@ _REFUSE_ALL: Final = -1
 
 
 class Cause(StrEnum):
-    """Cause of a refused append."""
+    """Cause of a refused append; `Reason` has each of them under the same name."""
 
     DISK_FULL = "disk_full"
     FLUSH_BEHIND = "flush_behind"
@@ -140,7 +141,7 @@ class BackPressure:
         remark = f"{text}; retry after {retry_ms} ms"
         if cause is Cause.REPLICAS_NOT_ENOUGH:
             return ReplicasNotEnough(text)
-        return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark)
+        return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark, Reason[cause.name])
 
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
         """Return the error to raise when the file system has no room left.  Nothing was written."""

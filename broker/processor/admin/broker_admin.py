@@ -22,6 +22,7 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import VERSION, Request, Response
 from sprocket.remoting.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 
@@ -101,7 +102,7 @@ class AdministrationProcessor:
         except (ConfigError, ConfigurationNotKept) as error:
             logger.warning("event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
             code = ResponseCode.NO_PERMISSION if isinstance(error, ConfigError) else ResponseCode.SYSTEM_ERROR
-            return Response(code, str(error))
+            return Refusal(code, str(error))
         if changed:
             self._config_version.next(self._clock.wall_ms())
             logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, self._config.note or "")
@@ -146,7 +147,7 @@ class AdministrationProcessor:
         rates = self._rates.get(header.stats_name)
         if rates is None or header.stats_key not in rates:
             remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         minute, hour, day = (_stats_item(*rates.growth(header.stats_key, span)) for span in Span)
         return Response(body=dumps(BrokerStatsData(minute, hour, day)))
 
