@@ -113,10 +113,6 @@ class Gate:
         table.guard = self.admit
         return table
 
-    def status(self) -> dict[str, str]:
-        """Return figures for a server's runtime information."""
-        return {"accessRefused": str(self.refused), "accessLockedOut": str(self.locked_out)}
-
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
         opened = self._open(frame)

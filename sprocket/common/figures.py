@@ -52,14 +52,19 @@ class Figures:
 
     def read(self) -> dict[str, str]:
         """Return the values of all figures as text, by name."""
-        values: dict[str, str] = {}
-        for one in self.declared:
-            if isinstance(one, Figure):
-                values[one.name] = _text(one.read())
-            else:
-                head, _, tail = _parts(one.name)
-                values |= {f"{head}{item}{tail}": _text(value) for item, value in one.read().items()}
-        return values
+        return values(self.declared)
+
+
+def values(declared: Iterable[Declared]) -> dict[str, str]:
+    """Return the values of the figures of one part as text, by name."""
+    found: dict[str, str] = {}
+    for one in declared:
+        if isinstance(one, Figure):
+            found[one.name] = _text(one.read())
+        else:
+            head, _, tail = _parts(one.name)
+            found |= {f"{head}{item}{tail}": _text(value) for item, value in one.read().items()}
+    return found
 
 
 def _parts(name: str) -> tuple[str, str, str]:

@@ -78,6 +78,7 @@ class Refusals:
     def __init__(self) -> None:
         self.by_reason: Counter[Reason] = Counter()
         self._by_code: Counter[str] = Counter()
+        self._total_before = 0  # at the last `grown`
 
     def count(self, reason: Reason, code: int, requests: int = 1) -> None:
         """Count `requests` of one request code, refused for one reason."""
@@ -88,10 +89,22 @@ class Refusals:
         """Count bytes that are no request and end their connection."""
         self.by_reason[Reason.FRAME_LENGTH if error.kind == _LENGTH_KIND else Reason.MALFORMED_FRAME] += 1
 
+    def grown(self) -> str:
+        """Return ``reason=count`` of all reasons that occurred, or the empty text if none did since the last call."""
+        total = sum(self.by_reason.values())
+        if total == self._total_before:
+            return ""
+        self._total_before = total
+        return " ".join(f"{reason.name.lower()}={count}" for reason, count in self.by_reason.items())
+
     def figures(self) -> list[Declared]:
         """Return the figures: those of reasons and codes that occurred."""
         return [
-            Figure("requestsRefused", "refused requests since the start", lambda: sum(self.by_reason.values())),
+            Figure(
+                "requestsRefused",
+                "refused requests and malformed frames since the start",
+                lambda: sum(self.by_reason.values()),
+            ),
             FigureFamily(
                 "requestsRefused_<reason>",
                 "refused requests since the start, for each [reason](#reasons-of-refusals) that occurred",

@@ -23,6 +23,7 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.figures import Declared, Figure, FigureFamily
 from sprocket.common.refusal_reasons import Reason
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
@@ -196,9 +197,17 @@ class BackPressure:
         text = f"too many messages wait for their flush or for slaves: they hold {waiting_bytes} bytes, allowed are"
         return f"{text} {config.max_waiting_bytes} (maxWaitingBytes)", flush_ms
 
-    def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO: one of RocketMQ's, and the messages refused by cause."""
-        info = {"pageCacheLockTimeMills": str(round(self._flush_s * 1000))}
-        for cause in Cause:
-            info[f"putMessageRefused_{cause.value}"] = str(self.refused[cause])
-        return info
+    def figures(self) -> list[Declared]:
+        """Return the figures: one of RocketMQ's, and the messages refused by cause."""
+        return [
+            Figure(
+                "pageCacheLockTimeMills",
+                "time that the running flush has taken, ms",
+                lambda: round(self._flush_s * 1000),
+            ),
+            FigureFamily(
+                "putMessageRefused_<cause>",
+                "messages that the store refused, for each cause: " + ", ".join(f"`{cause.value}`" for cause in Cause),
+                lambda: {cause.value: self.refused[cause] for cause in Cause},
+            ),
+        ]
