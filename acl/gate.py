@@ -17,12 +17,14 @@ from acl.gate_settings import GateSettings
 from acl.remote_addresses import Parts, parts_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.command import ReceivedResponse, Request
 from sprocket.remoting.credentials import ACCESS_KEY
 from sprocket.remoting.frame_opener import FrameOpener
 from sprocket.remoting.framing import Frame
+from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,8 @@ class Policy(Protocol):
 
 class TooManyFailures(RequestError):
     """The request was not checked: its address has sent too many wrong signatures."""
+
+    refusal_reason = Reason.LOCKED_OUT
 
 
 def _nobody(asked: AccessRequest) -> bool:
@@ -109,10 +113,6 @@ class Gate:
         table.guard = self.admit
         return table
 
-    def status(self) -> dict[str, str]:
-        """Return figures for a server's runtime information."""
-        return {"accessRefused": str(self.refused), "accessLockedOut": str(self.locked_out)}
-
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
         opened = self._open(frame)
@@ -130,7 +130,7 @@ class Gate:
         try:
             decoded = self._table.routed(request, fields)
         except UnroutableRequest as error:
-            channel.reply(request, Response(error.code, error.remark))
+            channel.reply(request, refusal_of(error))
             return None
         if asked.code in RECHECKED:
             request.access = Access(self, asked)
@@ -158,7 +158,8 @@ class Gate:
     def check(self, asked: AccessRequest, channel: RemotingChannel) -> None:
         """Raise RequestError if `asked` is refused."""
         if not self.policies:
-            raise RequestError(self._refused_code, "no request is served before the accounts are read")
+            reason = "no request is served before the accounts are read"
+            raise RequestError(self._refused_code, reason, Reason.ACCESS_DENIED)
         attributes = channel.attributes
         proven = attributes.get(_PROVEN)
         name = asked.fields.get(ACCESS_KEY)
@@ -173,7 +174,7 @@ class Gate:
                 raise
             except ProtocolError as error:
                 detail = f"What the request is about cannot be told: {error}"
-                raise RequestError(self._refused_code, detail) from None
+                raise RequestError(self._refused_code, detail, Reason.ACCESS_DENIED) from None
             if verdict is None:
                 unsigned: AccessRequest | None = attributes.get(_UNSIGNED)
                 if unsigned is None or unsigned.access_key != name:
@@ -215,7 +216,8 @@ class Gate:
     def _refuse(self, asked: AccessRequest, request: Request[Any], error: RequestError) -> None:
         self.refused += 1
         self.audit.refused(asked, request.channel.peer, error.remark)
-        request.channel.reply(request, Response(error.code, error.remark))
+        reason = error.refusal_reason or Reason.ACCESS_DENIED
+        request.channel.reply(request, Refusal(error.code, error.remark, error.fields, reason=reason))
 
     def refuse_late(self, asked: AccessRequest, peer: tuple[str, int], error: RequestError) -> None:
         """Count and log a refusal that a handler sends."""

@@ -24,6 +24,7 @@ from broker.failover.pre_online import PreOnline
 from broker.fast_failure import FastFailure
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.longpolling.held_pulls import HeldPulls
+from broker.metrics.broker_figures import broker_figures
 from broker.metrics.traffic import Traffic
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.idle_offsets import IdleOffsets
@@ -58,7 +59,9 @@ from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transactions import Transactions
+from sprocket.common.figures import Figures
 from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
@@ -138,6 +141,7 @@ class BrokerParts:
     active_services: ActiveServices
     pre_online: PreOnline
     services: Sequence[Service]  # in the order of their start
+    figures: Figures
     routes: RouteTable
 
 
@@ -190,16 +194,17 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     online = presence.pre_online(
         core, registration, active_services, deliveries.schedule.offsets, deliveries.timer, replication
     )
-    fast_failure = FastFailure(config, environment.clock)
+    fast_failure, refusals = FastFailure(config, environment.clock), Refusals()
+    figures = build_figures(core, services, refusals)
     routes = [
         *message_routes(core, deliveries.transactions, pulls.pulls, pops.pop),
-        *operator_routes(core, security.access, deliveries, pops.revive, registration, traffic, replication),
+        *operator_routes(core, security.access, deliveries.schedule, registration, traffic, figures),
         *(route for service in services for route in service.routes()),
     ]
     return BrokerParts(
         core, security, fast_failure, registration, retention, deliveries, pops, pulls, traffic, replication, tables,
-        following, slave, presence, active_services, online, services,
-        security.access.guard(gated_table(role, routes, overload=fast_failure.verdict)),
+        following, slave, presence, active_services, online, services, figures,
+        security.access.guard(gated_table(role, routes, overload=fast_failure.verdict, refusals=refusals)),
     )  # fmt: skip
 
 
@@ -304,21 +309,29 @@ def peer_services(core: BrokerCore, registration: Registration, security: Securi
     ]
 
 
+def build_figures(core: BrokerCore, services: Sequence[Service], refusals: Refusals) -> Figures:
+    """Join the figures of all parts.  Raises InvariantError if two of them have one name."""
+    return Figures(
+        [
+            *broker_figures(core.config, core.store),
+            *refusals.figures(),
+            *core.store.figures(),
+            *core.waits.figures(),
+            *(figure for service in services for figure in service.figures()),
+        ]
+    )
+
+
 def operator_routes(
     core: BrokerCore,
     access: AccessControl,
-    deliveries: Deliveries,
-    revive: ReviveService,
+    schedule: ScheduleService,
     registration: Registration,
     traffic: Traffic,
-    replication: Replication,
+    figures: Figures,
 ) -> list[Route]:
     """Return the routes of operators' requests that no service serves."""
     accounts = PlainAccountsProcessor(
         core.config, access.plain_files, access.accounts_changed, lambda: registration.address, core.clock
     )
-    schedule, timer = deliveries.schedule, deliveries.timer
-    return [
-        *admin_routes(core, schedule, timer, revive, registration, traffic, replication, access),
-        *accounts.routes(),
-    ]
+    return [*admin_routes(core, schedule, registration, traffic, figures), *accounts.routes()]

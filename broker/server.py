@@ -82,6 +82,7 @@ class Broker:
         self.pop, self.revive = parts.pops.pop, parts.pops.revive
         self.pulls, self.held, self.broadcasts = parts.pulls.pulls, parts.pulls.held, parts.pulls.broadcasts
         self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
+        self.figures = parts.figures
         self.replication, self.tables, self.following = parts.replication, parts.tables, parts.following
         self._slave = parts.slave
         self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services

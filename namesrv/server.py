@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 # Delay of the first scan after the start (`NamesrvController.startScheduleService`).
 _SCAN_DELAY_S = 0.005
+_REFUSALS_S = 60.0
 # Limit on connecting to a broker for a notice about its group.
 _NOTIFY_TIMEOUT_S = 0.3
 
@@ -47,6 +48,7 @@ class NameServer:
     ) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._started_ms = 0
+        self._refusals_logged_s = -_REFUSALS_S
         self._is_running = False
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,7 +139,17 @@ class NameServer:
         self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
         self._server.idle_s = self.settings.current.server_channel_max_idle_time_seconds
         self.access.gate.audit.flush()
+        self._log_refusals()
         self.scan()
+
+    def _log_refusals(self) -> None:
+        """Log the refused requests by reason, if there were any since the last line a minute ago or more."""
+        now = self._clock.monotonic()
+        if now - self._refusals_logged_s >= _REFUSALS_S:
+            grown = self.routes.refusals.grown()
+            if grown:
+                self._refusals_logged_s = now
+                logger.info("event=requests_refused %s", grown)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

@@ -8,6 +8,7 @@ from typing import Final
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET
 from sprocket.remoting.message.record import (
@@ -282,7 +283,7 @@ class Appender:
             remark = f"record has {size} bytes, allowed are {self._max_record_bytes}"
         else:
             return
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}", Reason.MESSAGE_TOO_LARGE)
 
 
 def _placed(message: PendingMessage, queue_offset: int) -> bytes:

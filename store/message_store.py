@@ -18,6 +18,7 @@ import numpy.typing as npt
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.figures import Declared
 from store.appender import Appender
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
@@ -29,6 +30,7 @@ from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
 from store.log.commit_log import CommitLog
+from store.log_figures import log_figures
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
 from store.queue.logic_queue import QueueType, QueueTypeOf, unknown_type
@@ -42,7 +44,6 @@ from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
-from store.runtime_info import log_figures
 from store.statistics import StoreStatistics
 from store.worker import ThreadWorker, Workers
 
@@ -407,7 +408,7 @@ class MessageStore:
         """
         return self._removal.delete_expired_queues(is_kept)
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return the store's figures for GET_BROKER_RUNTIME_INFO, under RocketMQ's names."""
-        figures = self.statistics.runtime_info() | self.cleaner.runtime_info()
-        return figures | log_figures(self._commit_log, self.disk, self.config)
+    def figures(self) -> list[Declared]:
+        """Return the store's figures, under RocketMQ's names."""
+        log = log_figures(self._commit_log, self.disk, self.config)
+        return [*self.statistics.figures(), *self.cleaner.pressure.figures(), *log]

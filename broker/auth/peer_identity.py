@@ -21,6 +21,7 @@ from broker.out.registration import Registration
 from broker.replication.replica_identity import new_nonce, secret_of
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import ConnectFailed
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -79,7 +80,9 @@ class PeerIdentity(Service):
         if not hmac.compare_digest(expected.encode(), header.proof.encode()):
             self._access.gate.proof_failed(request)
             raise RequestError(
-                ResponseCode.NO_PERMISSION, "the proof is wrong: brokers of one cluster sign with the same account"
+                ResponseCode.NO_PERMISSION,
+                "the proof is wrong: brokers of one cluster sign with the same account",
+                Reason.WRONG_SIGNATURE,
             )
         if header.address != own:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the request is for {header.address}, this is {own}")

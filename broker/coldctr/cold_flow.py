@@ -18,6 +18,7 @@ from broker.periodic import Periodic
 from broker.processor.admin.cold_flow import ColdFlowProcessor
 from broker.service import Service
 from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -108,7 +109,7 @@ class ColdFlow(Service):
             return False
         connected = self._core.consumers.group(header.consumer_group)
         if connected is not None and connected.consume_type == _PUSHED:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL)
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL, Reason.COLD_READ)
         if answer is not None and self._hold(request, answer):
             return True
         header.max_msg_nums = 1

@@ -12,12 +12,14 @@ from broker.core import BrokerCore
 from broker.send.message_id import host_bytes
 from broker.timer.recall_handle import RecallHandle
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.record.record import PendingMessage
 
@@ -47,10 +49,10 @@ class RecallProcessor:
             message = self._message(request, handle)
             (appended,) = self._core.store.append([message])
         except RequestError as error:
-            return Response(error.code, error.remark, region)
+            return Refusal(error.code, error.remark, region, reason=error.refusal_reason)
         except StoreError as error:
             logger.warning("event=recall_failed topic=%s reason=%r", request.header.topic, str(error))
-            return Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
+            return Refusal(ResponseCode.SYSTEM_ERROR, _FAILED, region, reason=error.refusal_reason)
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             del code  # with any code the recall is stored, like a send whose wait timed out
@@ -58,7 +60,7 @@ class RecallProcessor:
                 header = RecallMessageResponseHeader(msg_id=handle.unique_key)
                 response = Response(header={"msgId": header.msg_id} | region)
             else:
-                response = Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
+                response = Refusal(ResponseCode.SYSTEM_ERROR, _FAILED, region, reason=error.refusal_reason)
             request.channel.reply(request, response)
 
         _, physical_offset, size_bytes = appended
@@ -70,7 +72,7 @@ class RecallProcessor:
         core, config = self._core, self._core.config.broker
         code, now_ms = ResponseCode, core.clock.wall_ms()
         if not config.recall_message_enable:
-            raise RequestError(code.NO_PERMISSION, "recall failed, operation is forbidden")
+            raise RequestError(code.NO_PERMISSION, "recall failed, operation is forbidden", Reason.TURNED_OFF)
         is_writable = config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable
         if now_ms < config.start_accept_send_request_time_stamp or not is_writable:
             raise RequestError(code.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)

@@ -17,6 +17,7 @@ from broker.service import Service
 from ha.listener import SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
 from ha.replicas import ReplicaRules, Replicas, ReplicationProgress
+from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -116,45 +117,67 @@ class Replication(Service):
         """GET_BROKER_HA_STATUS: a master reports each slave's progress, a slave its own."""
         if self._slave_status is not None:
             return Response(body=dumps(self._slave_status()))
-        end_offset = self._log.end_offset
-        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
         in_sync = len(self.replicas.in_sync_slaves())
-        return Response(body=dumps(HARuntimeInfo(True, end_offset, in_sync, slaves)))
+        return Response(body=dumps(HARuntimeInfo(True, self._log.end_offset, in_sync, self._slaves())))
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return figures of GET_BROKER_RUNTIME_INFO; RocketMQ has none of these names.
+    def figures(self) -> list[Declared]:
+        """Return the figures; RocketMQ has none of these names."""
+        listener = self.listener
+        return [
+            Figure("haConnections", "connections of slaves", lambda: len(listener.connections)),
+            Figure(
+                "haInSyncReplicas", "replicas in sync, with this one", lambda: 1 + len(self.replicas.in_sync_slaves())
+            ),
+            Figure(
+                "haRequiredReplicas",
+                "replicas that must have a message before it is confirmed",
+                lambda: self.replicas.required() if self._is_sync else 1,
+            ),
+            Figure("haSlaveLagBytes", "lag of the slowest slave, bytes", self._lag_bytes),
+            Figure("haSlaveLagMillis", "lag of the slowest slave, ms; -1 if one never had the whole log", self._lag_ms),
+            Figure(
+                "haTlsConnections",
+                "connections of slaves with TLS",
+                lambda: sum(one.is_secured for one in listener.connections),
+            ),
+            Figure(
+                "haTransferredByteInSecond",
+                "bytes of the log sent to slaves in the last second",
+                lambda: sum(slave.transferred_byte_in_second for slave in self._slaves()),
+            ),
+            Figure(
+                "haSentBytes",
+                "bytes of the log sent to slaves since the start",
+                lambda: self._sent_bytes + sum(one.link.sent_bytes for one in listener.connections),
+            ),
+            Figure(
+                "confirmOffset", "offset up to which consumers see the log", lambda: self._core.store.confirm_offset
+            ),
+            Figure("haSessions", "connections that speak Sprocket's sessions", lambda: len(listener.sessions)),
+            Figure("haAuthentication", "what slaves must prove: none, secret, or secret of some", self._authentication),
+            Figure("haTailRecovery", "whether the master waits for a slave's copy of its log", self._is_waiting),
+        ]
 
-        The lag is that of the slowest slave; -1 ms if a slave never had the whole log.
-        """
+    def _slaves(self) -> list[HAConnectionRuntimeInfo]:
         end_offset = self._log.end_offset
-        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
-        behind_ms = [slave.behind_millis for slave in slaves]
-        return {
-            "haConnections": str(len(slaves)),
-            "haInSyncReplicas": str(1 + len(self.replicas.in_sync_slaves())),
-            "haRequiredReplicas": str(self.replicas.required() if self._is_sync else 1),
-            "haSlaveLagBytes": str(max((slave.diff for slave in slaves), default=0)),
-            "haSlaveLagMillis": str(-1 if -1 in behind_ms else max(behind_ms, default=0)),
-            "haTlsConnections": str(sum(one.is_secured for one in self.listener.connections)),
-            "haTransferredByteInSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
-            "haSentBytes": str(self._sent_bytes + sum(one.link.sent_bytes for one in self.listener.connections)),
-            "confirmOffset": str(self._core.store.confirm_offset),
-        } | self._session_info()
+        return [self._slave(connection, end_offset) for connection in self.listener.connections]
 
-    def _session_info(self) -> dict[str, str]:
+    def _lag_bytes(self) -> int:
+        return max((slave.diff for slave in self._slaves()), default=0)
+
+    def _lag_ms(self) -> int:
+        behind_ms = [slave.behind_millis for slave in self._slaves()]
+        return -1 if -1 in behind_ms else max(behind_ms, default=0)
+
+    def _authentication(self) -> str:
         rules = self.listener.session_rules
-        if rules is None:
-            return {"haSessions": "0", "haAuthentication": "none", "haTailRecovery": "false"}
-        own = rules.credentials
-        return {
-            "haSessions": str(len(self.listener.sessions)),
-            "haAuthentication": "none"
-            if not own.secret
-            else "secret, plain peers too"
-            if own.allow_plain
-            else "secret",
-            "haTailRecovery": str(rules.tail.is_waiting).lower(),
-        }
+        if rules is None or not rules.credentials.secret:
+            return "none"
+        return "secret, plain peers too" if rules.credentials.allow_plain else "secret"
+
+    def _is_waiting(self) -> bool:
+        rules = self.listener.session_rules
+        return rules is not None and rules.tail.is_waiting
 
     def _slave(self, connection: SlaveConnection, end_offset: int) -> HAConnectionRuntimeInfo:
         link = connection.link

@@ -20,6 +20,7 @@ from broker.transaction.half_message import prepare
 from broker.transaction.half_sends import HalfSends
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
@@ -119,7 +120,7 @@ class MessageIntake:
         if not request.body:
             raise self._illegal("The message has no body.")
         if len(request.body) > self._config.store.max_message_size:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         pending = PendingMessage(
             topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0),
             header.flag, sys_flag, header.born_timestamp, born_host, reconsume_times,
@@ -148,7 +149,7 @@ class MessageIntake:
     def _encoded(self, properties: dict[str, str]) -> bytes:
         encoded = names.encode(properties).encode("utf-8", "replace")
         if len(encoded) > MAX_PROPERTIES_BYTES:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         return encoded
 
     def _delay_level(self, properties: dict[str, str]) -> int:
@@ -166,7 +167,7 @@ class MessageIntake:
             return False
         if self._config.broker.reject_transaction_message:
             remark = f"the broker[{self._config.broker.broker_ip1}] sending transaction message is forbidden"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.TURNED_OFF)
         return True
 
     def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
@@ -216,7 +217,7 @@ class MessageIntake:
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")
         if len(request.body) > self._config.store.max_message_size:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         if admission.keeps_batches and names.UNIQ_KEY in properties:
             return [self._inner_batch(request, admission, queue_id, born_host, properties)], properties[names.UNIQ_KEY]
         common = self._encoded(properties)
@@ -250,7 +251,7 @@ class MessageIntake:
                 own = without(own, b"INNER_MULTI_QUEUE_OFFSET\x01")
             encoded = own + (separated if own and own[-1] != _END else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
-                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
             if b"INNER_MULTI_DISPATCH" in encoded:
                 light_queues += 1 + encoded.count(b",")
                 if light_queues > MAX_BATCH_MESSAGES:

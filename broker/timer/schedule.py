@@ -19,6 +19,7 @@ from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codec.pretty_json import pretty
@@ -181,12 +182,18 @@ class ScheduleService(Service):
             self._timer.cancel()
             self._timer = None
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return ``scheduleMessageOffset_<level>``: delivered offset and end of each level in use."""
-        return {
-            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
-            for level, offset in sorted(self.offsets.delivered.items())
-        }
+    def figures(self) -> list[Declared]:
+        """Return the progress of each level in use."""
+        return [
+            FigureFamily(
+                "scheduleMessageOffset_<level>",
+                "queue offset up to which a delay level is delivered, and the end of its queue",
+                lambda: {
+                    level: f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+                    for level, offset in sorted(self.offsets.delivered.items())
+                },
+            )
+        ]
 
     # The timer
 

@@ -17,9 +17,11 @@ from broker.processor.recall import RecallProcessor
 from broker.service import Service
 from broker.timer.timer_metrics import TimerMetrics, TimerMetricsTable
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import delete_hours
 from store.timer.timer_message_store import TimerMessageStore
@@ -36,13 +38,6 @@ _LOG_EXPIRY_S: Final = 30.0
 _METRICS_CLEAN_S: Final = 180.0
 # Once within the hours of timerCheckMetricsWhen.
 _METRICS_CHECK_S: Final = 45 * 60.0
-NO_TIMER: Final = {
-    "timerReadBehind": "0",
-    "timerOffsetBehind": "0",
-    "timerCongestNum": "0",
-    "timerEnqueueTps": "0.0",
-    "timerDequeueTps": "0.0",
-}
 
 
 class _Rate:
@@ -250,23 +245,30 @@ class TimerService(Service):
 
     # Answers
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return figures of GET_BROKER_RUNTIME_INFO under RocketMQ's names."""
-        if not self._is_enabled:
-            return dict(NO_TIMER)
-        timer = self.timer
-        return {
-            "timerReadBehind": str(timer.dequeue_behind_ms // 1000),
-            "timerOffsetBehind": str(timer.enqueue_behind),
-            "timerCongestNum": str(timer.waiting),
-            "timerEnqueueTps": f"{self._enqueue_rate.per_second:.1f}",
-            "timerDequeueTps": f"{self._dequeue_rate.per_second:.1f}",
-        }
+    def figures(self) -> list[Declared]:
+        """Return the figures, under RocketMQ's names; zeros while timerWheelEnable is false."""
+        timer, is_on = self.timer, self._is_enabled
+        enqueued, dequeued = self._enqueue_rate, self._dequeue_rate
+        return [
+            Figure(
+                "timerReadBehind",
+                "lag of the wheel's delivery, s",
+                lambda: timer.dequeue_behind_ms // 1000 if is_on else 0,
+            ),
+            Figure(
+                "timerOffsetBehind",
+                "messages that have yet to enter the wheel",
+                lambda: timer.enqueue_behind if is_on else 0,
+            ),
+            Figure("timerCongestNum", "messages that wait in the wheel", lambda: timer.waiting if is_on else 0),
+            Figure("timerEnqueueTps", "messages per second that enter the wheel", lambda: f"{enqueued.per_second:.1f}"),
+            Figure("timerDequeueTps", "messages per second that leave the wheel", lambda: f"{dequeued.per_second:.1f}"),
+        ]
 
     def get_checkpoint(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_CHECK_POINT: the fields of the checkpoint, as in its file."""
         if not self._is_enabled:
-            return Response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         checkpoint = self.timer.checkpoint
         if not checkpoint.progress.read_ms and not self._core.role.is_slave:
             # The wheel was never used.  From 0, RocketMQ's slave would step through every second since 1970.
@@ -278,5 +280,5 @@ class TimerService(Service):
     def get_metrics(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_METRICS: waiting messages by topic."""
         if not self._is_enabled:
-            return Response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
         return Response(body=self.metrics.encode())

@@ -14,6 +14,7 @@ from broker.config.live_config import LiveConfig
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy
+from sprocket.common.refusal_reasons import Reason
 from sprocket.common.table_saver import TableSaver
 from sprocket.remoting.bodies.topic import (
     PERM_INHERIT,
@@ -264,7 +265,7 @@ class TopicTable:
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:
             if config.topic_name in self._leaving:
-                raise StoreBusy(f"topic {config.topic_name} is being deleted, try again")
+                raise StoreBusy(f"topic {config.topic_name} is being deleted, try again", Reason.BUSY)
         self._set({config.topic_name: config for config in configs})
         self.saving.rely()
 

@@ -12,6 +12,7 @@ from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
 from namesrv.settings import Settings
 from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.requests import read_topic_route
 from sprocket.remoting.bodies.topic import TopicList
 from sprocket.remoting.codec.fastjson import dumps
@@ -71,7 +72,7 @@ class TopicProcessor:
 
     def _topic_list(self, query: Callable[[RouteInfo], TopicList], allowed: bool) -> Response:
         if not allowed:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable", Reason.TURNED_OFF)
         return Response(body=dumps(query(self._table)))
 
     def _all_topics_allowed(self) -> bool:
@@ -84,7 +85,7 @@ class TopicProcessor:
         """Return where the queues of a topic are."""
         config, header = self._settings.current, request.header
         if config.need_wait_for_service and self._uptime_ms() < config.wait_seconds_for_service * 1000:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready", Reason.NOT_READY)
         route = route_queries.topic_route(self._table, header.topic, support_acting_master=config.support_acting_master)
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}{_FAQ_HINT}"

@@ -23,6 +23,8 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.figures import Declared, Figure, FigureFamily
+from sprocket.common.refusal_reasons import Reason
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
@@ -35,7 +37,7 @@ _REFUSE_ALL: Final = -1
 
 
 class Cause(StrEnum):
-    """Cause of a refused append."""
+    """Cause of a refused append; `Reason` has each of them under the same name."""
 
     DISK_FULL = "disk_full"
     FLUSH_BEHIND = "flush_behind"
@@ -142,7 +144,7 @@ class BackPressure:
         remark = f"{text}; retry after {retry_ms} ms"
         if cause is Cause.REPLICAS_NOT_ENOUGH:
             return ReplicasNotEnough(text)
-        return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark)
+        return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark, Reason[cause.name])
 
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
         """Return the error to raise when the file system has no room left.  Nothing was written."""
@@ -198,9 +200,17 @@ class BackPressure:
         text = f"too many messages wait for their flush or for slaves: they hold {waiting_bytes} bytes, allowed are"
         return f"{text} {config.max_waiting_bytes} (maxWaitingBytes)", flush_ms
 
-    def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO: one of RocketMQ's, and the messages refused by cause."""
-        info = {"pageCacheLockTimeMills": str(round(self._flush_s * 1000))}
-        for cause in Cause:
-            info[f"putMessageRefused_{cause.value}"] = str(self.refused[cause])
-        return info
+    def figures(self) -> list[Declared]:
+        """Return the figures: one of RocketMQ's, and the messages refused by cause."""
+        return [
+            Figure(
+                "pageCacheLockTimeMills",
+                "time that the running flush has taken, ms",
+                lambda: round(self._flush_s * 1000),
+            ),
+            FigureFamily(
+                "putMessageRefused_<cause>",
+                "messages that the store refused, for each cause: " + ", ".join(f"`{cause.value}`" for cause in Cause),
+                lambda: {cause.value: self.refused[cause] for cause in Cause},
+            ),
+        ]

@@ -192,10 +192,6 @@ class Cleaner:
                 found.append(queue)
         return found
 
-    def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO."""
-        return self.pressure.runtime_info()
-
     def _look_soon(self) -> None:
         self._next_look_s = 0.0
         self._worker.wake()

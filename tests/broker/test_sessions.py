@@ -14,6 +14,7 @@ from broker.replication.replica_identity import read_secret
 from broker.server import Broker
 from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -290,12 +291,12 @@ async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_mess
         with pytest.raises(AssertionError, match="haTailRecoveryWait"):
             await refused
         assert not master.role.serves_group
-        assert master.replication.runtime_info()["haTailRecovery"] == "true"
+        assert values(master.replication.figures())["haTailRecovery"] == "true"
         async with slave_of(tmp_path / "slave", master) as slave:
             await until(lambda: session_of(slave) and master.role.serves_group)
             # The slave that gave the tail back comes once more, as a slave.
-            await until(lambda: master.replication.runtime_info()["haSessions"] == "1")
-            status = master.replication.runtime_info()
+            await until(lambda: values(master.replication.figures())["haSessions"] == "1")
+            status = values(master.replication.figures())
             assert (status["haTailRecovery"], status["haAuthentication"]) == ("false", "none")
             assert bodies(master) == [b"%d" % number for number in range(10)]
             await client.send(b"x" * 20)

@@ -761,8 +761,8 @@ MUTANTS: Final = (
     Mutant(
         "request answered twice",
         "sprocket/remoting/channel.py",
-        "            self._drop_answer(request)\n            return\n",
-        "            self._drop_answer(request)\n",
+        "            self._drop_answer(request)\n            return\n        request.is_answered = 1\n",
+        "            self._drop_answer(request)\n        request.is_answered = 1\n",
         "a handler that fails late has its peer take the second answer for that of another request",
         ("tests/remoting/test_one_answer.py",),
     ),

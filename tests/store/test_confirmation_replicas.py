@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sprocket.common.errors import DiskFailed, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.message import properties as names
 from store.config.store_config import FlushDiskType
 from store.flush.confirmation import NO_LIMIT
@@ -195,7 +196,7 @@ def test_below_the_least_number_nothing_is_appended_and_the_limit_stands(stores:
         master.store.append([message()])
     assert issubclass(ReplicasNotEnough, StoreBusy)  # whoever writes for the broker itself tries again
     assert master.store.wrote_offset == wrote
-    assert master.store.runtime_info()["putMessageRefused_replicas_not_enough"] == "1"
+    assert values(master.store.figures())["putMessageRefused_replicas_not_enough"] == "1"
     master.has(master.ends[1])
     assert master.seen == 2
     master.send()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, DiskFull
+from sprocket.common.figures import values
 from store.message_store import GetStatus
 from tests.store.reading import bodies
 from tests.store.rig import FaultyDisk, Stores, message
@@ -114,4 +115,4 @@ def test_refused_appends_are_counted(stores: Stores, disk: FaultyDisk) -> None:
     disk.create_fails = True
     with pytest.raises(DiskFull):
         store.append([message(), message()])
-    assert store.runtime_info()["putMessageFailedTimes"] == "2"
+    assert values(store.figures())["putMessageFailedTimes"] == "2"

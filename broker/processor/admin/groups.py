@@ -19,6 +19,7 @@ from sprocket.remoting.headers.admin import (
     GetSubscriptionGroupConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
 # Max queues of a retry topic; far more than a group has members.
@@ -92,7 +93,7 @@ class GroupProcessor:
         """Return one group's configuration.  The response is RocketMQ's, but unlike there no group is created."""
         config = self._groups.described(request.header.group)
         if config is None:
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=dumps(config))
 
     async def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
@@ -100,7 +101,7 @@ class GroupProcessor:
         header = request.header
         if header.readable is not None:
             if header.group not in self._groups:
-                return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+                return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
             bits = self._groups.forbidden(header.group, header.topic)
             bits = bits & ~PERM_READ if header.readable else bits | PERM_READ
             self._groups.forbid(header.group, header.topic, bits)

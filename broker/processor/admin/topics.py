@@ -34,6 +34,7 @@ from sprocket.remoting.headers.admin import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 
@@ -184,7 +185,7 @@ class TopicProcessor:
         config = self._topics.get(request.header.topic)
         if config is None:
             remark = f"No topic in this broker. topic: {request.header.topic}"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         return Response(body=dumps(config))
 
     def stats(self, request: Request[GetTopicStatsInfoRequestHeader]) -> Response:
@@ -192,7 +193,7 @@ class TopicProcessor:
         topic = request.header.topic
         config = self._topics.get(topic)
         if config is None:
-            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         name, table = self._config.broker.broker_name, {}
         for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
             low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

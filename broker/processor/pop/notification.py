@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
-from broker.pop.pop_checks import PopChecks, refusal
+from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_offsets import FROM_FIRST
 from broker.pop.pop_service import PopService
 from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
@@ -81,9 +81,10 @@ class NotificationService(Service):
         try:
             response = self._notify(request, may_hold=may_hold)
         except Exception as error:
-            response = refusal(request, error)
-        if response is not None:
-            request.channel.reply(request, response)
+            request.channel.refuse(request, error)
+        else:
+            if response is not None:
+                request.channel.reply(request, response)
 
     def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
         read_queues = self._checks.look(request).read_queue_nums

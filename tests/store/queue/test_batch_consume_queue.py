@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sprocket.common.errors import DiskFull, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.message.record import SysFlag
 from store.disk.disk import RealDisk
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
@@ -122,7 +123,7 @@ def test_a_place_in_a_queue_replaces_one_that_a_message_brought_along() -> None:
 def test_the_figures_count_the_messages_of_a_record(batches: Stores) -> None:
     store = batches.open()
     store.append([batch(5), batch(1), message("Plain")])
-    info = store.runtime_info()
+    info = values(store.figures())
     assert info["putMessageTimesTotal"] == "7"
 
 

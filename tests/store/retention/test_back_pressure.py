@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFull, StoreBusy
+from sprocket.common.figures import values
 from store.config.store_config import FlushDiskType
 from store.disk.disk import DiskFile
 from tests.store.reading import bodies
@@ -49,7 +50,7 @@ def test_a_full_disk_refuses_and_heals(cleaned: CleanedStore, caplog: pytest.Log
     )
     assert bodies(cleaned.store) == [b"before", b"not looked yet"]
     assert cleaned.store.wrote_offset > end
-    info = cleaned.store.runtime_info()
+    info = values(cleaned.store.figures())
     assert (info["putMessageRefused_disk_full"], info["putMessageFailedTimes"]) == ("3", "3")
     # Not accepted just below the ratio: it would be refused again a moment later.
     cleaned.disk.log_used = 0.895
@@ -96,7 +97,7 @@ def test_too_much_unflushed_refuses_until_it_is_flushed(cleaned: CleanedStore) -
         f"the broker's flush is behind: {unflushed} bytes are unflushed, allowed are 1048576 (maxUnflushedBytes);"
         " retry after 50 ms"
     )
-    assert cleaned.store.runtime_info()["putMessageRefused_flush_behind"] == "1"
+    assert values(cleaned.store.figures())["putMessageRefused_flush_behind"] == "1"
     cleaned.clock.advance(10)
     cleaned.flush()
     put(cleaned)
@@ -116,7 +117,7 @@ def test_too_much_memory_in_waiting_messages_refuses_until_they_are_answered(tmp
     cleaned.flush()
     assert answers == [None]
     put(cleaned)
-    assert cleaned.store.runtime_info()["putMessageRefused_waiting"] == "1"
+    assert values(cleaned.store.figures())["putMessageRefused_waiting"] == "1"
     cleaned.close()
 
 
@@ -194,4 +195,4 @@ def test_no_space_left_says_so_without_a_path(cleaned: CleanedStore, monkeypatch
     with pytest.raises(DiskFull, match=r"no space left \(.*\); retry after 10000 ms") as refused:
         put(cleaned, BODY)
     assert str(cleaned.root) not in str(refused.value)
-    assert cleaned.store.runtime_info()["putMessageRefused_disk_full"] == "1"
+    assert values(cleaned.store.figures())["putMessageRefused_disk_full"] == "1"

@@ -7,6 +7,7 @@ import pytest
 
 from broker.pop.records import PopCheckPoint
 from sprocket.common.errors import RequestError
+from sprocket.common.figures import values
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.message.properties import parse
 from store.message_store import PendingMessage
@@ -466,13 +467,13 @@ def test_idle_revive_has_no_timer(rig: ReviveRig) -> None:
 
 
 def test_figures(rig: ReviveRig) -> None:
-    assert rig.service.runtime_info() == {}
+    assert values(rig.service.figures()) == {}
     rig.send(2)
     rig.pop(0)
     rig.elapse(11)
-    assert rig.service.runtime_info() == {"popReviveLag_0": "1", "popReviveLatency_0": "1000"}
+    assert values(rig.service.figures()) == {"popReviveLag_0": "1", "popReviveLatency_0": "1000"}
     rig.elapse(10)
-    assert rig.service.runtime_info() == {"popReviveLag_0": "0", "popReviveLatency_0": "0"}
+    assert values(rig.service.figures()) == {"popReviveLag_0": "0", "popReviveLatency_0": "0"}
     figures = rig.service.queues[0].figures
     assert (figures.checkpoints, figures.acks, figures.retried) == (1, 0, 1)
 
