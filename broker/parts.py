@@ -22,14 +22,13 @@ from broker.failover.active_services import ActiveServices
 from broker.failover.group_parts import GroupParts, delivery
 from broker.failover.pre_online import PreOnline
 from broker.fast_failure import FastFailure
-from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.held_pulls import HeldPulls
 from broker.metrics.broker_figures import broker_figures
 from broker.metrics.traffic import Traffic
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.idle_offsets import IdleOffsets
 from broker.out.registration import Registration
-from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
 from broker.pop.revive.revive_service import ReviveService
 from broker.processor.admin.plain_accounts import PlainAccountsProcessor
@@ -49,10 +48,8 @@ from broker.slave.slave_gate import gated_table
 from broker.slave.slave_reads import SlaveReads
 from broker.slave.slave_sessions import SlaveSessions
 from broker.slave.slave_synchronize import SlaveSynchronize
-from broker.subscription.request_modes import RequestModeTable
-from broker.timer.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
+from broker.timer.schedule import DelayOffsets, ScheduleService
 from broker.timer.timer_intake import TimerIntake
-from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
 from broker.topic.light_tables import new_tables
 from broker.topic.topic_retention import Retention
@@ -159,7 +156,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     replication = build_replication(core, security.server_tls, following)
     pulls = build_pulls(core, following)
     traffic = Traffic(core, pulls.pulls, pops.pop)
-    assignments = AssignmentService(core, environment.file("messageRequestMode.json", RequestModeTable))
+    assignments = AssignmentService(core, environment.file("messageRequestMode.json"))
     tables = ReplicatedTables(
         core, deliveries.schedule.offsets, deliveries.timer, assignments.modes, pops.pop.order_info,
         security.users.replicated(),
@@ -229,13 +226,13 @@ def build_core(environment: Environment, client: RemotingClient, disk: Disk | No
     store.on_failure.append(environment.fail)
     store.store_host = host_bytes(_UNKNOWN_HOST, config.broker.listen_port)
     consumers = ConsumerRegistry(clock, lambda: config.broker.notify_consumer_ids_changed_enable)
-    filters = ConsumerFilters(config, environment.file("consumerFilter.json", ConsumerFilterTable), clock)
+    filters = ConsumerFilters(config, environment.file("consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     consumers.on_left.append(filters.group_left)
     return BrokerCore(
         config, role, clock, call_later, environment.random_below, store, topics, groups, offsets, QueueLocks(clock),
         consumers, ProducerRegistry(clock), filters,
-        ConfirmWaits(store, clock, call_later, config.broker.broker_role, topics.saving),
+        ConfirmWaits(store, clock, call_later, config.broker.broker_role, topics),
         TimerIntake(config, clock, environment.random_below), client, environment.fail,
         delivery(config, role, store, client, clock),
     )  # fmt: skip
@@ -243,7 +240,7 @@ def build_core(environment: Environment, client: RemotingClient, disk: Disk | No
 
 def build_deliveries(core: BrokerCore, environment: Environment, access: AccessControl) -> Deliveries:
     """Build `Deliveries`."""
-    delay_offsets = DelayOffsets(environment.file("delayOffset.json", DelayOffsetTable), core.clock)
+    delay_offsets = DelayOffsets(environment.file("delayOffset.json"), core.clock)
     levels = core.config.store.message_delay_level
     transactions = Transactions(core.config, core.store, core.offsets, core.clock)
     check = TransactionCheck(
@@ -252,7 +249,7 @@ def build_deliveries(core: BrokerCore, environment: Environment, access: AccessC
     )  # fmt: skip
     return Deliveries(
         ScheduleService(core.store, core.delivery, delay_offsets, levels, core.clock),
-        TimerService(core, environment.file("timermetrics", TimerMetricsTable)),
+        TimerService(core, environment.file("timermetrics")),
         transactions,
         check,
     )
@@ -260,7 +257,7 @@ def build_deliveries(core: BrokerCore, environment: Environment, access: AccessC
 
 def build_pops(core: BrokerCore, environment: Environment, timer: TimerService) -> Pops:
     """Build `Pops`."""
-    pop = PopService(core, environment.file("consumerOrderInfo.json", OrderInfoTable))
+    pop = PopService(core, environment.file("consumerOrderInfo.json"))
     wheel = timer.timer if core.config.store.timer_wheel_enable else None
     return Pops(pop, ReviveService(core, pop.log, timer=wheel, on_revived=[pop.revived]))
 

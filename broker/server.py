@@ -187,8 +187,8 @@ class Broker:
         await self._listen_for_slaves_of_rocketmq()
         _START_LISTENING()
         self._is_running = True
-        self.topics.saving.start()
-        self.groups.saving.start()
+        for table in self.tables.awaited:
+            table.start()
         for service in self._services:
             service.start()
         for work in self._periodic:
@@ -256,8 +256,8 @@ class Broker:
             await work.stop()
         self.held.wake_all()
         self.held.close()
-        await self.topics.saving.stop()
-        await self.groups.saving.stop()
+        for table in self.tables.awaited:
+            await table.stop()
         await self._server.stop()
         self.waits.close()
         _STOP_CLOSED()

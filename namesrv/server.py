@@ -98,7 +98,7 @@ class NameServer:
             self.kv_config.load()
             if self._client_tls is not None:
                 self._client_tls.start()
-            self.kv_config.saving.start()
+            self.kv_config.start()
             self._started_ms = self._now_ms()
             await self._server.start()
             self.access.warn()
@@ -118,7 +118,7 @@ class NameServer:
             self._scan_timer.cancel()
         # Connections that end now were closed by us; that says nothing about brokers.
         self._server.on_close.remove(self._channel_closed)
-        await self.kv_config.saving.stop()
+        await self.kv_config.stop()
         await self._server.stop()
         for task in self._tasks:
             task.cancel()

@@ -17,12 +17,13 @@ from typing import Final
 import msgspec
 
 from broker.auth.access_control import AccessControl
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
 from sprocket.common.atomic_file import read_file_or_backup
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.credentials import Credentials as Account
 
@@ -49,8 +50,8 @@ def credentials(
     Raises ConfigError for haSecretFile, or StoreError.
     """
     broker, store = core.config.broker, core.config.store
-    file = ConfigFile(store.store_path_root_dir / "config" / "haStore.json", HaStore)
-    content = file.load() or HaStore()
+    file = ConfigFile(store.store_path_root_dir / "config" / "haStore.json")
+    content = file.load(lambda content: loads(content, HaStore)) or HaStore()
     if not content.store_id:
         content.store_id = random_bytes(_STORE_ID_BYTES).hex()
         file.write(pretty(content))

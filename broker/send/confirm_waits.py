@@ -61,7 +61,7 @@ class ConfirmingStore(Protocol):
 
 
 class AwaitedTables(Protocol):
-    """Part of `TableSaver` that tells when a topic is in its file."""
+    """Part of `TopicTable` that tells when a topic is in its file."""
 
     is_relied_on: bool
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.processor.recall import RecallProcessor
 from broker.service import Service
-from broker.timer.timer_metrics import TimerMetrics, TimerMetricsTable
+from broker.timer.timer_metrics import TimerMetrics
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -57,7 +57,7 @@ class _Rate:
 class TimerService(Service):
     """Timer wheel of one broker.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, metrics_file: ConfigFile[TimerMetricsTable]) -> None:
+    def __init__(self, core: BrokerCore, metrics_file: ConfigFile) -> None:
         self._core = core
         self._recall = RecallProcessor(core)
         self.metrics = TimerMetrics(metrics_file, core.clock)
@@ -140,9 +140,7 @@ class TimerService(Service):
         if not self._is_enabled:
             return
         self._flush_now()
-        content = self.metrics.take_unsaved()
-        if content is not None:
-            self.metrics.save(content)
+        self.metrics.persist_changes()
         self.timer.close()
 
     def _flush_now(self) -> None:
@@ -229,9 +227,7 @@ class TimerService(Service):
             )  # fmt: skip
 
     async def _save_metrics(self) -> None:
-        content = self.metrics.take_unsaved()
-        if content is not None:
-            await asyncio.to_thread(self.metrics.save, content)
+        await self.metrics.save()
 
     def _clean_metrics(self) -> None:
         self.metrics.clean(self._core.topics)

@@ -55,7 +55,7 @@ class ConfigurationProcessor:
         """Set a value.  Respond when it is in the file."""
         header = request.header
         self._kv_config.put(header.namespace, header.key, header.value)
-        await self._kv_config.saving.saved()
+        await self._kv_config.save()
         return Response()
 
     def get(self, request: Request[GetKVConfigRequestHeader]) -> Response:
@@ -70,7 +70,7 @@ class ConfigurationProcessor:
     async def delete(self, request: Request[DeleteKVConfigRequestHeader]) -> Response:
         """Remove a value.  Respond when it is gone from the file."""
         self._kv_config.delete(request.header.namespace, request.header.key)
-        await self._kv_config.saving.saved()
+        await self._kv_config.save()
         return Response()
 
     def namespace(self, request: Request[GetKVListByNamespaceRequestHeader]) -> Response:

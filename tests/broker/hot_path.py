@@ -10,11 +10,10 @@ from pathlib import Path
 from broker.client.clients import ConsumerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerConfig
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.held_pulls import HeldPulls
-from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
 from broker.send.admission import SendAdmission
@@ -25,8 +24,8 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import SystemClock
-from sprocket.remoting.bodies.group import SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.common.config_file import ConfigFile
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
@@ -159,10 +158,10 @@ async def hot_path(
     message_store.store_host = STORE_HOST
     clock = ManualClock()
     settings = root / "config"
-    topics = TopicTable(config, ConfigFile(settings / "topics.json", TopicConfigTable), clock)
-    groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json", SubscriptionGroupTable), clock)
+    topics = TopicTable(config, ConfigFile(settings / "topics.json"), clock)
+    groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json"), clock)
     consumers = ConsumerRegistry(clock)
-    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json", ConsumerOffsetTable), clock)
+    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json"), clock)
     locks = QueueLocks(clock)
     waits = ConfirmWaits(message_store, SystemClock(), loop.call_later)
     keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
@@ -171,7 +170,7 @@ async def hot_path(
     timer = TimerIntake(config, SystemClock(), below)
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
-    filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json", ConsumerFilterTable), clock)
+    filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
     pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, held=held)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.config.table_saving import TableSaving
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ClientError, DiskFull
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
@@ -31,7 +31,7 @@ class HeldFile:
         self.waiting = threading.Event()
         real = ConfigFile.write
 
-        def write(file: ConfigFile[object], content: bytes) -> None:
+        def write(file: ConfigFile, content: bytes) -> None:
             if file.path.name == self.name:
                 self.contents.append(content)
                 self.waiting.set()
@@ -166,7 +166,7 @@ async def test_a_group_is_made_without_waiting_for_its_file(tmp_path: Path, monk
             assert (await client.pull(group=f"More{number}")).code == ResponseCode.SUCCESS
         assert "NewGroup" in broker.groups
         file.may_write.set()
-        await broker.groups.saving.saved()
+        await broker.groups.save()
         assert len(file.contents) == 2
         path = tmp_path / "store/config/subscriptionGroup.json"
         assert {"NewGroup", "More19"} <= loads(

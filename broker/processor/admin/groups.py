@@ -56,13 +56,13 @@ class GroupProcessor:
     async def create(self, request: Request[NoHeader]) -> Response:
         """Create or change a group; the response follows the write of the file."""
         self._update([read_group(request.body)])
-        await self._groups.saving.saved()
+        await self._groups.save()
         return Response()
 
     async def create_list(self, request: Request[NoHeader]) -> Response:
         """Create or change several groups, all or none; the response follows the write of the file."""
         self._update(read_group_list(request.body))
-        await self._groups.saving.saved()
+        await self._groups.save()
         return Response()
 
     def _update(self, configs: list[SubscriptionGroupConfig]) -> None:
@@ -81,7 +81,7 @@ class GroupProcessor:
 
     async def _delete(self, group: str, *, clean_offset: bool) -> None:
         self._groups.delete(group)
-        await self._groups.saving.saved()
+        await self._groups.save()
         if clean_offset:
             self._offsets.remove_group(group)
 
@@ -105,6 +105,6 @@ class GroupProcessor:
             bits = self._groups.forbidden(header.group, header.topic)
             bits = bits & ~PERM_READ if header.readable else bits | PERM_READ
             self._groups.forbid(header.group, header.topic, bits)
-            await self._groups.saving.saved()
+            await self._groups.save()
         readable = not self._groups.forbidden(header.group, header.topic) & PERM_READ
         return Response(body=dumps(GroupForbidden(header.topic, header.group, readable)))

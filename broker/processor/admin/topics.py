@@ -102,14 +102,14 @@ class TopicProcessor:
                 )
             ]
         )
-        await self._topics.saving.saved()
+        await self._topics.save()
         await self._settle()
         return Response()
 
     async def create_list(self, request: Request[NoHeader]) -> Response:
         """Create or change several topics, all or none."""
         self._update(read_topic_list(request.body))
-        await self._topics.saving.saved()
+        await self._topics.save()
         await self._settle()
         return Response()
 
@@ -158,7 +158,7 @@ class TopicProcessor:
         with self._topics.leaving(doomed):
             for name in doomed:
                 self._topics.delete(name)
-            await self._topics.saving.saved()
+            await self._topics.save()
             for name in doomed:
                 self._offsets.remove_topic(name)
                 self._store.delete_topic(name)

@@ -7,11 +7,10 @@ from typing import Any
 from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerRole
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
-from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
-from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.filter.consumer_filters import ConsumerFilters
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
 from broker.pop.revive.revive_service import ReviveService
@@ -20,9 +19,10 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import SprocketError
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
 from sprocket.remoting.message.topic_names import REVIVE_GROUP, TIMER_TOPIC
@@ -43,10 +43,10 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     messages = MessageStore(config.store, clock=clock, notify=lambda callback: None)
     messages.start()
     folder = root / "store" / "config"
-    topics = TopicTable(config, ConfigFile(folder / "topics.json", TopicConfigTable), clock)
-    groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json", SubscriptionGroupTable), clock)
-    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json", ConsumerOffsetTable), clock)
-    filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json", ConsumerFilterTable), clock)
+    topics = TopicTable(config, ConfigFile(folder / "topics.json"), clock)
+    groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json"), clock)
+    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json"), clock)
+    filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json"), clock)
 
     def fail(error: SprocketError) -> None:
         raise error

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
-from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
+from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks
 from broker.pop.pop_offsets import PopOffsets
+from sprocket.common.config_file import ConfigFile
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.pop.revive_rig import core_at
 from tests.broker.rig import GROUP, TOPIC
@@ -29,7 +29,7 @@ def core(tmp_path: Path) -> Iterator[BrokerCore]:
 @pytest.fixture
 def offsets(core: BrokerCore, tmp_path: Path) -> PopOffsets:
     locks = OrderLocks(core.config, core.clock, core.call_later, lambda key: None)
-    file = ConfigFile(tmp_path / "consumerOrderInfo.json", OrderInfoTable)
+    file = ConfigFile(tmp_path / "consumerOrderInfo.json")
     return PopOffsets(core, ConsumerOrderInfo(file, core.topics, core.groups, core.clock, locks))
 
 

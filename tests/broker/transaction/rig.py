@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from broker.client.clients import Member, ProducerRegistry
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
 from broker.send.confirm_waits import ConfirmWaits
 from broker.topic.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
-from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
@@ -74,9 +73,9 @@ class Rig:
     def open(self) -> None:
         self.store = self.stores.open()
         self.config = LiveConfig(broker_config(**self.changes), self.stores.config)
-        self.offsets = ConsumerOffsets(ConfigFile(self.root / "offsets.json", ConsumerOffsetTable), self.clock)
+        self.offsets = ConsumerOffsets(ConfigFile(self.root / "offsets.json"), self.clock)
         self.offsets.load()
-        self.topics = TopicTable(self.config, ConfigFile(self.root / "topics.json", TopicConfigTable), self.clock)
+        self.topics = TopicTable(self.config, ConfigFile(self.root / "topics.json"), self.clock)
         self.topics.load()
         self.producers = ProducerRegistry(self.clock)
         self.join(self.channel)
