@@ -4,7 +4,7 @@ A segment is a chain of records (`sprocket.remoting.message.record`), each at th
 blank record ends the chain or, in the file that is being written, zeros do.  Bytes count as a record only if the magic
 is V1 or V2 and `physical_offset` is their own position.
 
-The walk is the store's (`store.record.log_walk`): it never reads bytes of a body that imitate a record.
+The walk is the store's (`store.scan.log_walk`): it never reads bytes of a body that imitate a record.
 """
 
 import mmap
@@ -31,7 +31,7 @@ from sprocket.remoting.message.record import (
     record_size,
 )
 from store.layout import FILE_NAME_DIGITS, HEAD, MAGIC_BLANK, RECORD_FIXED_DTYPE, STORE_TIMESTAMP, TAIL
-from store.record.log_walk import walk as follow_chain
+from store.scan.log_walk import walk as follow_chain
 
 Positions = npt.NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """Dispatch of a few records to their ConsumeQueues, one by one.
 
 Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
-master's senders wait for it.  The checks are those of `store.log.chunk_scan` and `store.dispatch.redispatch`, which
+master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
 also handle every unusual record.
 """
 

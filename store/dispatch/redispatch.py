@@ -21,10 +21,10 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count
 from store.queue.logic_queue import LogicQueue, QueueType
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
-from store.record.distinct_names import Integers, groups_of
 from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
-from store.record.tags_scan import tags_codes_of
+from store.scan.distinct_names import Integers, groups_of
+from store.scan.record_batch import RecordBatch
+from store.scan.tags_scan import tags_codes_of
 
 _log = logging.getLogger(__name__)
 _WRITE_AT: Final = 3 * 128

@@ -4,7 +4,7 @@ A message is indexed under its unique key, then under each of its KEYS, which bl
 one name the last one counts, as in `sprocket.remoting.message.properties.parse`.  A rolled back transaction is not
 indexed.  Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
 
-Properties are searched in arrays, as `store.record.tags_scan` searches for tags.  Unusual records are parsed singly.
+Properties are searched in arrays, as `store.scan.tags_scan` searches for tags.  Unusual records are parsed singly.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,9 @@ from sprocket.remoting.message.properties import KEYS, UNIQ_KEY, parse
 from sprocket.remoting.message.record import SysFlag
 from store.index.java_hashes import Hashes, java_hashes
 from store.index.property_pattern import texts_like_first
-from store.record.distinct_names import WORD_BYTES, Integers, words_at
-from store.record.record import Record
-from store.record.record_batch import RecordBatch
-from store.record.record_fields import store_timestamps
+from store.scan.distinct_names import WORD_BYTES, Integers, words_at
+from store.scan.record_batch import RecordBatch
+from store.scan.record_fields import store_timestamps
 
 Flags = npt.NDArray[np.bool_]
 
@@ -98,14 +97,6 @@ def keys_of(properties: bytes) -> list[str]:
     unique = found.get(UNIQ_KEY)
     keys = [key for key in found.get(KEYS, "").split(" ") if key]
     return keys if unique is None else [unique, *keys]
-
-
-def entries_of_record(record: Record) -> IndexEntries:
-    """Return the index entries of one record."""
-    keys = [] if record.sys_flag & _ROLLBACK == _ROLLBACK else keys_of(bytes(record.properties))
-    hashes = np.array([index_hash(record.topic, key) for key in keys], np.int32)
-    offsets = np.full(hashes.size, record.physical_offset, np.int64)
-    return IndexEntries(hashes, offsets, np.full(hashes.size, record.store_timestamp, np.int64))
 
 
 def entries_of(batch: RecordBatch) -> IndexEntries:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.message.properties import KEYS, UNIQ_KEY
-from store.record.record_batch import RecordBatch
+from store.scan.record_batch import RecordBatch
 
 _NAME_END: Final = 1
 _VALUE_END: Final = 2

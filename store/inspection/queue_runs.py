@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
-from store.record.distinct_names import Integers
-from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
-from store.record.tags_scan import tags_codes_of
+from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, places
+from store.record.record import TagsCodes
+from store.scan.distinct_names import Integers
+from store.scan.record_batch import RecordBatch
+from store.scan.tags_scan import tags_codes_of
 
 _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
@@ -46,19 +46,8 @@ class QueueRuns:
         self._held: list[tuple[Integers, Integers, npt.NDArray[np.void]]] = []
         self._held_records = 0
 
-    def add(self, found: RecordBatch | Record) -> Iterator[Run]:
+    def add(self, found: RecordBatch) -> Iterator[Run]:
         """Take records.  Yield the runs that are complete."""
-        if isinstance(found, Record):
-            yield from self.release()
-            if found.in_consume_queue:
-                entries = np.empty(1, CONSUME_QUEUE_DTYPE)
-                code = self._tags_codes.of(found.topic, bytes(found.properties), found.store_timestamp)
-                entries[0] = (found.physical_offset, found.size_bytes, code)
-                yield Run(found.topic, found.queue_id, found.queue_offset, entries)
-                if self._with_light and dispatches(found.topic):
-                    for name, offset in places(bytes(found.properties)):
-                        yield Run(name, LIGHT_QUEUE_ID, offset, entries)
-            return
         chosen = np.flatnonzero(found.in_consume_queue)
         topics = np.array([self._topics.setdefault(topic, len(self._topics)) for topic in found.topics], np.int64)
         keys = topics[found.topic_index] << _QUEUE_ID_BITS | found.queue_ids.astype(np.int64) & _QUEUE_ID_MASK

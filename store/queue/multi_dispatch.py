@@ -35,7 +35,7 @@ from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name, is_
 from store.queue.inner_batch import without
 from store.queue.logic_queue import LogicQueue
 from store.record.record import PendingMessage, Record, decode
-from store.record.record_batch import RecordBatch
+from store.scan.record_batch import RecordBatch
 
 # A flag of messages during an append, never of records.
 DISPATCHES: Final = 1 << 33

@@ -23,8 +23,8 @@ from sprocket.remoting.message.record import (
     SYS_FLAG_AT,
     V6_GROWTH_BYTES,
 )
-from store.record.distinct_names import Integers, Words
-from store.record.value_scan import ALONE, KeyVerdicts, ValueScan
+from store.scan.distinct_names import Integers, Words
+from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
 
 # Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
 _BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")

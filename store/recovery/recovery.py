@@ -29,8 +29,8 @@ from store.dispatch.redispatch import QueueIncomplete, Redispatch
 from store.flush.checkpoint import Checkpoint
 from store.flush.queue_list import QueueList
 from store.layout import file_name
-from store.log.chunk_scan import ChunkScan
-from store.log.commit_log import CommitLog, LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan, LogScan
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record, TagsCodes, decode
 from store.recovery.queue_check import QueueCheck, restore_expired

@@ -17,16 +17,15 @@ from store.appender import Appender, Batch
 from store.dispatch.record_intake import RecordIntake
 from store.dispatch.redispatch import Redispatch
 from store.flush.confirmation import Confirmation
-from store.log.chunk_scan import ChunkScan
-from store.log.commit_log import CommitLog, LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan, LogScan
 from store.queue.consume_queue_table import ConsumeQueueTable
-from store.record.record import Record, TagsCodes
+from store.record.record import TagsCodes
+from store.scan.record_scan import UNFINISHED
 
 _log = logging.getLogger(__name__)
 # Pieces that are shorter on average are joined and written with one call; copying longer ones costs more than calls.
 _JOINED_BYTES: Final = 16 * 1024
-# Reasons for which a scan of a master's bytes stops because the rest has not arrived yet.
-_UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", "end of the last segment"})
 _WRITTEN: Final = failpoint("replica_log.written")
 _DISPATCHED: Final = failpoint("replica_log.dispatched")
 _APPENDED: Final = failpoint("replica_log.appended")
@@ -114,10 +113,9 @@ class StoreReplicaLog:
             # At the begin of a segment a record begins, or the log ends.
             return max(log.min_offset, end)
         for found in ChunkScan(log, end, check_crc=False):
-            stop = found.physical_offset + found.size_bytes if isinstance(found, Record) else found.end_offset
-            if stop > offset:
+            if found.end_offset > offset:
                 break
-            end = stop
+            end = found.end_offset
         scan = LogScan(log, end, check_crc=False)
         while scan.step() is not None and scan.end_offset <= offset:
             end = scan.end_offset
@@ -207,7 +205,8 @@ class StoreReplicaLog:
         else:
             scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
             end = self._dispatch_many(many, dispatch, batch)
-        if scan.reason not in _UNFINISHED:
+        # Unfinished: the rest has not arrived yet.
+        if scan.stop not in UNFINISHED:
             raise CorruptRecord(scan.end_offset, f"the master sent bytes that are not a record: {scan.reason}")
         # A blank counts once the whole segment has arrived.
         return scan.end_offset if scan.end_offset <= received else end
@@ -229,12 +228,7 @@ class StoreReplicaLog:
     def _dispatch_many(scan: ChunkScan, dispatch: Redispatch, batch: Batch) -> int:
         end = scan.end_offset
         for found in scan:
-            if isinstance(found, Record):
-                dispatch.add(found)
-                end = found.physical_offset + found.size_bytes
-                batch.store_timestamp = found.store_timestamp
-            else:
-                dispatch.add_batch(found)
-                end = found.end_offset
-                batch.store_timestamp = found.store_timestamp(len(found) - 1)
+            dispatch.add_batch(found)
+            end = found.end_offset
+            batch.store_timestamp = found.store_timestamp(-1)
         return end

@@ -24,9 +24,9 @@ from store.disk.sealed_file import seal, unseal
 from store.flush.checkpoint import Checkpoint, load_checkpoint
 from store.index.index_file import IndexHeader
 from store.queue.multi_dispatch import named_queues
-from store.record.log_walk import walk
 from store.record.record import Record, TagsCodes, decode, encode_head, topic_field
-from store.record.record_batch import read_batch
+from store.scan.log_walk import walk
+from store.scan.record_batch import read_batch
 from store.timer.timer_progress import Progress, TimerCheckpoint
 from tests.clock import ManualClock
 from tests.fuzz.target import Target

@@ -331,11 +331,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "CRC not checked in arrays",
-        "store/record/record_batch.py",
+        "store/scan/record_batch.py",
         "    if check_crc:\n        fields.cut(",
         "    if False:\n        fields.cut(",
         "a damaged body is taken for whole",
-        ("tests/store/log/test_chunk_scan.py", "tests/store/recovery/test_recovery.py"),
+        ("tests/store/log/test_log_scan.py", "tests/store/recovery/test_recovery.py"),
     ),
     Mutant(
         "CRC not checked record by record",

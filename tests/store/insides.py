@@ -2,7 +2,7 @@
 
 from sprocket.common.errors import DiskFailed
 from store.index.index_files import IndexFiles
-from store.log.commit_log import LogScan
+from store.log.log_scan import LogScan
 from store.message_store import MessageStore
 from store.record.record import Record
 

@@ -9,8 +9,8 @@ from store.message_store import MessageStore
 from store.queue import kept_values
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.record_filter import RecordFilter, ValueVerdicts
-from store.record.distinct_names import Integers, Words
-from store.record.value_scan import ValueScan
+from store.scan.distinct_names import Integers, Words
+from store.scan.value_scan import ValueScan
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 

@@ -24,7 +24,7 @@ from store.record.checksum import (
     without_seal,
 )
 from store.record.record import MAX_PROPERTIES_LENGTH, Record, decode
-from tests.store.log.test_chunk_scan import scan_both
+from tests.store.log.test_log_scan import scan_both
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
 

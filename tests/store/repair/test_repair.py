@@ -10,7 +10,7 @@ import pytest
 from sprocket.common.errors import StoreError
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import file_name
-from store.log.commit_log import LogScan
+from store.log.log_scan import LogScan
 from store.record.record import Record, decode
 from store.repair.filler import MAX_FILLER_BYTES, filler, filler_sizes
 from store.repair.repair import Repair

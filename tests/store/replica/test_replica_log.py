@@ -11,7 +11,7 @@ from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
 from store.dispatch import record_intake
 from store.message_store import MessageStore
 from store.replica.replica_log import StoreReplicaLog
-from tests.store.log.test_chunk_scan import fill
+from tests.store.log.test_log_scan import fill
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 from tests.tiers import seeds

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from sprocket.remoting.message.record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from store.record import log_walk
-from store.record.log_walk import walk
+from store.scan import log_walk
+from store.scan.log_walk import walk
 from tests.tiers import seeds
 
 BASE = 3 << 30

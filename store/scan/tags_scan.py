@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.message.properties import VALUE_END_OCTET, find
-from store.record.distinct_names import WORD_BYTES, Integers, Words, distinct, words_at
 from store.record.record import TAGS_NAME, TagsCodes
-from store.record.record_batch import RecordBatch
+from store.scan.distinct_names import WORD_BYTES, Integers, Words, distinct, words_at
+from store.scan.record_batch import RecordBatch
 
 _NAME_WORD: Final = np.uint64(int.from_bytes(TAGS_NAME, "little"))
 _NAME_MASK: Final = np.uint64((1 << 8 * len(TAGS_NAME)) - 1)
