@@ -102,7 +102,7 @@ class IndexBuilder:
         if scan.end.stop is Stop.BLANK:
             self.reached_offset = segment_end
         elif self.reached_offset == base and segment_end <= confirm:
-            _log.warning("physical_offset=%d until=%d action=not-indexed reason=%r", base, segment_end, scan.end.reason)
+            _log.warning("event=records_not_indexed from=%d to=%d reason=%r", base, segment_end, scan.end.reason)
             self.reached_offset, self._entries_there = segment_end, 0
         return self.reached_offset > base
 
