@@ -150,6 +150,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     registration = Registration(config, core.topics, security.client)
     retention = Retention(config, core.topics, core.store)
     deliveries = build_deliveries(core, environment, security.access)
+    schedule = deliveries.schedule
     pops = build_pops(core, environment, deliveries.timer)
     core.topics.on_change += [pops.pop.topics_changed, registration.topics_changed, retention.topics_changed]
     following = MasterFollower(core, registration, security.client_tls) if role.is_slave else None
@@ -158,7 +159,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     traffic = Traffic(core, pulls.pulls, pops.pop)
     assignments = AssignmentService(core, environment.file("messageRequestMode.json"))
     tables = ReplicatedTables(
-        core, deliveries.schedule.offsets, deliveries.timer, assignments.modes, pops.pop.order_info,
+        core, schedule.offsets, deliveries.timer, assignments.modes, pops.pop.order_info,
         security.users.replicated(),
     )  # fmt: skip
     presence = GroupParts.of(core, registration, following, pops.revive)
@@ -169,7 +170,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
         security.access,
         security.users,
         tables,  # first: the parts that serve the group depend on them
-        deliveries.schedule,
+        schedule,
         HalfEscape(core, deliveries.transactions) if role.is_slave else deliveries.transaction_check,
         deliveries.timer,
         assignments,
@@ -185,17 +186,15 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
         *(() if slave is None else slave.services),
         *presence.services,
         *peer_services(core, registration, security),
-        TableSaving(core, deliveries.schedule.offsets),  # last: the others commit offsets when they save
+        TableSaving(core, schedule.offsets),  # last: the others commit offsets when they save
     ]
     active_services = ActiveServices(role, services)
-    online = presence.pre_online(
-        core, registration, active_services, deliveries.schedule.offsets, deliveries.timer, replication
-    )
+    online = presence.pre_online(core, registration, active_services, schedule.offsets, deliveries.timer, replication)
     fast_failure, refusals = FastFailure(config, environment.clock), Refusals()
     figures = build_figures(core, services, refusals)
     routes = [
         *message_routes(core, deliveries.transactions, pulls.pulls, pops.pop),
-        *operator_routes(core, security.access, deliveries.schedule, registration, traffic, figures),
+        *operator_routes(core, security.access, schedule, registration, traffic, figures),
         *(route for service in services for route in service.routes()),
     ]
     return BrokerParts(

@@ -29,6 +29,21 @@ SEAMS: dict[str, tuple[str, ...]] = {
 # Methods of pathlib.Path that open a file; their names belong to nothing else.
 DISK_METHODS = frozenset({"read_bytes", "read_text", "write_bytes", "write_text"})
 
+# Responses, and the codes with which a served request may be answered.  Any other code refuses: raise an error, or
+# return a `Refusal`.
+RESPONSES = frozenset({"Response", "ResponseTemplate"})
+OUTCOMES = frozenset(
+    {
+        "SUCCESS",
+        "PULL_NOT_FOUND",
+        "PULL_RETRY_IMMEDIATELY",
+        "PULL_OFFSET_MOVED",
+        "QUERY_NOT_FOUND",
+        "POLLING_FULL",
+        "POLLING_TIMEOUT",
+    }
+)
+
 FORBIDDEN_NAME = re.compile(
     r"(?i)\b(utils?|helpers?)\b|(^|_)(utils?|helpers?)(_|$)|Manager|(^|_)manager(_|$)|Helper|Utils?$"
 )
@@ -111,6 +126,16 @@ def free_log_lines(source: str) -> Iterator[Finding]:
 
 def _is_get_logger(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "logging.getLogger"
+
+
+def uncounted_refusals(source: str) -> Iterator[Finding]:
+    """Responses that may refuse a request but are no `Refusal`, so that nothing counts them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RESPONSES:
+            codes = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
+            for code in map(ast.unparse, codes):
+                if code.removeprefix("ResponseCode.") not in OUTCOMES:
+                    yield Finding(node.lineno, "refusal", f"{node.func.id}({code}, ...)")
 
 
 def machine_paths(text: str) -> Iterator[Finding]:

@@ -43,6 +43,34 @@ def test_look_alike_is_no_seam_use(source: str) -> None:
     assert list(rules.seam_uses(source)) == []
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Response(ResponseCode.NO_PERMISSION, 'no')",
+        "Response(code=ResponseCode.SYSTEM_ERROR)",
+        "Response(code, remark)",
+        "ResponseTemplate(ResponseCode.SYSTEM_BUSY, ())",
+    ],
+)
+def test_refusal_that_nothing_counts_is_found(source: str) -> None:
+    assert [finding.rule for finding in rules.uncounted_refusals(source)] == ["refusal"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Response()",
+        "Response(remark='done')",
+        "Response(ResponseCode.SUCCESS, None)",
+        "Response(ResponseCode.PULL_NOT_FOUND)",
+        "Refusal(ResponseCode.NO_PERMISSION, 'no')",
+        "ReceivedResponse(code=code)",
+    ],
+)
+def test_look_alike_is_no_refusal(source: str) -> None:
+    assert list(rules.uncounted_refusals(source)) == []
+
+
 def test_function_of_61_lines_is_long_and_of_60_is_not() -> None:
     body = "    pass\n"
     assert list(rules.long_functions("def f():\n" + body * 59)) == []

@@ -1,10 +1,12 @@
 """The project's own files keep the rules; what is allowed to break one stands in `allowed.py`."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sprocket.common.refusal_reasons import Reason
 from tests.tidy.allowed import ALLOWED
 from tests.tidy.rules import (
     Finding,
@@ -14,6 +16,7 @@ from tests.tidy.rules import (
     long_functions,
     machine_paths,
     seam_uses,
+    uncounted_refusals,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +52,8 @@ def findings_of(name: str) -> list[Finding]:
     found = [*long_file(source), *long_functions(source), *forbidden_names(module, source), *free_log_lines(source)]
     if not name.startswith(tuple(f"{program}/" for program in PROGRAMS)):
         found += seam_uses(source)
+    if name.startswith(("broker/", "namesrv/", "acl/", "sprocket/remoting/")):
+        found += uncounted_refusals(source)
     return found
 
 
@@ -72,6 +77,16 @@ def test_no_machine_path_in_any_file() -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
         broken += [f"{name} {finding}" for finding in machine_paths(text) if (name, finding.rule) not in ALLOWED]
     assert not broken, "\n".join(broken)
+
+
+def test_every_reason_of_a_refusal_is_used_and_tested() -> None:
+    own = ROOT / "sprocket/common/refusal_reasons.py"
+    product = "".join((ROOT / name).read_text(encoding="utf-8") for name in sources(PACKAGES) if ROOT / name != own)
+    tests = "".join((ROOT / name).read_text(encoding="utf-8") for name in sources(("tests",)))
+    # The store names its causes like the reasons (`store.retention.back_pressure.Cause`).
+    names = [reason.name for reason in Reason]
+    assert [n for n in names if not re.search(rf"\b(Reason|Cause)\.{n}\b", product)] == [], "nothing refuses for these"
+    assert [n for n in names if not re.search(rf"\bReason\.{n}\b", tests)] == [], "no test refuses for these"
 
 
 def test_every_package_has_files() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 from tests.broker.hot_path import records
@@ -51,11 +52,12 @@ async def test_a_pull_consumer_that_reads_too_much_is_held_and_gets_one_message(
 
 
 async def test_a_push_consumer_that_reads_too_much_is_refused(tmp_path: Path) -> None:
-    async with cold_broker(tmp_path) as (_, client):
+    async with cold_broker(tmp_path) as (broker, client):
         await client.heartbeat("c1", TOPIC)
         assert (await client.pull()).code == ResponseCode.SUCCESS
         response = await client.pull()
         assert response.code == ResponseCode.SYSTEM_BUSY
+        assert broker.routes.refusals.by_reason == {Reason.COLD_READ: 1}
         assert response.remark == "This consumer group is reading cold data. It has been flow control"
 
 
