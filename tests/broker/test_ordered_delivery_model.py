@@ -36,7 +36,7 @@ from tests.clock import ManualClock
 T = TypeVar("T")
 IDS = ("m1", "m2", "m3")
 SILENCE_S = 120.0
-MOST_STOPS = 3
+MAX_STOPS = 3
 
 
 class OrderedDeliveryModel(RuleBasedStateMachine):
@@ -303,7 +303,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         self.broker.offsets.persist()
         self.model.saved = list(self.model.committed)
 
-    @precondition(lambda self: self.copies + self.restarts < MOST_STOPS)
+    @precondition(lambda self: self.copies + self.restarts < MAX_STOPS)
     @rule()
     def restart(self) -> None:
         self.restarts += 1
@@ -311,7 +311,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         self.run(self._start(self.folder))
         self.model.saved = list(self.model.committed)
 
-    @precondition(lambda self: self.copies + self.restarts < MOST_STOPS)
+    @precondition(lambda self: self.copies + self.restarts < MAX_STOPS)
     @rule()
     def crash(self) -> None:
         """The next broker finds the files as they are while this one still runs."""
@@ -344,7 +344,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         assert all(at <= done for at, done in zip(self.model.committed, self.model.handled, strict=True))
 
     def teardown(self) -> None:
-        """In the end all of every queue is handled, by whoever is there."""
+        """In the end the consumers that are left handle every queue to its end."""
         try:
             for member in self.members.values():
                 member.is_frozen = False

@@ -107,7 +107,7 @@ async def test_a_slave_that_comes_again_counts_once(tmp_path: Path) -> None:
         async with slave_of(tmp_path / "one", master) as first:
             await until(lambda: session_of(first))
             async with slave_of(tmp_path / "two", master) as second:
-                # Another store under the same id: whoever came last is the slave.
+                # Another store under the same id: the one that connected last is the slave.
                 await until(lambda: session_of(second) and _acked(master) == [master.store.wrote_offset])
                 assert len(replication.replicas.offsets()) == 1
 
@@ -244,7 +244,7 @@ async def send_all(client: TestClient, *bodies: bytes) -> None:
 
 
 async def lose_tail(tmp_path: Path, *, is_clean: bool, kept: int = 5) -> None:
-    """Ten messages at a master and its slave, of which the master has only the first `kept` on its disk."""
+    """Ten messages at a master and its slave; the master has only the first `kept` on its disk."""
     async with running_broker(tmp_path / "master", store=STORE) as (master, client):
         await send_all(client, *(b"%d" % number for number in range(kept)))
         async with slave_of(tmp_path / "slave", master) as slave:

@@ -33,9 +33,9 @@ class Scene(Enum):
     SERVING = auto()
     # A start after a kill under load.
     STARTING = auto()
-    # The same with a queue's file gone, so that all queues are made anew.
+    # The same with a queue's file gone, so that all queues are rebuilt.
     REBUILDING = auto()
-    # The same with the timer wheel's file gone, so that it is made anew.
+    # The same with the timer wheel's file gone, so that it is rebuilt.
     WHEEL_LOST = auto()
     # The same with half a record behind the log's last.
     TORN = auto()

@@ -100,7 +100,7 @@ class FullReplica:
         """With space again: sends are taken, the slave catches up, nobody is restarted."""
         make_room(node)
         pids = [self._pair.master.pid, self._pair.slave.pid]
-        # First: what is answered SLAVE_NOT_AVAILABLE at once would fill the disk anew before the slave comes again.
+        # First, because sends that are answered SLAVE_NOT_AVAILABLE would fill the disk again before the slave returns.
         await self._pair.assert_same_log()
 
         async def takes() -> bool:

@@ -107,7 +107,7 @@ def unexplained_doubles(
 
 
 def disordered(history: History) -> list[str]:
-    """Messages of a queue that were passed over: whoever has a queue goes on where the one before was, or earlier."""
+    """Return the messages of a queue that were skipped: the next owner starts where the last one was, or earlier."""
     problems = []
     for (broker, queue_id), deliveries in history.by_queue().items():
         due = 0

@@ -211,7 +211,7 @@ class Stranger:
         return loads(answer.body, ConsumerIdList).consumer_id_list
 
 
-async def test_queue_whose_lock_is_lost_is_left_and_begun_anew(shared_broker: Broker, topic: str) -> None:
+async def test_queue_whose_lock_is_lost_is_released_and_started_again(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 2)
     log, clock, stranger = Log(), ManualClock(), Stranger(shared_broker, f"o-{topic}")
     async with member(shared_broker, topic, log.handler("a"), clock=clock) as consumer:

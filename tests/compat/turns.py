@@ -150,7 +150,7 @@ def query_by_key(cluster: Cluster, key: str) -> bytes:
 
 
 def send_half_and_timed(cluster: Cluster, *, is_timed: bool) -> None:
-    """A transaction that nobody ends, and a message for the timer wheel: kinds of which only the files are ours yet."""
+    """A transaction that nobody ends, and a message for the timer wheel: only the files of these kinds are ours yet."""
     kinds = [(4, "TRAN_MSG\x01true\x02PGROUP\x01Clerks\x02"), (0, "TIMER_DELAY_SEC\x013600\x02")]
     for sys_flag, extra in kinds if is_timed else kinds[:1]:
         fields = {

@@ -581,7 +581,7 @@ MUTANTS: Final = (
         "store/recovery/truncation.py",
         "record_offset, now_ms)\n        self.begin(end)\n",
         "record_offset, now_ms)\n",
-        "the slave begins anew with the log that is not its master's",
+        "the slave restarts with a log that is not its master's",
         ("tests/store/test_replica_cut.py",),
     ),
     Mutant(

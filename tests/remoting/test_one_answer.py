@@ -43,7 +43,7 @@ def codes_after(
     handle: Handler | None = None,
     on_bug: Callable[[InvariantError], None] | None = None,
 ) -> list[tuple[int, int]]:
-    """(opaque, code) of all answers to one read of `COUNT` requests, of which number `ONEWAY` is oneway."""
+    """Return (opaque, code) of all answers to one read of `COUNT` requests; number `ONEWAY` is oneway."""
     route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, handle, Resource.NONE, Action.NONE, batch=batch)
     sink = Sink()
     channel = RemotingChannel(RouteTable([route]), ChannelCounters(), on_bug=on_bug)

@@ -153,7 +153,7 @@ def test_the_first_bytes_tell_where_a_request_goes(code: int, serialization: int
 
 
 def guarded() -> tuple[RouteTable, list[Frame]]:
-    """A table with a guard, and four frames, of which the guard has let in those with an even number."""
+    """Return a table with a guard, and four frames; the guard admitted those with an even number."""
     routes = table()
     frames: list[Frame] = []
     for number, frame in enumerate(frames_of(*(send(number, JSON) for number in range(4)))):

@@ -148,7 +148,7 @@ class LogModel:
         for record in self.records:
             if record.in_queue and record.physical_offset >= deleted_until.get(record.key, 0):
                 queue = queues.setdefault(record.key, [])
-                # A topic that was deleted and made anew begins at 0 again.
+                # A topic that was deleted and created again begins at 0.
                 del queue[record.queue_offset :]
                 queue.append(record)
         return queues

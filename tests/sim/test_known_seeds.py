@@ -23,7 +23,7 @@ def slave_of(cluster: Cluster) -> tuple[Group, Node]:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
-def test_a_connection_that_was_forgotten_on_the_way_is_made_anew(seed: int) -> None:
+def test_a_connection_that_the_network_forgot_is_made_again(seed: int) -> None:
     """Seeds 38 to 277: the slave asked its master for ever over the connection that had vanished."""
     cluster = Cluster(seed, profile())
     group, slave = slave_of(cluster)

@@ -194,7 +194,7 @@ def test_below_the_least_number_nothing_is_appended_and_the_limit_stands(stores:
     wrote = master.store.wrote_offset
     with pytest.raises(ReplicasNotEnough, match="in-sync replicas not enough"):
         master.store.append([message()])
-    assert issubclass(ReplicasNotEnough, StoreBusy)  # whoever writes for the broker itself tries again
+    assert issubclass(ReplicasNotEnough, StoreBusy)  # the broker's own writers try again
     assert master.store.wrote_offset == wrote
     assert values(master.store.figures())["putMessageRefused_replicas_not_enough"] == "1"
     master.has(master.ends[1])

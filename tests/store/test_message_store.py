@@ -162,7 +162,7 @@ def test_scheduled_messages_carry_their_time_of_delivery(stores: Stores) -> None
     assert stores.open().tags_codes(schedule, 2, 0, 4).tolist() == expected
 
 
-def test_a_topic_is_deleted_and_begins_anew(stores: Stores) -> None:
+def test_a_topic_is_deleted_and_begins_again_at_zero(stores: Stores) -> None:
     store = stores.open()
     store.append([message("Gone", k % 2, b"%d" % k) for k in range(120)] + [message("Stays")])
     assert store.delete_topic("Gone") == 2

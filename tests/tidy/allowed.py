@@ -27,7 +27,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/disk/real_file.py", "disk"): "part of the seam: RealDisk's files",
     ("store/disk/store_lock.py", "disk"): "part of the seam: RealDisk's lock file",
     ("store/inspection/file_view.py", "disk"): "edge: opens files read-only, whatever state they are in",
-    ("store/repair/rebuild.py", "disk"): "edge: writes queues and index files anew",
+    ("store/repair/rebuild.py", "disk"): "edge: writes new queues and index files",
     ("store/repair/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
     # acl
     ("acl/plain/files.py", "disk"): "edge: reads the files of accounts",

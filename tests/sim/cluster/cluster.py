@@ -14,7 +14,7 @@ from tests.sim.cluster.scheduler import Scheduler
 
 _WATCH_S: Final = 0.5
 _NAME_SERVER_S: Final = 1.0
-# So long, in virtual time, everything may take to catch up once nothing is wrong any more.
+# Max virtual time that everything may take to catch up after the last fault.
 _HEALING_S: Final = 60.0
 # When an operator loses patience with a slave.
 _OPERATOR_S: Final = 40.0

@@ -52,7 +52,7 @@ class Node:
     high: int = 0
     # Its disk is a new one, and nobody has decided yet what it is to be.
     is_lost: bool = False
-    # It lost something, or began anew, and has not been seen whole since.
+    # It lost something, or started empty, and has not been seen whole since.
     is_behind: bool = False
     # Its log ends here with what the true log does not have; 0 if it does not.
     stale_end: int = 0
@@ -93,7 +93,7 @@ class Group:
     # The master has lost what slaves have: it is to take that back, and only if it cannot, this is the bound.
     is_tail_awaited: bool = False
     tail_bound: int = NO_BOUND
-    # What the master found in its log is shown up to here, whoever has it: no slave came in time to take it.
+    # What the master found in its log is shown up to here, even if no slave has it: none connected in time to take it.
     shown_end: int = 0
     rollbacks: int = 0
     excused: int = 0
@@ -294,7 +294,7 @@ class Group:
     def heir(self) -> Node | None:
         """The slave that an operator makes the master when it is lost: all slaves run, and the furthest is taken.
 
-        None when one of them is down, behind after a fault of its own, or was begun anew: that would be a second fault.
+        None if one of them is down, lags after a fault of its own, or started empty: that would be a second fault.
         """
         if all(node.is_open and not node.is_behind and not node.stale_end for node in self.slaves):
             return max(self.slaves, key=Node.reached)

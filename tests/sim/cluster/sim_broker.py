@@ -42,7 +42,7 @@ PullReply = Callable[[list[tuple[int, int, bytes]] | None], None]
 
 
 class SimTables:
-    """In place of `ReplicatedTables`: consumer offsets, and topics, of which each thousand bytes of the log has one."""
+    """In place of `ReplicatedTables`: consumer offsets, and one topic for each thousand bytes of the log."""
 
     def __init__(self, store: MessageStore, error: Callable[[str], object]) -> None:
         self._store = store

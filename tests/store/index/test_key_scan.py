@@ -115,7 +115,7 @@ def test_batch_equals_record_by_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", ["", "KEYS\x01order-%06d\x02"])
 def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> None:
-    """Records of one producer, some of which differ from its pattern in one byte that matters."""
+    """Records of one producer; some differ from its pattern in one byte that matters."""
     stores = Stores(tmp_path)
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()

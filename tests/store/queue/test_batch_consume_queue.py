@@ -193,7 +193,7 @@ def test_a_restart_brings_all_back(batches: Stores, crash: bool) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "last unit", "first unit", "torn", "short file", "beyond the log", "base"])
-def test_damaged_files_are_made_anew_from_the_log(batches: Stores, damage: str) -> None:
+def test_damaged_files_are_rebuilt_from_the_log(batches: Stores, damage: str) -> None:
     store = batches.open()
     for number in range(30):
         store.append([batch(number % 5 + 1, b"%d" % number), message("Orders")])

@@ -92,7 +92,7 @@ def test_another_filter_on_the_property_looks_at_no_record_again(stores: Stores)
     assert scan.records == 1, "only what came is looked at"
 
 
-def test_a_topic_made_anew_has_values_of_its_own(stores: Stores) -> None:
+def test_a_topic_that_was_created_again_has_values_of_its_own(stores: Stores) -> None:
     store = stores.open()
     append(store, [b"1"] * 20)
     kept, _, _ = wants(b"a\x01", b"1")
