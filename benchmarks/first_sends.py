@@ -2,10 +2,12 @@
 
     python -m benchmarks.first_sends [--topics 1000] [--rounds 3] [--flush ASYNC_FLUSH|SYNC_FLUSH] [--folder FOLDER]
 
-Each round has a new name server and a new broker, and three measurements that take turns every `_SLICE` operations:
-first sends one after the other, sends to a topic that exists, and the bare system calls that replace a file of the
-same bytes in the same file system (write, fsync, rename, fsync of the directory; once with the fsyncs, once without).
-Then as many first sends go to another new broker at once.
+Each round has a new name server and a new broker, and measurements that take turns every `_SLICE` operations: first
+sends one after the other, sends to a topic that exists, and bare system calls in the same file system: those that
+replace a file of the same bytes (write, fsync, rename, fsync of the directory; once with the fsyncs, once without),
+and those that make the two directories and the file of a queue.  A first send needs all of that, so their sum is what
+it cannot be faster than, unless some of it is done at the same time.  Then as many first sends go to another new
+broker at once.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -54,11 +57,13 @@ class Connection:
         return wire.request(wire.SEND_MESSAGE_V2, self._number, fields, _BODY)
 
 
-class Replacements:
-    """The bare system calls that replace a file durably."""
+class BareCalls:
+    """The bare system calls of a first send."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
+        self._folder = os.fspath(folder)
+        self._queues = 0
         self._name, self._temporary = os.fspath(folder / "t.json"), os.fspath(folder / "t.json.tmp")
         self._directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -73,6 +78,16 @@ class Replacements:
         if syncs:
             os.fsync(self._directory)
 
+    def make_queue(self) -> None:
+        """Make the directories and the file of a queue."""
+        self._queues += 1
+        topic = f"{self._folder}/{self._queues}"
+        os.mkdir(topic)  # noqa: PTH102 - the bare call
+        os.mkdir(f"{topic}/0")  # noqa: PTH102 - the bare call
+        descriptor = os.open(f"{topic}/0/{0:020}", os.O_RDWR | os.O_CREAT)
+        os.ftruncate(descriptor, 6_000_000)
+        os.close(descriptor)
+
 
 def timed(seconds: list[float], operation: Callable[[], None]) -> None:
     """Append the time of `operation` to `seconds`."""
@@ -83,28 +98,28 @@ def timed(seconds: list[float], operation: Callable[[], None]) -> None:
 
 def one_by_one(folder: Path, count: int, flush: str) -> dict[str, list[float]]:
     """Return the seconds of each operation by its kind."""
-    found: dict[str, list[float]] = {
-        "first send": [], "send to a topic that exists": [], "bare replacement": [], "the same without fsync": [],
-    }  # fmt: skip
+    found: dict[str, list[float]] = {}
     with SprocketCluster(folder / "cluster", properties={"flushDiskType": flush}) as cluster:
         broker = cluster.brokers[0]
-        table = next((folder / "cluster").rglob("config/topics.json"), None)
-        sender, bare = Connection(broker.address), Replacements(folder / "bare")
+        sender, bare = Connection(broker.address), BareCalls(folder / "bare")
         sender.send("Existing")
-        table = table or next((folder / "cluster").rglob("config/topics.json"))
-        used_s = cpu_s(broker.pid)
+        table = next((folder / "cluster").rglob("config/topics.json"))
         for first in range(0, count, _SLICE):
             numbers = range(first, min(first + _SLICE, count))
             began_s = cpu_s(broker.pid)
             for number in numbers:
-                timed(found["first send"], lambda name=f"First{number}": sender.send(name))  # type: ignore[misc]
-            used_s += cpu_s(broker.pid) - began_s
+                timed(found.setdefault("first send", []), partial(sender.send, f"First{number}"))
+            used_s = (cpu_s(broker.pid) - began_s) / len(numbers)
+            found.setdefault("processor time of the broker", []).extend([used_s] * len(numbers))
             content = table.read_bytes()
-            for _ in numbers:
-                timed(found["send to a topic that exists"], lambda: sender.send("Existing"))
-            for kind, syncs in (("bare replacement", True), ("the same without fsync", False)):
+            for kind, operation in (
+                ("send to a topic that exists", partial(sender.send, "Existing")),
+                ("bare replacement", partial(bare.replace, content, syncs=True)),
+                ("the same without fsync", partial(bare.replace, content, syncs=False)),
+                ("bare directories and file", bare.make_queue),
+            ):
                 for _ in numbers:
-                    timed(found[kind], lambda: bare.replace(content, syncs=syncs))  # noqa: B023
+                    timed(found.setdefault(kind, []), operation)
     return found
 
 
