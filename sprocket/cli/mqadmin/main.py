@@ -7,40 +7,19 @@ trace and status 0, an error is one line on stderr and exit status 1.  ``--json`
 import click
 
 from sprocket.cli.client_session import HELP
-from sprocket.cli.mqadmin.auth import (
-    copy_acl,
-    copy_user,
-    create_acl,
-    create_user,
-    delete_acl,
-    delete_user,
-    get_acl,
-    get_user,
-    list_acl,
-    list_user,
-    update_acl,
-    update_user,
+from sprocket.cli.mqadmin import (
+    auth,
+    broker,
+    cleaning,
+    cold,
+    connection,
+    consumer,
+    message,
+    offset,
+    send,
+    stats,
+    topic,
 )
-from sprocket.cli.mqadmin.broker import broker_status, cluster_list
-from sprocket.cli.mqadmin.cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
-from sprocket.cli.mqadmin.cold import (
-    get_cold_flow_info,
-    remove_cold_flow_group,
-    set_read_ahead_mode,
-    update_cold_flow_group,
-)
-from sprocket.cli.mqadmin.connection import consumer_connection, consumer_status, producer, producer_connection
-from sprocket.cli.mqadmin.consumer import consumer_progress, set_consume_mode
-from sprocket.cli.mqadmin.message import print_messages, query_by_id, query_by_key, query_by_offset, query_by_unique_key
-from sprocket.cli.mqadmin.offset import (
-    clone_group_offset,
-    get_consumer_status,
-    reset_offset_by_time,
-    skip_accumulated_message,
-)
-from sprocket.cli.mqadmin.send import check_send_rt, consume_message, send_message
-from sprocket.cli.mqadmin.stats import broker_consume_stats, query_cq, stats_all
-from sprocket.cli.mqadmin.topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 
 
 @click.group(context_settings=HELP)
@@ -67,53 +46,8 @@ def show_help(context: click.Context, command: str | None) -> None:
         click.echo(found.get_help(own))
 
 
-for _command in (
-    update_topic,
-    delete_topic,
-    topic_list,
-    topic_route,
-    topic_status,
-    cluster_list,
-    broker_status,
-    consumer_progress,
-    set_consume_mode,
-    clean_expired_cq,
-    delete_expired_commit_log,
-    clean_unused_topic,
-    set_read_ahead_mode,
-    get_cold_flow_info,
-    update_cold_flow_group,
-    remove_cold_flow_group,
-    query_by_id,
-    query_by_key,
-    query_by_unique_key,
-    query_by_offset,
-    print_messages,
-    send_message,
-    check_send_rt,
-    consume_message,
-    consumer_connection,
-    producer_connection,
-    producer,
-    consumer_status,
-    reset_offset_by_time,
-    skip_accumulated_message,
-    clone_group_offset,
-    get_consumer_status,
-    stats_all,
-    broker_consume_stats,
-    query_cq,
-    create_user,
-    update_user,
-    delete_user,
-    get_user,
-    list_user,
-    copy_user,
-    create_acl,
-    update_acl,
-    delete_acl,
-    get_acl,
-    list_acl,
-    copy_acl,
-):
-    main.add_command(_command)
+# Each module's commands; a command that a module imports belongs to another one.
+for _module in (auth, broker, cleaning, cold, connection, consumer, message, offset, send, stats, topic):
+    for _command in vars(_module).values():
+        if isinstance(_command, click.Command) and getattr(_command.callback, "__module__", "") == _module.__name__:
+            main.add_command(_command)
