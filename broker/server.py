@@ -97,13 +97,9 @@ class Broker:
     def _new_server(self, config: BrokerConfig) -> RemotingServer:
         server = RemotingServer(
             self.routes,
-            host=config.bind_address,
-            port=config.listen_port,
-            idle_s=config.server_channel_max_idle_time_seconds,
+            config,
             on_bug=self._environment.fail,
             tls=self.server_tls,
-            receive_buffer_bytes=config.server_socket_rcv_buf_size,
-            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         server.on_close.append(self._channel_closed)
         self.config.on_update.append(self._configure)
@@ -287,7 +283,7 @@ class Broker:
         """Apply changed keys that no part reads each time it needs them."""
         if changed:
             self.waits.configure(self.config.store)
-            self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds
+            self._server.settings = self.config.broker
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000

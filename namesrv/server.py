@@ -72,13 +72,9 @@ class NameServer:
         )
         self._server = RemotingServer(
             self.routes,
-            host=config.bind_address,
-            port=config.listen_port,
-            idle_s=config.server_channel_max_idle_time_seconds,
+            config,
             on_bug=on_bug,
             tls=ServerTls(tls or TlsSettings()),
-            receive_buffer_bytes=config.server_socket_rcv_buf_size,
-            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         self._server.on_close.append(self._channel_closed)
 
@@ -137,7 +133,7 @@ class NameServer:
     def _scan_and_repeat(self) -> None:
         interval_s = self.settings.current.scan_not_active_broker_interval / 1000
         self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
-        self._server.idle_s = self.settings.current.server_channel_max_idle_time_seconds
+        self._server.settings = self.settings.current
         self.access.gate.audit.flush()
         self._log_refusals()
         self.scan()

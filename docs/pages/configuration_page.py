@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from pathlib import Path
 
-from docs.pages.fixed_keys import FIXED_KEYS
+from docs.pages.fixed_keys import FIXED_KEYS, READ_ONCE
 from sprocket.cli.server.server_config import BROKER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, allowed_text, settings_of, value_text
 from sprocket.common.rocketmq_keys import ReferenceKey, reference_keys
@@ -86,8 +86,15 @@ def _default(setting: Setting, declared: "Field[object]") -> str:
     return f"`{text}`" if text else ""
 
 
+def fixed_keys() -> set[str]:
+    """Return the keys of name servers and brokers that cannot be changed while the server runs."""
+    declarations = (NAMESRV_CLASSES[0], *BROKER_CLASSES[:2])
+    return {setting.key for one in declarations for setting in settings_of(one) if not setting.mutable}
+
+
 def _fixed() -> Iterator[str]:
-    for reason, keys in FIXED_KEYS.items():
+    listed = {key for keys in FIXED_KEYS.values() for key in keys}
+    for reason, keys in (FIXED_KEYS | {READ_ONCE: tuple(fixed_keys() - listed)}).items():
         names = ", ".join(f"`{key}`" for key in sorted(keys))
         yield f"\n{reason} {names}.\n"
 

@@ -83,4 +83,4 @@ async def test_how_the_log_goes_to_slaves_also_to_one_that_is_connected(tmp_path
 async def test_how_long_a_connection_may_be_silent(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await change(client, serverChannelMaxIdleTimeSeconds=3)
-        assert broker._server.idle_s == 3
+        assert broker._server.settings.server_channel_max_idle_time_seconds == 3

@@ -28,6 +28,7 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import decode
 from tests.sim.cluster.machine import Machine, Threads
@@ -152,7 +153,7 @@ class SimBroker:
         if self.is_master:
             self._lead_or_wait()
             routes = [route for service in services for route in service.routes()]
-            await RemotingServer(RouteTable(routes), host=self.machine.ip, port=LISTEN_PORT).start()
+            await RemotingServer(RouteTable(routes), ServerSettings(self.machine.ip, LISTEN_PORT)).start()
         for service in services:
             await service.listen()
         for service in services:
