@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.allowed import ALLOWED
+from tests.tidy.allowed import ALLOWED, MAX_PRIVATE_ACCESSES
 from tests.tidy.rules import (
     Finding,
     forbidden_names,
@@ -13,6 +13,8 @@ from tests.tidy.rules import (
     long_file,
     long_functions,
     machine_paths,
+    private_accesses,
+    private_names,
     seam_uses,
 )
 
@@ -72,6 +74,16 @@ def test_no_machine_path_in_any_file() -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
         broken += [f"{name} {finding}" for finding in machine_paths(text) if (name, finding.rule) not in ALLOWED]
     assert not broken, "\n".join(broken)
+
+
+def test_tests_reach_into_the_product_less_and_less() -> None:
+    product = set().union(*(private_names((ROOT / name).read_text("utf-8")) for name in sources(PACKAGES)))
+    found = [
+        f"{name} {finding}"
+        for name in sources(("tests",))
+        for finding in private_accesses((ROOT / name).read_text("utf-8"), product)
+    ]
+    assert len(found) <= MAX_PRIVATE_ACCESSES, "use a public interface:\n  " + "\n  ".join(found)
 
 
 def test_every_package_has_files() -> None:
