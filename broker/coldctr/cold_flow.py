@@ -60,7 +60,7 @@ class ColdFlow(Service):
         self.is_on = False
         self.thresholds = ColdThresholds()
         self._held: dict[int, set[_ColdPull]] = {}
-        self._held_count = 0
+        self.held_count = 0
         self._deadlines = Deadlines[_ColdPull](core.clock, core.call_later, self._answer, _TICK_S)
         core.config.on_update.append(lambda _: self._configure())
         self._configure()
@@ -94,7 +94,7 @@ class ColdFlow(Service):
     def channel_closed(self, channel: RemotingChannel) -> None:
         for pull in self._held.pop(channel.id, ()):
             pull.request = None
-            self._held_count -= 1
+            self.held_count -= 1
 
     # Pulls
 
@@ -137,12 +137,12 @@ class ColdFlow(Service):
     # Held pulls
 
     def _hold(self, request: Request[PullMessageRequestHeader], answer: AnswerPull) -> bool:
-        if self._held_count >= _MAX_HELD:
+        if self.held_count >= _MAX_HELD:
             return False
         pull = _ColdPull(request, self._core.clock.monotonic() + _HOLD_S, answer)
         self._held.setdefault(pull.channel_id, set()).add(pull)
-        self._held_count += 1
-        self._deadlines.expect(pull, self._held_count)
+        self.held_count += 1
+        self._deadlines.expect(pull, self.held_count)
         return True
 
     def _answer(self, pull: _ColdPull) -> None:
@@ -153,7 +153,7 @@ class ColdFlow(Service):
         held.discard(pull)
         if not held:
             del self._held[pull.channel_id]
-        self._held_count -= 1
+        self.held_count -= 1
         pull.answer(request)
 
     def _answer_all(self) -> None:

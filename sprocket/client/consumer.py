@@ -215,6 +215,11 @@ class Consumer:
         """Rebalance soon: a broker says that the group's members changed."""
         self._rebalance.due.set()
 
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin consumerConnection` and `producerConnection` show it."""
+        return self._instance.client_id
+
     def _heartbeat(self) -> HeartbeatData:
         data = ConsumerData(
             group_name=self.group,

@@ -87,6 +87,11 @@ class Producer:
         """Return the routes of requests that brokers send to this kind of producer."""
         return []
 
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin consumerConnection` and `producerConnection` show it."""
+        return self._instance.client_id
+
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(self._instance.client_id, [ProducerData(self.group)])
 

@@ -189,6 +189,11 @@ class SimpleConsumer:
         except SprocketError as error:
             logger.info("event=not_given_back message=%r reason=%r", popped, str(error))
 
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin consumerConnection` and `producerConnection` show it."""
+        return self._instance.client_id
+
     def _heartbeat(self) -> HeartbeatData:
         data = ConsumerData(
             group_name=self.group,

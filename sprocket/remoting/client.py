@@ -57,7 +57,7 @@ class RemotingClient:
         self._serialization = serialization
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
-        self._credentials = credentials
+        self.credentials = credentials
         # Makes the server of a new connection prove its identity; nothing is signed before.  Raises ConnectFailed.
         self.prover: Prover | None = None
         self._channels: dict[str, RemotingChannel] = {}
@@ -95,7 +95,7 @@ class RemotingClient:
                         self.counters,
                         on_close=lambda closed: self._closed_channel(address, closed),
                         pause_reads=False,
-                        credentials=self._credentials if self.prover is None else None,
+                        credentials=self.credentials if self.prover is None else None,
                     ),
                     host,
                     port,
@@ -121,7 +121,7 @@ class RemotingClient:
         except BaseException:
             channel.close()
             raise
-        channel.credentials = self._credentials
+        channel.credentials = self.credentials
 
     def _closed_channel(self, address: str, channel: RemotingChannel) -> None:
         if self._channels.get(address) is channel:

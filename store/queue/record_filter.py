@@ -71,12 +71,12 @@ class RecordFilter:
     With `by_value`, the value of one property decides about most records.
     """
 
-    __slots__ = ("_matches", "by_value", "max_records")
+    __slots__ = ("by_value", "matches", "max_records")
 
     def __init__(
         self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
     ) -> None:
-        self._matches = matches
+        self.matches = matches
         self.by_value = by_value
         self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 
@@ -86,7 +86,7 @@ class RecordFilter:
         A record without readable properties is wanted: its reader will find the damage.
         """
         numbers: list[int] = []
-        matches = self._matches
+        matches = self.matches
         for first in range(0, len(positions), _CHUNK_RECORDS):
             part, part_sizes = positions[first : first + _CHUNK_RECORDS], sizes[first : first + _CHUNK_RECORDS]
             starts, ends = property_bounds(segment, part, part_sizes)
@@ -130,7 +130,7 @@ class RecordFilter:
         A record without readable properties is wanted: its reader will find the damage.
         """
         properties = properties_of(record)
-        return properties is None or self._matches(properties)
+        return properties is None or self.matches(properties)
 
 
 def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -> tuple[Integers, Integers]:

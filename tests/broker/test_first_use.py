@@ -16,6 +16,7 @@ from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from store.config.store_config import FlushDiskType
+from tests.broker.insides import core_of, work_now
 from tests.broker.rig import TOPIC, create, running_broker, until
 
 
@@ -184,7 +185,8 @@ async def test_offsets_are_not_in_their_file_before_the_topic_is(
         first = asyncio.ensure_future(client.send(b"x", "New"))
         await until(file.waiting.is_set)
         broker.offsets.commit("G", "New", 0, 1)
-        saving = asyncio.ensure_future(TableSaving(broker._core, broker.schedule.offsets)._save_offsets())
+        table_saving = TableSaving(core_of(broker), broker.schedule.offsets)
+        saving = asyncio.ensure_future(work_now("consumer_offsets", table_saving.periodic()))
         await asyncio.sleep(0.05)
         path = tmp_path / "store/config/consumerOffset.json"
         assert not path.exists() or b"New@G" not in path.read_bytes()

@@ -49,7 +49,7 @@ async def test_another_account_gets_nothing(tmp_path: Path, caplog: pytest.LogCa
         await _fill(client)
         async with follower(tmp_path / "slave", master, **OTHER_INNER) as (slave, _):
             # It asks as the master wants it, which no configuration of it does.
-            slave.client._credentials = INNER
+            slave.client.credentials = INNER
             await until(lambda: "different secrets" in caplog.text)
             assert slave.store.wrote_offset == 0
             assert not master.replication.replicas.offsets()

@@ -28,6 +28,7 @@ from broker.server import Broker
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
+from tests.broker.insides import periodic_of, work_now
 from tests.broker.ordered_member import LOCK_INTERVAL_S, REBALANCE_S, OrderedMember, Taken
 from tests.broker.ordered_model import LOCK_LIVE_S, QUEUES, Model
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
@@ -289,7 +290,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         self.run(self._scan([self.members[client_id] for client_id in silent]))
 
     async def _scan(self, silent: list[OrderedMember]) -> None:
-        self.broker._expire_clients()
+        await work_now("client_scan", periodic_of(self.broker))
         assert self._known_to_broker() == set(self.model.registered)
         for member in silent:
             await until(member.is_cut_off)

@@ -50,6 +50,8 @@ FORBIDDEN_NAME = re.compile(
 # The form of a log line: ``event=term key=value``.  A value is one word, a field, or fields in quotation marks.
 LOG_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 LOG_LINE = re.compile(r"event=[a-z][a-z0-9_]*( [A-Za-z][A-Za-z0-9_]*=([^ =']+|'[^']*'))*( %s)?")
+# The interface of a NamedTuple: these names do not clash with its fields.
+TUPLE_METHODS = frozenset({"_replace", "_asdict", "_make", "_fields"})
 MACHINE_PATH = re.compile("/" + r"(?:work|root|Users|home/\w+|tmp/scratch)" + "/")
 
 
@@ -136,6 +138,35 @@ def uncounted_refusals(source: str) -> Iterator[Finding]:
             for code in map(ast.unparse, codes):
                 if code.removeprefix("ResponseCode.") not in OUTCOMES:
                     yield Finding(node.lineno, "refusal", f"{node.func.id}({code}, ...)")
+
+
+def private_names(source: str) -> set[str]:
+    """Return the private names of attributes, functions and module variables that a file defines."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return {name for name in names if _is_private(name)}
+
+
+def private_accesses(source: str, product: set[str]) -> Iterator[Finding]:
+    """Every ``obj._name`` where `product` has the name, the test file does not, and obj is neither self nor cls."""
+    foreign = product - private_names(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in foreign and not _is_own(node):
+            yield Finding(node.lineno, "private access", ast.unparse(node))
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and name.strip("_") != "" and not name.endswith("__") and name not in TUPLE_METHODS
 
 
 def machine_paths(text: str) -> Iterator[Finding]:

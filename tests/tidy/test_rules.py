@@ -137,6 +137,22 @@ def test_other_call_is_no_free_log_line(call: str) -> None:
     assert list(rules.free_log_lines(f"import logging\nlog = logging.getLogger('a')\n{call}")) == []
 
 
+def test_private_access_is_found_if_the_name_is_the_products_alone() -> None:
+    product = rules.private_names(
+        "_LIMIT = 1\nclass A:\n    def __init__(self):\n        self._rows = self.all = ()\n    def _walk(self): ...\n"
+    )
+    assert product == {"_LIMIT", "_rows", "_walk"}
+    test = (
+        "class B:\n    def _walk(self): self._rows\ndef test(a):\n    a._rows = a._other\n    a._walk(module._LIMIT)\n"
+    )
+    found = [(finding.line, finding.what) for finding in rules.private_accesses(test, product)]
+    assert found == [(4, "a._rows"), (5, "module._LIMIT")]
+
+
+def test_namedtuple_methods_are_not_private() -> None:
+    assert rules.private_names("class A:\n    def _replace(self): ...\n    def __len__(self): ...\n_ = 1\n") == set()
+
+
 def test_machine_path_is_found() -> None:
     found = list(rules.machine_paths("fine /usr/bin\n" + "see /" + "work/main\n/" + "home/joe/x"))
     assert [finding.line for finding in found] == [2, 3]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.refusal_reasons import Reason
-from tests.tidy.allowed import ALLOWED
+from tests.tidy.allowed import ALLOWED, MAX_PRIVATE_ACCESSES
 from tests.tidy.rules import (
     Finding,
     forbidden_names,
@@ -15,6 +15,8 @@ from tests.tidy.rules import (
     long_file,
     long_functions,
     machine_paths,
+    private_accesses,
+    private_names,
     seam_uses,
     uncounted_refusals,
 )
@@ -87,6 +89,16 @@ def test_every_reason_of_a_refusal_is_used_and_tested() -> None:
     names = [reason.name for reason in Reason]
     assert [n for n in names if not re.search(rf"\b(Reason|Cause)\.{n}\b", product)] == [], "nothing refuses for these"
     assert [n for n in names if not re.search(rf"\bReason\.{n}\b", tests)] == [], "no test refuses for these"
+
+
+def test_tests_reach_into_the_product_less_and_less() -> None:
+    product = set().union(*(private_names((ROOT / name).read_text("utf-8")) for name in sources(PACKAGES)))
+    found = [
+        f"{name} {finding}"
+        for name in sources(("tests",))
+        for finding in private_accesses((ROOT / name).read_text("utf-8"), product)
+    ]
+    assert len(found) <= MAX_PRIVATE_ACCESSES, "use a public interface:\n  " + "\n  ".join(found)
 
 
 def test_every_package_has_files() -> None:

@@ -100,7 +100,7 @@ class AdminClient:
         tls: TlsSettings | None = None,
     ) -> None:
         """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
-        self._name_servers = arguments.addresses("name_servers", name_servers)
+        self.name_servers = arguments.addresses("name_servers", name_servers)
         self._timeout_s = arguments.timeout("timeout_s", timeout_s)
         arguments.optional("credentials", credentials, Credentials)
         arguments.optional("tls", tls, TlsSettings)
@@ -317,8 +317,8 @@ class AdminClient:
             except AdminError as error:
                 return error
 
-        outcomes = await asyncio.gather(*map(outcome, self._name_servers))
-        return dict(zip(self._name_servers, outcomes, strict=True))
+        outcomes = await asyncio.gather(*map(outcome, self.name_servers))
+        return dict(zip(self.name_servers, outcomes, strict=True))
 
     async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
         """Send a change to all name servers; raise the first error after all were asked."""
@@ -328,11 +328,11 @@ class AdminClient:
 
     async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
         """Return the response of the first name server that answers, even a refusal."""
-        for position, address in enumerate(self._name_servers, 1):
+        for position, address in enumerate(self.name_servers, 1):
             try:
                 return await self.ask(address, code, header)
             except AdminError as error:
-                if error.code is not None or position == len(self._name_servers):
+                if error.code is not None or position == len(self.name_servers):
                     raise
         raise AdminError("no name server given")
 

@@ -144,7 +144,7 @@ async def test_half_messages_are_shown_to_who_may_publish_them(tmp_path: Path, h
     async with running_broker(tmp_path, store={"file_reserved_time": 1_000_000}, **changes) as (broker, _):
         clients = [TestClient(broker.address, answers={CHECK: None}) for _ in range(2)]
         for client, account in zip(clients, (writer, stranger), strict=True):
-            client.remoting._credentials = account  # of connections that it opens from now on
+            client.remoting.credentials = account  # of connections that it opens from now on
             beat = HeartbeatData(account.access_key, [ProducerData("PG")])
             await client.ask_well(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), dumps(beat))
         admin = TestClient(broker.address)

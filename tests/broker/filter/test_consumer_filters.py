@@ -151,7 +151,7 @@ def test_bloom_positions_are_those_of_rocketmq() -> None:
 
 def test_retry_messages_are_chosen_by_the_filter_of_their_topic(rig: Rig) -> None:
     rig.filters.subscribed("G", [sql("a > 1", 5)])
-    wants = rig.filters.retry_records("G")._matches
+    wants = rig.filters.retry_records("G").matches
     assert wants(b"RETRY_TOPIC\x01T\x02a\x012\x02")
     assert not wants(b"RETRY_TOPIC\x01T\x02a\x011\x02")
     assert wants(b"RETRY_TOPIC\x01Other\x02a\x011\x02")

@@ -32,6 +32,7 @@ from store.record.record import Record, TagsCodes, decode
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 from tests.clock import ManualClock
+from tests.store.insides import flush_log
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
@@ -179,10 +180,9 @@ class ReviveRig:
         return self.core.offsets.query(REVIVE_GROUP, self.log.topic, 0)
 
     def flush(self) -> None:
-        """Let the disk be sure of all that is written."""
-        reached, error = self.core.store._group_commit.flush()
+        """Sync everything that is written."""
+        error = flush_log(self.core.store)
         assert error is None
-        self.core.store._on_flushed(reached, error)
 
     def crash(self, **changes: Any) -> "ReviveRig":
         """Another one over the same directory; this one saves nothing."""

@@ -12,6 +12,7 @@ from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from sprocket.remoting.message.properties import parse
 from store.message_store import MessageStore
 from store.record.record import PendingMessage
+from tests.broker.insides import work_now
 from tests.broker.pop.rig import ack, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 
@@ -53,7 +54,7 @@ async def test_what_was_popped_in_order_is_saved_once_the_log_is_flushed(
         await popped(client, order=True, queue_id=0)
         asked: list[tuple[int, Any]] = []
         monkeypatch.setattr(MessageStore, "when_flushed", lambda _, offset, callback: asked.append((offset, callback)))
-        task = asyncio.ensure_future(broker.pop._save_order_info())
+        task = asyncio.ensure_future(work_now("consumer_order_info", broker.pop.periodic()))
         await until(lambda: asked)
         assert asked[0][0] == broker.store.wrote_offset
         assert not (tmp_path / ORDER_INFO).exists()

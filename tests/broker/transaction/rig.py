@@ -23,6 +23,7 @@ from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Appended, PendingMessage, Record, decode
 from tests.broker.rig import broker_config
+from tests.store.insides import group_commit_of
 from tests.store.rig import HOST, Stores
 
 TOPIC, GROUP = "Orders", "PG"
@@ -100,7 +101,7 @@ class Rig:
 
     def flush(self) -> None:
         """What the flush thread does."""
-        self.store.confirmation.on_flushed(*self.store._group_commit.flush())
+        self.store.confirmation.on_flushed(*group_commit_of(self.store).flush())
 
     def save_offsets(self) -> None:
         self.flush()

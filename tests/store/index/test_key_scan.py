@@ -11,6 +11,7 @@ from store.index.key_scan import IndexEntries, entries_of, index_hash, keys_of
 from store.log.log_scan import ChunkScan
 from store.message_store import PendingMessage
 from store.record.record import Record, decode
+from tests.store.insides import commit_log_of
 from tests.store.rig import HOST, Stores, message
 
 UNIQUE = "UNIQ_KEY\x01AC11000100002A139A0C%012X\x02"
@@ -101,7 +102,7 @@ def test_batch_equals_record_by_record(tmp_path: Path) -> None:
         stores.clock.advance(0.5)
         store.append([unusual(each) for each in range(number, number + 20)])
     in_arrays, one_by_one = [], []
-    for found in ChunkScan(store._commit_log, 0, check_crc=False):
+    for found in ChunkScan(commit_log_of(store), 0, check_crc=False):
         in_arrays.append(entries_of(found))
         for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
             record = decode(found.data[position : position + size])
@@ -135,7 +136,7 @@ def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> N
         messages.append(message(f"Topic{number % 2}", properties=text.encode()))
     store.append(messages)
     in_arrays, one_by_one = [], []
-    for found in ChunkScan(store._commit_log, 0, check_crc=False):
+    for found in ChunkScan(commit_log_of(store), 0, check_crc=False):
         in_arrays.append(entries_of(found))
         for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
             record = decode(found.data[position : position + size])

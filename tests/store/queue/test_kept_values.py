@@ -11,6 +11,7 @@ from store.queue.get_result import GetResult, GetStatus
 from store.queue.record_filter import RecordFilter, ValueVerdicts
 from store.scan.distinct_names import Integers, Words
 from store.scan.value_scan import ValueScan
+from tests.store.insides import commit_log_of
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
@@ -108,7 +109,7 @@ def test_records_that_are_gone_are_not_answered_from_what_was_known(stores: Stor
         append(store, [b"1", b"2"] * 10)
     kept, plain, _ = wants(b"a\x01", b"1")
     assert store.get("Orders", 0, 0, 32, BIG, kept).message_count == 25  # of one file
-    store._commit_log.drop_oldest()
+    commit_log_of(store).drop_oldest()
     result = store.get("Orders", 0, 0, 4, BIG, kept)
     assert seen(result) == seen(store.get("Orders", 0, 0, 4, BIG, plain))
     assert result.status is GetStatus.MESSAGE_WAS_REMOVING

@@ -11,6 +11,7 @@ from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
 from store.dispatch import record_intake
 from store.message_store import MessageStore
 from store.replica.replica_log import StoreReplicaLog
+from tests.store.insides import commit_log_of
 from tests.store.log.test_log_scan import fill
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message
@@ -50,7 +51,7 @@ def pieces_of(master: MessageStore, start: int, choose: random.Random, most: int
 
 
 def log_bytes(store: MessageStore) -> bytes:
-    log = store._commit_log
+    log = commit_log_of(store)
     pieces, at = [], log.min_offset
     while (piece := log.piece_at(at, 1 << 30)) is not None:
         pieces.append(bytes(piece))

@@ -10,6 +10,7 @@ from sprocket.common.errors import DiskFull, StoreBusy
 from sprocket.common.figures import values
 from store.config.store_config import FlushDiskType
 from store.disk.disk import DiskFile
+from tests.store.insides import commit_log_of, group_commit_of
 from tests.store.reading import bodies
 from tests.store.retention.cleaning import BODY, CleanedStore
 from tests.store.rig import message
@@ -146,10 +147,10 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
 
     confirmation = cleaned.store.confirmation
     flushed, wrote, files = confirmation.unflushed()
-    cleaned.store._group_commit._pending = lambda: (flushed, wrote, [HangingFile(file) for file in files])  # type: ignore
-    reached, error = cleaned.store._group_commit.flush()
+    group_commit_of(cleaned.store)._pending = lambda: (flushed, wrote, [HangingFile(file) for file in files])  # type: ignore
+    reached, error = group_commit_of(cleaned.store).flush()
     assert (reached, error) == (wrote, None)
-    cleaned.store._group_commit._pending = confirmation.unflushed
+    group_commit_of(cleaned.store)._pending = confirmation.unflushed
     expected = (
         "the broker's disk is slow: a flush has taken 31.0 s, allowed are 30.0 (maxFlushTime, syncFlushTimeout);"
         " retry after 1000 ms"
@@ -165,14 +166,14 @@ def test_after_a_slow_write_what_queued_up_is_sent_elsewhere(
     cleaned: CleanedStore, fast_failure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleaned.store.cleaner.pressure.is_fast_failing = fast_failure
-    write = cleaned.store._commit_log.write
+    write = commit_log_of(cleaned.store).write
 
     def slowly(chunks: list[tuple[int, bytes]], end_offset: int) -> None:
         cleaned.clock.advance(1.5)
         write(chunks, end_offset)
 
     with monkeypatch.context() as slow:
-        slow.setattr(cleaned.store._commit_log, "write", slowly)
+        slow.setattr(commit_log_of(cleaned.store), "write", slowly)
         put(cleaned, b"slow")
     if fast_failure:
         cleaned.clock.advance(0.05)

@@ -11,6 +11,7 @@ from sprocket.common.errors import DiskFailed
 from sprocket.common.figures import values
 from store.queue.get_result import GetStatus
 from store.retention.leases import Leases
+from tests.store.insides import commit_log_of, group_commit_of
 from tests.store.reading import bodies
 from tests.store.retention.cleaning import BODY, PER_SEGMENT, SEGMENT_BYTES, CleanedStore, first_size
 from tests.store.rig import message
@@ -327,7 +328,7 @@ def test_what_cannot_be_read_is_tried_again(cleaned: CleanedStore, monkeypatch: 
         raise DiskFailed("read: Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(cleaned.store._commit_log, "segment_time", unreadable)
+        broken.setattr(commit_log_of(cleaned.store), "segment_time", unreadable)
         cleaned.clean()
     assert cleaned.segments() == [0, 1, 2, 3]
     with monkeypatch.context() as broken:
@@ -359,7 +360,7 @@ def test_a_segment_that_a_flush_has_in_hand_is_closed_after_it(cleaned: CleanedS
     clean = cleaned.workers["store-clean"].take_turn
     clean()
     cleaned.run_notified()
-    with cleaned.store._group_commit.busy:
+    with group_commit_of(cleaned.store).busy:
         turn = threading.Thread(target=clean)
         turn.start()
         turn.join(0.05)

@@ -19,6 +19,7 @@ from sprocket.remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from store.record.record import PendingMessage
+from tests.broker.insides import service_of
 from tests.broker.pop.rig import pop
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, until
 
@@ -53,7 +54,7 @@ def asking(client: TestClient, header: NotificationRequestHeader) -> "asyncio.Ta
 
 def held(broker: Broker) -> int:
     """How many questions are held."""
-    return sum(len(service.held) for service in broker._services if isinstance(service, NotificationService))
+    return len(service_of(broker, NotificationService).held)
 
 
 @pytest.mark.code(RequestCode.NOTIFICATION)
