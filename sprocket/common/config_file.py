@@ -57,7 +57,8 @@ class ConfigFile:
                 reason = f"{path}: {error.detail}"
                 logger.warning("event=config_file_broken path=%s detail=%r", path, error.detail)
         if reason:
-            raise StoreError(f"{reason}; repair the file, or remove it together with {self.backup.name}")
+            advice = f"repair the file or restore it; without it and {self.backup.name} the table starts empty"
+            raise StoreError(f"{reason}; {advice}")
         return None
 
     def is_newer_than(self, other: "ConfigFile") -> bool:

@@ -288,6 +288,22 @@ MUTANTS: Final = (
         "a power cut brings the old topics.json back",
         ("tests/common/test_atomic_file.py",),
     ),
+    Mutant(
+        "first send acknowledged before its topic is saved",
+        "broker/topic/topics.py",
+        "        if self._pending and not self.is_relied_on:\n",
+        "        if self._pending and self.is_relied_on:\n",
+        "after a crash the topic of an acknowledged message is gone",
+        ("tests/broker/test_first_use.py",),
+    ),
+    Mutant(
+        "older content of a table written after a newer one",
+        "sprocket/common/saved_table.py",
+        "            if taken.number <= self._saved:\n                return\n",
+        "",
+        "a group's offset goes back to that of an earlier save",
+        ("tests/common/test_saved_table.py",),
+    ),
     # Recovery
     Mutant(
         "cut without zeros",
