@@ -74,8 +74,8 @@ class MessageIntake:
             f"{self._config.store.max_message_size}B, msg properties length limit 32KB."
         )
 
-    def _illegal(self, why: str) -> RequestError:
-        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}")
+    def _illegal(self, why: str, reason: Reason = Reason.MESSAGE_ILLEGAL) -> RequestError:
+        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}", reason)
 
     def _properties(self, header: SendHeader) -> dict[str, str]:
         """Return the request's properties and those that the broker adds."""

@@ -121,3 +121,5 @@ class ClientError(SprocketError):
 
 class InvariantError(SprocketError):
     """A condition that our own code guarantees does not hold: a bug of Sprocket, never of its input."""
+
+    refusal_reason = Reason.BUG

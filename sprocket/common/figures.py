@@ -5,6 +5,7 @@ GET_BROKER_RUNTIME_INFO, and `docs.pages.figures_page` writes their meanings to 
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +44,15 @@ class Figures:
 
     def __init__(self, declared: Iterable[Declared]) -> None:
         self.declared = tuple(declared)
+        counts = Counter(one.name for one in self.declared)
         for one in self.declared:
             is_family = isinstance(one, FigureFamily)
             placeholders = len(_PLACEHOLDER.findall(one.name))
             invariant(placeholders == is_family, f"figure {one.name}: a family has one placeholder, a figure none")
-            matches = [other.name for other in self.declared if other is not one and _covers(one, other.name)]
-            invariant(not matches, f"figure {one.name} is also declared as {matches}")
+            invariant(counts[one.name] == 1, f"figure {one.name} is declared twice")
+            if is_family:
+                clashes = [name for name in counts if name != one.name and _covers(one.name, name)]
+                invariant(not clashes, f"figure {one.name} may have the same name as {clashes}")
 
     def read(self) -> dict[str, str]:
         """Return the values of all figures as text, by name."""
@@ -72,11 +76,9 @@ def _parts(name: str) -> tuple[str, str, str]:
     return head, placeholder, tail
 
 
-def _covers(one: Declared, name: str) -> bool:
-    """Whether `one` may have a figure named `name`."""
-    if isinstance(one, Figure):
-        return one.name == name
-    head, _, tail = _parts(one.name)
+def _covers(family: str, name: str) -> bool:
+    """Whether `family` may have a figure named `name`."""
+    head, _, tail = _parts(family)
     return len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
 
 

@@ -17,7 +17,7 @@ from sprocket.remoting.command import Response
 from sprocket.remoting.headers.base import Header
 
 # Reason of a refusal that names none.
-_REASONS: Final = {
+_REASONS: Final[dict[int, Reason]] = {
     ResponseCode.SYSTEM_BUSY: Reason.BUSY,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Reason.CODE_NOT_SUPPORTED,
     ResponseCode.SLAVE_NOT_AVAILABLE: Reason.SERVICE_NOT_AVAILABLE,
@@ -62,14 +62,14 @@ class Refusal(Response):
         reason: Reason | None = None,
     ) -> None:
         super().__init__(code, remark, header)
-        self.reason = reason or _REASONS.get(code, Reason.OTHER)  # type: ignore[call-overload] # an IntEnum's keys
+        self.reason = reason or _REASONS.get(code, Reason.OTHER)
 
 
 def refusal_of(error: SprocketError) -> Refusal:
     """Return the response to a request that was refused with `error`."""
     if isinstance(error, RequestError):
         return Refusal(error.code, error.remark, error.fields, reason=error.refusal_reason)
-    return Refusal(error.response_code, str(error), reason=error.refusal_reason or Reason.BUG)
+    return Refusal(error.response_code, str(error), reason=error.refusal_reason)
 
 
 class Refusals:

@@ -96,13 +96,14 @@ class Route:
 class Entry:
     """Route with its decoder.  Its handler asks the route's checks first; without checks it is the route's own."""
 
-    __slots__ = ("batch", "binary", "code", "decode", "handle", "header", "prefix", "route")
+    __slots__ = ("batch", "binary", "code", "decode", "handle", "header", "lane", "prefix", "route")
 
     def __init__(self, route: Route) -> None:
         invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
         self.route = route
         self.code = int(route.code)
         self.header = route.header
+        self.lane = route.lane
         self.handle = _checked(route.handle, route.checks) if route.handle and route.checks else route.handle
         self.batch = _checked_batch(route.batch, route.checks) if route.batch and route.checks else route.batch
         prefix = b'{"code":%d,"' % route.code
@@ -217,17 +218,16 @@ class RouteTable:
             return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
         return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
 
-    def routes_of(self, frames: Sequence[Frame]) -> list[Route | None]:
-        """Return the route of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
-        known: dict[bytes, Route | None] = {}
-        routes: list[Route | None] = []
+    def entries_of(self, frames: Sequence[Frame]) -> list[Entry | None]:
+        """Return the entry of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
+        known: dict[bytes, Entry | None] = {}
+        entries: list[Entry | None] = []
         for frame in frames:
             start = frame[1][: _LONG_PREFIX_BYTES if frame[0] == JSON else _BINARY_CODE_BYTES]
             if start not in known:
-                entry = self._entry_of(frame)
-                known[start] = None if entry is None else entry.route
-            routes.append(known[start])
-        return routes
+                known[start] = self._entry_of(frame)
+            entries.append(known[start])
+        return entries
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
         """Append the requests of `frames` to `run`, up to the first with another route.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sprocket.common.errors import (
+    ClientError,
     DiskFailed,
     DiskFull,
     InvariantError,
@@ -88,6 +89,7 @@ ERRORS: list[tuple[Exception, Reason, int]] = [
     (StoreBusy("x", Reason.SLOW_FLUSH), Reason.SLOW_FLUSH, 2),
     (StoreBusy("x"), Reason.WAITING, 2),
     (ReplicasNotEnough("x"), Reason.REPLICAS_NOT_ENOUGH, 1),
+    (ClientError("x"), Reason.OTHER, 1),
     (InvariantError("x"), Reason.BUG, 1),
     (ZeroDivisionError("x"), Reason.BUG, 1),
 ]

@@ -50,12 +50,12 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
     late = {lane: one for lane, one in verdicts.items() if one[0] < 1.0}
     if not late:
         return list(frames), b""
-    routes = table.routes_of(frames)
+    entries = table.entries_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()
     for lane, (share, reason) in late.items():
         # By identity: hashing an Enum takes as long as all the rest.
-        of_lane = [index for index, one in enumerate(routes) if one is not None and one.lane is lane]
+        of_lane = [index for index, one in enumerate(entries) if one is not None and one.lane is lane]
         chosen = of_lane[ceil(len(of_lane) * share) :]
         opaques: dict[int, list[int]] = {JSON: [], ROCKETMQ: []}
         for index, address in zip(chosen, _addresses([frames[index] for index in chosen]), strict=True):
@@ -66,8 +66,10 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
                 opaques[frames[index][0]].append(address.opaque)
         template = ResponseTemplate(ResponseCode.SYSTEM_BUSY, (), remark=reason)
         answers += [_answers(template, kind, some) for kind, some in opaques.items() if some]
-    for code, requests in Counter([route.code for index in gone if (route := routes[index]) is not None]).items():
-        table.refusals.count(Reason.OVERLOAD, code, requests)
+    # By entry: hashing an Enum, such as a code, takes longer.
+    for entry, requests in Counter([entries[index] for index in gone]).items():
+        assert entry is not None
+        table.refusals.count(Reason.OVERLOAD, entry.code, requests)
     return [frame for index, frame in enumerate(frames) if index not in gone], b"".join(answers)
 
 
