@@ -72,6 +72,8 @@ V6_GROWTH_BYTES: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 # The fields before the born host, then those between the hosts, then those after them.
 HEAD: Final = struct.Struct(">iiiiiqqiq")
 STORE_TIMESTAMP: Final = struct.Struct(">q")
+# The first fields of a record, and of a blank.
+SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 TAIL: Final = struct.Struct(">iqi")
 # With two IPv4 hosts, everything before the body is one struct: (address 4s, port i) twice.
 FIXED_IPV4: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
