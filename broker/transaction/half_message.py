@@ -29,7 +29,7 @@ _CRC: Final = "__CRC32#"
 _REMOVE_TAG: Final = "d"
 _REMOVE_TAGS_CODE: Final = java_hash_code(_REMOVE_TAG)
 _OP_PROPERTIES: Final = names.encode({names.TAGS: _REMOVE_TAG, names.WAIT: "true"}).encode()
-_OP_TAG: Final = f"{names.TAGS}\x01".encode()
+_OP_TAG: Final = names.encoded_name(names.TAGS)
 _SEPARATOR: Final = b","
 
 # Equal for a half message, its copies and its real message, and different for two transactions.

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.message.record import SysFlag
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.dispatch.deleted_topics import DeletedTopics
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.consume_queue import ConsumeQueue
@@ -24,7 +23,7 @@ from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispa
 from store.record.record import Record, TagsCodes
 from store.scan.distinct_names import Integers, groups_of
 from store.scan.record_batch import RecordBatch
-from store.scan.tags_scan import tags_codes_of
+from store.scan.tags_scan import queue_codes_of
 
 _log = logging.getLogger(__name__)
 _WRITE_AT: Final = 3 * 128
@@ -130,7 +129,7 @@ class Redispatch:
             batch.queue_offsets,
             batch.positions + batch.base,
             batch.sizes,
-            self._codes(batch),
+            queue_codes_of(batch, self._tags_codes),
         )
         if in_queue.size < len(batch):
             columns = tuple(column[in_queue] for column in columns)
@@ -220,15 +219,6 @@ class Redispatch:
         self._held.clear()
         for queue, first in self._firsts.items():
             queue.roll_back(first)
-
-    def _codes(self, batch: RecordBatch) -> Integers:
-        """Return the tags code of each record."""
-        codes = tags_codes_of(batch, self._tags_codes)
-        if SCHEDULE_TOPIC in batch.topics:
-            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
-                store_timestamp = batch.store_timestamp(record)
-                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
-        return codes
 
     def _add_run(self, topic: str, queue_id: int, offset: int, entries: npt.NDArray[np.void]) -> None:
         """Add records of one queue whose queue offsets follow one another from `offset` on."""

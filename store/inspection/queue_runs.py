@@ -6,13 +6,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, places
 from store.record.record import TagsCodes
 from store.scan.distinct_names import Integers
 from store.scan.record_batch import RecordBatch
-from store.scan.tags_scan import tags_codes_of
+from store.scan.tags_scan import queue_codes_of
 
 _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
@@ -57,7 +56,7 @@ class QueueRuns:
         entries = np.empty(chosen.size, CONSUME_QUEUE_DTYPE)
         entries["physical_offset"] = (found.positions + found.base)[chosen]
         entries["size"] = found.sizes[chosen]
-        entries["tags_code"] = self._codes(found)[chosen]
+        entries["tags_code"] = queue_codes_of(found, self._tags_codes)[chosen]
         self._held.append((keys, offsets, entries))
         self._held_records += chosen.size
         if self._held_records >= _HOLD_RECORDS:
@@ -79,14 +78,6 @@ class QueueRuns:
         order = np.argsort(records, kind="stable")
         keys, offsets = np.concatenate((keys, light[:, 1])), np.concatenate((offsets, light[:, 2]))
         return records[order], keys[order], offsets[order]
-
-    def _codes(self, batch: RecordBatch) -> Integers:
-        codes = tags_codes_of(batch, self._tags_codes)
-        if SCHEDULE_TOPIC in batch.topics:
-            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
-                store_timestamp = batch.store_timestamp(record)
-                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
-        return codes
 
     def release(self) -> Iterator[Run]:
         """Yield all runs that are held."""

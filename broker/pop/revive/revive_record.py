@@ -5,12 +5,12 @@ Source: RocketMQ 5.3.3, `MessageExtEncoder.encode`; the layout is declared in `s
 
 from typing import Final, NamedTuple
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import TAGS, TIMER_DELIVER_MS, encoded_name, find
 from sprocket.remoting.message.record import FIXED_IPV4_RAW, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
 from store.record.record import FIXED_IPV4_BYTES, Record, decode
 
-_TAGS: Final = b"TAGS\x01"
-_DELIVER_AT: Final = b"TIMER_DELIVER_MS\x01"
+_TAGS: Final = encoded_name(TAGS)
+_DELIVER_AT: Final = encoded_name(TIMER_DELIVER_MS)
 _ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _MAX_DIGITS: Final = 18
 
