@@ -27,7 +27,6 @@ Flags = npt.NDArray[np.bool_]
 
 KEY_SEPARATOR: Final = "#"  # between topic and key
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
 _BLANK: Final = ord(" ")
 _UNIQ_WORD: Final = np.uint64(int.from_bytes(UNIQ_KEY.encode(), "little"))
 _KEYS_WORD: Final = np.uint64(int.from_bytes(encoded_name(KEYS), "little"))

@@ -10,12 +10,11 @@ import msgspec
 from sprocket.common.errors import StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message.properties import KEYS, TAGS, UNIQ_KEY, encode, parse, separators_in
-from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.record import ANY_V6, SysFlag
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import PendingMessage, Record, TagsCodes
 
 _SEAL: Final = "__CRC32#"
-_HOST_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 
 
@@ -52,7 +51,7 @@ def row_of(record: Record) -> Row:
         born_host=host_text(record.born_host),
         store_host=host_text(record.store_host),
         flag=record.flag,
-        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+        sys_flag=record.sys_flag & ~ANY_V6,
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_transaction_offset,
         properties=properties,
@@ -83,7 +82,7 @@ def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
         raise StoreError(f"properties have {len(properties)} bytes, allowed are {MAX_PROPERTIES_BYTES}")
     code = tags_codes.of_tag(row.properties.get(TAGS, "").encode())
     return PendingMessage(
-        row.topic, row.queue_id, row.body, properties, code, row.flag, row.sys_flag & ~_HOST_FLAGS,
+        row.topic, row.queue_id, row.body, properties, code, row.flag, row.sys_flag & ~ANY_V6,
         row.born_timestamp, host_bytes(row.born_host), row.reconsume_times, row.prepared_transaction_offset,
     )  # fmt: skip
 

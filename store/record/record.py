@@ -44,7 +44,8 @@ _DELAY_NAME: Final = encoded_name(DELAY)
 
 FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
 _short_at: Final = struct.Struct(">H").unpack_from
-_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+# Flag of messages without a ConsumeQueue entry.
+NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
 
 class PendingMessage(msgspec.Struct, gc=False):
@@ -105,7 +106,7 @@ def enters_consume_queue(sys_flag: int) -> bool:
 
     Source: RocketMQ 5.3.3, `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`.
     """
-    return not sys_flag & _PREPARED
+    return not sys_flag & NOT_DISPATCHED
 
 
 def topic_field(topic: str) -> tuple[int, bytes]:
