@@ -10,7 +10,7 @@ from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET
+from sprocket.remoting.message.properties import VALUE_END_OCTET, terminated, without
 from sprocket.remoting.message.record import (
     ANY_V6,
     BLANK_MIN_BYTES,
@@ -27,7 +27,7 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count, placed_at
 from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import DISPATCHES, MultiDispatch
-from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals, without_seal
+from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals
 from store.record.record import (
     MAX_PROPERTIES_LENGTH,
     Appended,
@@ -265,9 +265,9 @@ class Appender:
         """
         properties = _placed(message, queue.next_offset) if queue.is_batch else message.properties
         if _HASH in properties and SEAL_NAME in properties:
-            properties = without_seal(properties)
+            properties = without(properties, SEAL_NAME)
         if self._seal_bytes:
-            return properties + VALUE_END_BYTES if properties and properties[-1] != _END else properties
+            return terminated(properties)
         if len(properties) >= SEAL_BYTES and sealed_crc(properties[-SEAL_BYTES:]) != NO_SEAL:
             remark = "message is illegal: its last property looks like __CRC32#, which only the broker may set"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)

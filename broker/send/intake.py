@@ -24,11 +24,11 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find, without
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
 from store.config.store_config import parse_delay_levels
-from store.queue.inner_batch import MAX_MESSAGES, without
+from store.queue.inner_batch import MAX_MESSAGES
 from store.record.record import PendingMessage, TagsCodes
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,8 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags of a batch that is stored as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-_END: Final = 2
+_TAGS: Final = names.encoded_name(names.TAGS)
+_LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
 
 
 class MessageIntake:
@@ -243,20 +244,20 @@ class MessageIntake:
         content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
         topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
         born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
-        separated, light_queues = b"\x02" + common, 0
+        separated, light_queues = names.VALUE_END_BYTES + common, 0
         messages: list[PendingMessage] = []
         for flag, body_at, properties_at, end in members:
             own = content[properties_at:end]
             if b"INNER_MULTI" in own:
-                own = without(own, b"INNER_MULTI_QUEUE_OFFSET\x01")
-            encoded = own + (separated if own and own[-1] != _END else common)
+                own = without(own, _LIGHT_OFFSETS)
+            encoded = own + (separated if own and own[-1] != names.VALUE_END_OCTET else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
             if b"INNER_MULTI_DISPATCH" in encoded:
                 light_queues += 1 + encoded.count(b",")
                 if light_queues > MAX_BATCH_MESSAGES:
                     raise self._illegal(f"The batch enters more than {MAX_BATCH_MESSAGES} light queues.")
-            tags_code = code_of_tag(find(encoded, b"TAGS\x01") or b"")
+            tags_code = code_of_tag(find(encoded, _TAGS) or b"")
             messages.append(
                 PendingMessage(
                     topic, queue_id, view[body_at : properties_at - LENGTH_BYTES], encoded, tags_code,

@@ -25,7 +25,7 @@ from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
-from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, find
+from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.store_config import parse_delay_levels
 from store.delivery import Delivery, Outstanding, deliver_fitting
@@ -41,8 +41,8 @@ _RETRY_S = 1.0
 _MAX_SLEEP_S = 1.0
 # delayOffsetUpdateVersionStep
 _VERSION_STEP = 200
-_REAL_TOPIC = REAL_TOPIC.encode() + b"\x01"
-_REAL_QUEUE_ID = REAL_QUEUE_ID.encode() + b"\x01"
+_REAL_TOPIC = encoded_name(REAL_TOPIC)
+_REAL_QUEUE_ID = encoded_name(REAL_QUEUE_ID)
 _OFFSETS_BEFORE_SAVE: Final = failpoint("schedule.offsets_before_save")
 _OFFSETS_SAVED: Final = failpoint("schedule.offsets_saved")
 _BEFORE_DELIVERY: Final = failpoint("schedule.before_delivery")

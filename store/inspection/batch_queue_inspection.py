@@ -11,13 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, encoded_name, find
 from store.inspection.file_sequence import FileSequence
 from store.inspection.file_view import list_directory
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
 from store.record.record import Record, decode
 from store.scan.record_batch import RecordBatch
 
+_BASE, _NUM = encoded_name(INNER_BASE), encoded_name(INNER_NUM)
 UNIT: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
 
 
@@ -49,7 +50,7 @@ class BatchQueueInspection:
     def add(self, record: Record) -> None:
         """Compare the log's next record of this queue."""
         properties = bytes(record.properties)
-        base, number = find(properties, b"INNER_BASE\x01"), find(properties, b"INNER_NUM\x01")
+        base, number = find(properties, _BASE), find(properties, _NUM)
         if base is None or number is None or not (base.isdigit() and number.isdigit()):
             return
         expected = (record.physical_offset, record.size_bytes, int(base), int(number))

@@ -16,7 +16,7 @@ from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.inspection.queue_inspection import UNIT
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.consume_queue import BLANK_SIZE
-from store.record.record import Record, decode, store_timestamp_of
+from store.record.record import TAGS_NAME, Record, decode, store_timestamp_of
 from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
 
@@ -47,7 +47,7 @@ class Selection:
             and (self.queue_id is None or record.queue_id == self.queue_id)
             and (self.queue_offset is None or record.queue_offset == self.queue_offset)
             and (not self.only_visible or record.in_consume_queue)
-            and (self.tag is None or (find(bytes(record.properties), b"TAGS\x01") or b"") == self.tag.encode())
+            and (self.tag is None or (find(bytes(record.properties), TAGS_NAME) or b"") == self.tag.encode())
             and (self.key is None or self.key in keys_of(bytes(record.properties)))
         )
 

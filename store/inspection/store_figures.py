@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import KEYS, encoded_name, find
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.record.record import TagsCodes
@@ -16,6 +16,7 @@ from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
 from store.scan.tags_scan import tags_codes_of
 
+_KEYS: Final = encoded_name(KEYS)
 _QUEUE_BITS: Final = 32
 # Up to this many distinct values are counted exactly; above it the number is estimated.
 _EXACT: Final = 1 << 15
@@ -167,7 +168,7 @@ def _grouped(keys: Integers, records: Integers) -> Iterator[tuple[int, Integers]
 
 def _keys(batch: RecordBatch, records: Integers) -> Iterator[bytes]:
     for record in records.tolist():
-        value = find(batch.properties(record), b"KEYS\x01")
+        value = find(batch.properties(record), _KEYS)
         if value:
             yield from value.split()
 

@@ -18,9 +18,10 @@ from sprocket.remoting.message.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     VALUE_END_BYTES,
-    VALUE_END_OCTET,
     encoded_name,
     find_last,
+    terminated,
+    without,
 )
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import (
@@ -32,7 +33,6 @@ from sprocket.remoting.message.topic_names import (
 )
 from store.config.store_config import StoreConfig
 from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name, is_light
-from store.queue.inner_batch import without
 from store.queue.logic_queue import LogicQueue
 from store.record.record import PendingMessage, Record, decode
 from store.scan.record_batch import RecordBatch
@@ -126,9 +126,8 @@ class MultiDispatch:
         if not names or queue.is_batch:
             return properties
         offsets = [self._offset(name, queue) for name in names]
-        properties = without(properties, OFFSETS)
-        end = b"" if properties[-1] == VALUE_END_OCTET else VALUE_END_BYTES
-        return b"".join((properties, end, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
+        properties = terminated(without(properties, OFFSETS))
+        return b"".join((properties, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
 
     def _offset(self, name: str, own: LogicQueue) -> int:
         if not is_light(name):

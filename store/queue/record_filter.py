@@ -24,6 +24,7 @@ from sprocket.remoting.message.record import (
     V6_GROWTH_BYTES,
 )
 from store.scan.distinct_names import Integers, Words
+from store.scan.heads import heads_at
 from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
 
 # Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
@@ -140,10 +141,7 @@ def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -
     """
     last = len(segment) - 2
     octets = np.frombuffer(segment, np.uint8)
-    places: npt.NDArray[np.void] = np.ndarray(
-        (len(segment) - _HEAD.itemsize + 1,), f"V{_HEAD.itemsize}", segment, 0, (1,)
-    )
-    heads = places[np.minimum(positions, places.size - 1)].view(_HEAD)
+    heads = heads_at(segment, np.minimum(positions, len(segment) - _HEAD.itemsize), _HEAD)
     body_bytes = heads["body_bytes"].astype(np.int64)
     usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & ANY_V6 == 0) & (body_bytes >= 0)
     if not usual.all():

@@ -217,6 +217,8 @@ class StoreReplicaLog:
             taken = self._intake.take(dispatch, batch, scan.end_offset, received)
             if taken > scan.end_offset:
                 scan.end_offset = end = taken
+                if taken == received:
+                    return end
             record = scan.step()
             if record is None:
                 return end

@@ -16,17 +16,15 @@ from sprocket.remoting.message.record import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    SysFlag,
 )
 from store.layout import RECORD_FIXED_DTYPE
-from store.record.record import FIXED_IPV4_BYTES, Record, store_timestamp_of, topic_name
+from store.record.record import FIXED_IPV4_BYTES, NOT_DISPATCHED, Record, store_timestamp_of, topic_name
 from store.scan.distinct_names import WORD_BYTES, Integers, distinct
 from store.scan.heads import heads_at, v6_growth
 from store.scan.record_crc import claimed_crcs, crcs_hold
 
 # The single decoder handles longer topics.  RocketMQ's longest is the retry topic of a group of 255 bytes.
 MAX_TOPIC_BYTES: Final = 288
-_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
 _NATIVE_DTYPE: Final = RECORD_FIXED_DTYPE.newbyteorder("=")
 
@@ -65,7 +63,7 @@ class RecordBatch:
     @property
     def in_consume_queue(self) -> npt.NDArray[np.bool_]:
         """`store.record.record.enters_consume_queue` of each record."""
-        in_queue: npt.NDArray[np.bool_] = self.sys_flags & _PREPARED == 0
+        in_queue: npt.NDArray[np.bool_] = self.sys_flags & NOT_DISPATCHED == 0
         return in_queue
 
     def properties(self, record: int) -> bytes:

@@ -9,18 +9,21 @@ of thousands of records at a time, never an object or a call per record.  A comp
 the same arguments, the same batches, the same `end`.
 """
 
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.record import (
+    BLANK_MIN_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    SIZE_AND_MAGIC,
+)
 from store.record.record import Record, decode
 from store.scan.log_walk import walk
 from store.scan.record_batch import RecordBatch, batch_of, read_batch
-
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 
 # Bytes of the log walked at once, and records decoded at once.  Arrays that fit the processor's cache are several times
 # as fast as larger ones.
@@ -51,8 +54,7 @@ class Stop(Enum):
 UNFINISHED: Final = frozenset({Stop.END, Stop.NO_ROOM, Stop.HALF_RECORD})
 
 
-@dataclass(frozen=True, slots=True)
-class ScanEnd:
+class ScanEnd(NamedTuple):
     """Position at which a scan stopped, the kind of reason, and the reason in a few words."""
 
     stop: Stop
@@ -72,7 +74,7 @@ def record_at(
         if left <= 0:
             return ScanEnd(Stop.END, position, "end of the last segment")
         return ScanEnd(Stop.NO_ROOM, position, "no room for a blank")
-    size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(data, position)
     remaining = room - position
     if magic == MAGIC_BLANK and size == remaining:
         return ScanEnd(Stop.BLANK, position, "end of the segment")

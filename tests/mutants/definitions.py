@@ -242,8 +242,8 @@ MUTANTS: Final = (
     Mutant(
         "blank of a wrong size",
         "store/record/record.py",
-        '    return struct.pack(">ii", size_bytes, MAGIC_BLANK)\n',
-        '    return struct.pack(">ii", size_bytes - 8, MAGIC_BLANK)\n',
+        "    return SIZE_AND_MAGIC.pack(size_bytes, MAGIC_BLANK)\n",
+        "    return SIZE_AND_MAGIC.pack(size_bytes - 8, MAGIC_BLANK)\n",
         "a walk of the log stops at the end of the first segment",
         ("tests/store/test_message_store.py", "tests/store/recovery/test_recovery.py"),
     ),
@@ -356,8 +356,8 @@ MUTANTS: Final = (
     Mutant(
         "CRC not checked record by record",
         "store/record/record.py",
-        "    if check_crc:\n        damage = _damage(",
-        "    if False:\n        damage = _damage(",
+        "    if check_crc:\n        damage = crc_damage(",
+        "    if False:\n        damage = crc_damage(",
         "a damaged body is taken for whole",
         ("tests/store/record/test_record.py", "tests/store/recovery/test_recovery.py"),
     ),

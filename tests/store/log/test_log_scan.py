@@ -22,7 +22,7 @@ from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record, TagsCodes
 from store.recovery.recovery import Recovery
-from store.scan import log_walk, record_batch, record_scan, tags_scan
+from store.scan import log_walk, property_scan, record_batch, record_scan
 from store.scan.record_batch import RecordBatch
 from tests.store.rig import Stores, message
 from tests.tiers import seeds
@@ -154,7 +154,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_walk, "_FEW_CURSORS", 2)
     monkeypatch.setattr(record_scan, "MIN_WALK_BYTES", 4096)
     monkeypatch.setattr(record_scan, "MAX_BATCH_RECORDS", 50)
-    monkeypatch.setattr(tags_scan, "_BLOCK_BYTES", 700)
+    monkeypatch.setattr(property_scan, "_BLOCK_BYTES", 700)
     monkeypatch.setattr(redispatch, "_HOLD_RECORDS", 120)
 
 

@@ -9,19 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sprocket.common.errors import RequestError
+from sprocket.remoting.message.properties import without
 from sprocket.remoting.message.record import CRC_MASK
 from store.message_store import MessageStore
 from store.record.checksum import (
     DAMAGED_SEAL,
     NO_SEAL,
     SEAL_BYTES,
+    SEAL_NAME,
     crc32,
     seal,
     sealed_crc,
     sealed_crcs,
     seals,
     with_seals,
-    without_seal,
 )
 from store.record.record import MAX_PROPERTIES_LENGTH, Record, decode
 from tests.store.log.test_log_scan import scan_both
@@ -98,7 +99,7 @@ def test_many_tails_at_once_give_what_each_gives(tails: list[bytes]) -> None:
     ],
 )
 def test_a_seal_that_a_producer_sends_is_removed(properties: bytes, expected: bytes) -> None:
-    assert without_seal(properties) == expected
+    assert without(properties, SEAL_NAME) == expected
 
 
 def properties_of(store: MessageStore) -> list[bytes]:
