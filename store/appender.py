@@ -8,6 +8,7 @@ from typing import Final
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import VALUE_END_OCTET, terminated, without
@@ -29,7 +30,6 @@ from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import DISPATCHES, MultiDispatch
 from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals
 from store.record.record import (
-    MAX_PROPERTIES_LENGTH,
     Appended,
     PendingMessage,
     TagsCodes,
@@ -91,7 +91,7 @@ class Appender:
         self._max_body_bytes = config.max_message_size
         self._max_record_bytes = config.max_record_bytes
         # A record of at most this size exceeds no limit, whatever its parts are.
-        self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
+        self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_BYTES)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
         self._light.max_queues = config.max_lmq_consume_queue_num
 
@@ -275,8 +275,8 @@ class Appender:
 
     def _check(self, body_bytes: int, properties_bytes: int, size: int) -> None:
         """Raise `RequestError` for a record that is over a limit."""
-        if properties_bytes > MAX_PROPERTIES_LENGTH:
-            remark = f"properties have {properties_bytes} bytes, allowed are {MAX_PROPERTIES_LENGTH}"
+        if properties_bytes > MAX_PROPERTIES_BYTES:
+            remark = f"properties have {properties_bytes} bytes, allowed are {MAX_PROPERTIES_BYTES}"
         elif body_bytes > self._max_body_bytes:
             remark = f"body has {body_bytes} bytes, maxMessageSize is {self._max_body_bytes}"
         elif size > self._max_record_bytes:

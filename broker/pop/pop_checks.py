@@ -77,14 +77,13 @@ class PopChecks:
             )
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
-    def peek(self, request: Request[PeekMessageRequestHeader]) -> TopicConfig:
-        """Return the topic of a peek."""
-        header = request.header
-        self._readable("peeking")
-        return self._topic(request, header.topic, header.queue_id, header.consumer_group)
-
-    def look(self, request: Request[NotificationRequestHeader] | Request[PollingInfoRequestHeader]) -> TopicConfig:
-        """Return the topic of a request for what can be popped or is held."""
+    def peek(
+        self,
+        request: Request[PeekMessageRequestHeader]
+        | Request[NotificationRequestHeader]
+        | Request[PollingInfoRequestHeader],
+    ) -> TopicConfig:
+        """Return the topic of a peek, or of a request for what can be popped or is held."""
         header = request.header
         self._readable("peeking")
         return self._topic(request, header.topic, header.queue_id, header.consumer_group)

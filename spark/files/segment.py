@@ -18,6 +18,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
     HEAD,
@@ -29,7 +30,7 @@ from sprocket.remoting.message.record import (
 )
 from store.layout import FILE_NAME_DIGITS
 from store.record.checksum import masked_crc
-from store.record.record import MAX_PROPERTIES_LENGTH, parts_of, store_timestamp_of
+from store.record.record import parts_of, store_timestamp_of
 from store.scan.log_walk import Chain, chain
 from store.scan.record_search import record_starts
 
@@ -151,7 +152,7 @@ class Segment:
             return None
         fields, body_at, topic_at, properties_at = parts
         # RocketMQ reads both lengths as signed numbers of 16 bits.
-        if max(size - properties_at, properties_at - 2 - topic_at) > MAX_PROPERTIES_LENGTH:
+        if max(size - properties_at, properties_at - 2 - topic_at) > MAX_PROPERTIES_BYTES:
             return None
         body, topic, properties = (
             slice(position + begin, position + end)

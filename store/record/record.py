@@ -38,7 +38,6 @@ from store.config.store_config import parse_delay_levels
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, masked_crc, sealed_crc
 
 MAX_V1_TOPIC_BYTES: Final = 127
-MAX_PROPERTIES_LENGTH: Final = 32767
 TAGS_NAME: Final = encoded_name(TAGS)
 _DELAY_NAME: Final = encoded_name(DELAY)
 

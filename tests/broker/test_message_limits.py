@@ -13,6 +13,7 @@ import pytest
 from broker.send.message_id import host_bytes
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -23,7 +24,6 @@ from sprocket.remoting.headers.send import (
 )
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
-from store.record.record import MAX_PROPERTIES_LENGTH
 from tests.broker.rig import TOPIC, TestClient, running_broker, stored
 
 MAX_BODY = 4 * 1024 * 1024
@@ -102,9 +102,9 @@ async def test_properties_may_fill_their_field_and_no_more(tmp_path: Path) -> No
     async with running_broker(tmp_path) as (broker, client):
         await send(client, x="1")
         stored_bytes = len(stored(broker, TOPIC, 0, 0).properties)
-        room = MAX_PROPERTIES_LENGTH - stored_bytes + 1
+        room = MAX_PROPERTIES_BYTES - stored_bytes + 1
         assert (await send(client, x="y" * room)).code == ResponseCode.SUCCESS
-        assert len(stored(broker, TOPIC, 0, 1).properties) == MAX_PROPERTIES_LENGTH == 32_767
+        assert len(stored(broker, TOPIC, 0, 1).properties) == MAX_PROPERTIES_BYTES == 32_767
         for more in (room + 1, room + 20, 32_767, 65_536, 200_000):
             response = await send(client, x="y" * more)
             assert (response.code, (response.remark or "")[: len(ILLEGAL)]) == (ResponseCode.MESSAGE_ILLEGAL, ILLEGAL)

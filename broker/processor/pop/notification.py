@@ -70,7 +70,7 @@ class NotificationService(Service):
 
     def polling_info(self, request: Request[PollingInfoRequestHeader]) -> Response:
         """Return the number of pops held for one queue, or, with -1, for any queue.  Raises RequestError."""
-        self._checks.look(request)
+        self._checks.peek(request)
         header = request.header
         count = self._pop.held.count(header.topic, header.consumer_group, header.queue_id)
         return Response(header={"pollingNum": str(count)})
@@ -87,7 +87,7 @@ class NotificationService(Service):
                 request.channel.reply(request, response)
 
     def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
-        read_queues = self._checks.look(request).read_queue_nums
+        read_queues = self._checks.peek(request).read_queue_nums
         if self._has_message(request.header, read_queues):
             return Response(header=_HAS_MESSAGE)
         header, result = request.header, HoldResult.NOT_HELD

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sprocket.common.errors import RequestError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message.properties import without
 from sprocket.remoting.message.record import CRC_MASK
 from store.message_store import MessageStore
@@ -24,7 +25,7 @@ from store.record.checksum import (
     seals,
     with_seals,
 )
-from store.record.record import MAX_PROPERTIES_LENGTH, Record, decode
+from store.record.record import Record, decode
 from tests.store.log.test_log_scan import scan_both
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
@@ -133,13 +134,13 @@ def test_without_seals_nothing_that_looks_like_one_is_stored(stores: Stores) -> 
 def test_the_seal_counts_for_the_limit_of_properties(stores: Stores) -> None:
     stores.fields["mapped_file_size_commit_log"] = 256 * 1024
     store = stores.open()
-    longest = MAX_PROPERTIES_LENGTH - SEAL_BYTES
+    longest = MAX_PROPERTIES_BYTES - SEAL_BYTES
     store.append([message(properties=b"A\x01" + b"b" * (longest - 3) + b"\x02")])
     # The separator that is missing needs a byte too.
     for properties in (b"A\x01" + b"b" * (longest - 2) + b"\x02", b"A\x01" + b"b" * (longest - 2)):
         with pytest.raises(RequestError, match="32767"):
             store.append([message(properties=properties)])
-    assert [len(properties) for properties in properties_of(store)] == [MAX_PROPERTIES_LENGTH]
+    assert [len(properties) for properties in properties_of(store)] == [MAX_PROPERTIES_BYTES]
 
 
 @pytest.mark.parametrize("sealed", [True, False])
