@@ -189,7 +189,7 @@ async def give_back(client: TestClient, broker: Broker, offset: int) -> Received
     return await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
 
-async def test_only_a_message_that_is_alone_can_be_given_back_by_its_offset(tmp_path: Path) -> None:
+async def test_only_a_message_alone_in_its_record_can_be_sent_back_by_its_offset(tmp_path: Path) -> None:
     """A client that is refused sends the one message of the batch itself."""
     async with running_broker(tmp_path) as (broker, client):
         await create_batch_topic(client)

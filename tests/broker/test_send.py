@@ -208,7 +208,7 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
         answers = await exchange(path, b"".join(frames), 5)
         codes = sorted((answer["opaque"], answer["code"]) for answer in answers)
         assert codes == [(0, 0), (1, 0), (2, 1), (3, 1), (5, 0)]
-        # Nothing follows that nobody has asked for.
+        # No unasked response follows.
         again = await exchange(path, send_frame(9, path.send_header(), b"yes"), 1)
         assert [answer["opaque"] for answer in again] == [9]
 

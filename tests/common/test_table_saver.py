@@ -1,4 +1,4 @@
-"""A table that is saved in a thread: changes are gathered, waited for, and taken back if they cannot be written."""
+"""A table that is saved in a thread: changes are gathered, waited for, and undone if they cannot be written."""
 
 import asyncio
 import threading
@@ -59,7 +59,7 @@ async def test_changes_that_come_during_a_write_share_the_next_one() -> None:
     await table.saving.stop()
 
 
-async def test_who_waits_gets_the_error_and_what_came_since_is_undone_as_well() -> None:
+async def test_waiting_callers_get_the_error_and_later_changes_are_undone_too() -> None:
     table = Table()
     table.saving.start()
     table.add(1)

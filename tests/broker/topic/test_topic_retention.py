@@ -149,7 +149,7 @@ async def test_expired_files_go_when_asked(tmp_path: Path) -> None:
         await one.fill(4)
         await until(lambda: one.broker.store.flushed_offset == one.broker.store.wrote_offset)
         await one.client.ask_well(RequestCode.DELETE_EXPIRED_COMMITLOG)
-        # Messages 6 to 8 are of that age too, but their segment counts as young as the message behind it.
+        # Messages 6 to 8 are of that age too, but their segment counts as young as the message after it.
         await one.after(1.0, lambda: one.range()[0] == 6)
 
 

@@ -222,7 +222,7 @@ def test_an_ordinary_log_is_walked_in_arrays_alone(stores: Stores) -> None:
     stores.close(store)
     single, chunks, records, found = scan_both(stores.config)
     batches = [item for item in found if isinstance(item, RecordBatch)]
-    # One record behind each blank is the single decoder's.
+    # The single decoder reads one record after each blank.
     assert len(found) - len(batches) <= len(stores.segments())
     assert sum(len(item) if isinstance(item, RecordBatch) else 1 for item in found) == len(records) == 10_000
     assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
