@@ -90,7 +90,7 @@ class LogModel:
         return problems
 
     def _place(self, position: int, size: int) -> int:
-        """Return where a record of `size` goes after `position`: to the next segment if it leaves no room for a blank."""
+        """Return where a record of `size` goes after `position`: to the next segment if no blank fits after it."""
         rest = self.segment_bytes - position % self.segment_bytes
         return position if size + _HEAD_BYTES <= rest else position + rest
 
