@@ -100,7 +100,7 @@ P = TypeVar("P", bound=aio_producer.Producer)
 class _Producing(_Blocking[P]):
     @property
     def client_id(self) -> str:
-        """Id of this client at brokers."""
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
         return self._aio.client_id
 
     def send(
@@ -220,7 +220,7 @@ PC = TypeVar("PC", bound=aio_consumer.Consumer)
 class _Consuming(_Blocking[PC]):
     @property
     def client_id(self) -> str:
-        """Id of this client at brokers."""
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
         return self._aio.client_id
 
     def subscribe(self, topic: str, expression: str | SqlFilter = ALL) -> None:
@@ -355,7 +355,7 @@ class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
 
     @property
     def client_id(self) -> str:
-        """Id of this client at brokers."""
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
         return self._aio.client_id
 
     def receive(

@@ -160,7 +160,11 @@ def test_a_client_tells_the_id_that_operators_see(shared_broker: Broker, topic: 
                 with contextlib.suppress(AdminError):  # the name server does not know the group's retry topic yet
                     seen = admin(lambda aio: aio.consumer_connection(f"g-{topic}")).connection_set
             assert {one.client_id for one in seen} == {consumer.client_id} != {producer.client_id}
-    assert sync.SimpleConsumer("g", topic, shared_broker.namesrv).client_id
+    simple = sync.SimpleConsumer("g", topic, shared_broker.namesrv)
+    with pytest.raises(ClientError, match="not open"):
+        _ = simple.client_id
+    with simple:
+        assert simple.client_id
 
 
 def test_interrupt_ends_the_call_that_waits(shared_broker: Broker, topic: str) -> None:
