@@ -217,7 +217,8 @@ class Consumer:
 
     @property
     def client_id(self) -> str:
-        """Id of this client at brokers, as `mqadmin consumerConnection` and `producerConnection` show it."""
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        self._instance.check_open()
         return self._instance.client_id
 
     def _heartbeat(self) -> HeartbeatData:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from broker.client.clients import ConsumerRegistry
 from broker.client.queue_locks import QueueLocks
@@ -41,6 +42,7 @@ from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, sealed_crc
 from store.record.record import Record, TagsCodes, decode
 from tests.clock import ManualClock
+from tests.send_headers import send_header
 
 STORE_HOST = host_bytes("10.1.2.3", 10911)
 TOPIC = "Orders"
@@ -82,14 +84,9 @@ class HotPath:
     def address(self) -> str:
         return f"127.0.0.1:{self.server.port}"
 
-    def send_header(self, **changes: object) -> SendMessageRequestHeaderV2:
-        """A plain send's header."""
-        fields = {
-            "producer_group": "PG", "topic": TOPIC, "default_topic": "TBW102", "default_topic_queue_nums": 4,
-            "queue_id": 0, "sys_flag": 0, "born_timestamp": 1_700_000_000_000, "flag": 7,
-            "properties": properties(TAGS="TagA"), "reconsume_times": 0,
-        }  # fmt: skip
-        return SendMessageRequestHeaderV2(**(fields | changes))  # type: ignore[arg-type]
+    def send_header(self, **changes: Any) -> SendMessageRequestHeaderV2:
+        """Return the header of a plain send with a tag."""
+        return send_header(**{"topic": TOPIC, "flag": 7, "properties": properties(TAGS="TagA"), **changes})
 
     async def send(
         self, body: bytes = b"body", code: int = RequestCode.SEND_MESSAGE_V2, **changes: object

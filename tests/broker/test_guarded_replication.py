@@ -36,7 +36,7 @@ async def _log_for_anybody(master: Broker) -> bool:
     return stranger.received_offset > 0
 
 
-async def test_who_signs_as_the_master_does_gets_its_log_and_nobody_else(tmp_path: Path) -> None:
+async def test_only_a_slave_with_the_master_s_account_gets_its_log(tmp_path: Path) -> None:
     async with guarded(tmp_path / "master") as (master, client):
         await _fill(client)
         assert not await _log_for_anybody(master)

@@ -19,12 +19,12 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
 from tests.broker.rig import TOPIC, TestClient, running_broker, stored
+from tests.send_headers import send_header
 
 MAX_BODY = 4 * 1024 * 1024
 ILLEGAL = (
@@ -42,11 +42,8 @@ async def send(
     code: int = RequestCode.SEND_MESSAGE_V2,
     **properties: str,
 ) -> ReceivedResponse:
-    header = SendMessageRequestHeaderV2(
-        producer_group="PG", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
-        born_timestamp=1_700_000_000_000, flag=7, properties=encode({"UNIQ_KEY": KEY} | properties),
-        batch=code == RequestCode.SEND_BATCH_MESSAGE,
-    )  # fmt: skip
+    text = encode({"UNIQ_KEY": KEY} | properties)
+    header = send_header(topic, flag=7, properties=text, batch=code == RequestCode.SEND_BATCH_MESSAGE)
     return await client.ask(code, header, body)
 
 

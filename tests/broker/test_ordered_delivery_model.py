@@ -264,7 +264,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data())
     def lock_what_may_be_anothers(self, data: st.DataObject) -> None:
-        """Who rebalanced by an old list of members asks for more than its share, and gives back what it gets."""
+        """A member that rebalanced by an old list asks for more than its share, and releases what it gets."""
         member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
         wanted = [queue_id for queue_id in range(QUEUES) if queue_id not in member.taken]
         self.run(self._lock(member, wanted))
@@ -283,7 +283,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
                 self.run(self._tick(member))
 
     def _expire(self) -> None:
-        """What the broker does every 10 s: it drops who was not heard of for channelExpiredTimeout."""
+        """What the broker does every 10 s: it drops clients without a heartbeat for channelExpiredTimeout."""
         silent = {client_id for client_id, at in self.model.registered.items() if self.now_s - at > SILENCE_S}
         for client_id in silent:
             del self.model.registered[client_id]

@@ -73,7 +73,7 @@ async def test_consumer_offsets_are_saved_while_it_runs(tmp_path: Path) -> None:
         await until(lambda: b"{0:7" in file.read_bytes())
 
 
-async def test_offsets_past_the_log_are_taken_back_at_the_start(tmp_path: Path) -> None:
+async def test_offsets_past_the_log_are_moved_back_at_the_start(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.send()
         broker.offsets.commit(GROUP, TOPIC, 0, 99)

@@ -100,7 +100,7 @@ async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:
             await until(lambda: "New0" not in slave.topics)
 
 
-async def test_a_slave_that_comes_again_counts_once(tmp_path: Path) -> None:
+async def test_a_slave_that_connects_again_counts_once(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "master", store=STORE) as (master, client):
         await client.send()
         replication = master.replication
@@ -283,7 +283,7 @@ async def test_a_slave_gives_up_what_its_master_lost_and_keeps_it_aside(tmp_path
 
 
 @pytest.mark.parametrize("kept", [5, 0])
-async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_messages(tmp_path: Path, kept: int) -> None:
+async def test_a_synchronous_master_fetches_its_lost_tail_before_it_accepts_messages(tmp_path: Path, kept: int) -> None:
     await lose_tail(tmp_path, is_clean=False, kept=kept)
     role, settings = BrokerRole.SYNC_MASTER, STORE | {"ha_tail_recovery_wait": 60_000}
     async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client):

@@ -142,7 +142,7 @@ async def test_a_slave_in_clear_follows_a_master_that_demands_tls_only_if_that_i
 async def test_a_slave_without_a_certificate_is_refused(files: Files, tmp_path: Path) -> None:
     async with running(tmp_path / "master", member(files, "master")) as master:
         context, port = ClientTls(files.client()).context(), master.config.broker.ha_listen_port
-        # With TLS 1.3 the refusal comes behind the slave's end of the handshake.
+        # With TLS 1.3 the refusal comes after the slave's end of the handshake.
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
             writer.write(report(0))

@@ -37,7 +37,7 @@ class Scene(Enum):
     REBUILDING = auto()
     # The same with the timer wheel's file gone, so that it is rebuilt.
     WHEEL_LOST = auto()
-    # The same with half a record behind the log's last.
+    # The same with half a record after the log's last one.
     TORN = auto()
     # The same with an empty last segment.
     HALF_CREATED = auto()

@@ -97,7 +97,7 @@ class FullReplica:
         await self._heal(pair.master)
 
     async def _heal(self, node: Node) -> None:
-        """With space again: sends are taken, the slave catches up, nobody is restarted."""
+        """With space again: sends are accepted, the slave catches up, and no broker restarts."""
         make_room(node)
         pids = [self._pair.master.pid, self._pair.slave.pid]
         # First, because sends that are answered SLAVE_NOT_AVAILABLE would fill the disk again before the slave returns.

@@ -115,7 +115,7 @@ class Story:
         self.seen.append(message.body)
 
     def outcome(self, message: ReceivedMessage) -> TransactionState:
-        """Nobody knows how the transaction goes while the master lives."""
+        """Answer no check of the transaction while the master lives."""
         return TransactionState.COMMIT if self.is_killed else TransactionState.UNKNOWN
 
     def steps(self) -> list[bytes]:

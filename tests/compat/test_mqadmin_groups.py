@@ -177,7 +177,7 @@ def test_queues_and_figures(cluster: Cluster, theirs: Run, ours: Run) -> None:
     assert of_topic(theirs(*stats)) == of_topic(ours(*stats))
     assert [TOPIC, GROUP] in [row[:2] for row in ours(*stats)]
     totals = ("statsAll", "-t", TOPIC)
-    # Rates move between two calls; names, what is behind and the head do not.
+    # Rates change between two calls; names, lag and the head do not.
     assert sorted(row[:3] for row in theirs(*totals)) == sorted(row[:3] for row in ours(*totals))
 
 

@@ -1,4 +1,4 @@
-"""Stock Java clients and mqadmin over TLS: the three modes, mutual TLS, and who is refused."""
+"""Stock Java clients and mqadmin over TLS: the three modes, mutual TLS, and refusals."""
 
 import subprocess
 import sys

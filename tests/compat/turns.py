@@ -198,7 +198,7 @@ async def check_turn(cluster: Cluster, ledger: Ledger) -> None:
         assert now == ledger.committed
     for text in (ledger.sent[1], ledger.sent[-1]):
         assert text.encode() in query_by_key(cluster, f"key-{text}")
-    # What was given back and what waited at level 2 comes now; level 1 does not come again.
+    # Now come the messages sent back and those of level 2; those of level 1 do not come twice.
     await consume_due(address, ledger, len(ledger.due) - len(ledger.came_due))
     assert sorted(ledger.came_due) == sorted(ledger.due), ledger.due_offsets
     await consume(address, ledger, leave=0)

@@ -684,7 +684,7 @@ MUTANTS: Final = (
         "signed before the peer proved itself",
         "sprocket/remoting/client.py",
         "credentials=self.credentials if self.prover is None else None,",
-        "credentials=self._credentials,",
+        "credentials=self.credentials,",
         "a stranger at an open name server gets an admin signature that never expires",
         ("tests/broker/auth/test_peer_identity.py",),
     ),

@@ -144,7 +144,7 @@ def _handshake(door: Door, context: ssl.SSLContext) -> str:
     """The version that was agreed; blocking.  Raises ssl.SSLError, OSError."""
     plain = socket.create_connection(("127.0.0.1", door.server.port), 10)
     with plain, context.wrap_socket(plain, server_hostname="localhost") as tls:
-        # With TLS 1.3 a server's refusal comes behind the client's end of the handshake.
+        # With TLS 1.3 a server's refusal comes after the client's end of the handshake.
         tls.sendall(struct.pack(">i", -1))
         tls.recv(1)
         return tls.version() or ""
@@ -215,7 +215,7 @@ async def test_a_clients_certificate_is_no_servers(files: Files) -> None:
 
 
 async def _is_refused(door: Door, client: TlsSettings) -> None:
-    """With TLS 1.3 a client learns of it behind its own end of the handshake."""
+    """With TLS 1.3 a client learns of it after its own end of the handshake."""
     with pytest.raises((ConnectFailed, ConnectionLost)):
         await ask(door, client)
     await until(lambda: door.refused.get("tls_handshake", 0) > 0)
@@ -363,7 +363,7 @@ async def test_a_handshake_has_a_bounded_size(files: Files) -> None:
         writer.close()
 
 
-async def test_who_says_nothing_is_idle(files: Files) -> None:
+async def test_a_silent_connection_is_idle(files: Files) -> None:
     loop = asyncio.get_running_loop()
     async with opened(files.server()) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.server.port)

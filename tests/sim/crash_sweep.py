@@ -144,7 +144,7 @@ class CrashedState:
         return disk.crash(Subset(rng.choice(list(Survivors)[:6]), subset.seed))
 
     def check_further_appends(self, sim: SimStore, rng: random.Random) -> list[str]:
-        """Append some more, of sizes that do not fit what lay behind the log's end, and recover again."""
+        """Append some more, of sizes that do not fit the bytes after the log's end, and recover again."""
         model = self._model
         problems: list[str] = []
         for number in range(3):

@@ -34,7 +34,7 @@ def test_a_connection_that_the_network_forgot_is_made_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_a_tail_that_the_master_lost_is_noticed_where_records_are_of_one_size(seed: int) -> None:
-    """Seeds 4, 207, 245: in the plain protocol the slave went on behind records that its master did not have."""
+    """Seeds 4, 207, 245: in the plain protocol the slave went on after records that its master did not have."""
     cluster = Cluster(seed, profile(is_plain=True, is_sync_master=False, fixed_body=True))
     group, slave = slave_of(cluster)
     network, master = cluster.network, group.master

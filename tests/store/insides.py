@@ -7,7 +7,10 @@ from store.index.index_files import IndexFiles
 from store.log.commit_log import CommitLog
 from store.log.log_scan import LogScan
 from store.message_store import MessageStore
+from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record
+from store.timer.timer_message_store import TimerMessageStore
+from store.timer.timer_state import TimerState
 
 
 def commit_log_of(store: MessageStore) -> CommitLog:
@@ -25,11 +28,26 @@ def queue_flush_of(store: MessageStore) -> QueueFlush:
     return store._queue_flush
 
 
+def queues_of(store: MessageStore) -> ConsumeQueueTable:
+    """Return the table of the queues."""
+    return store._table
+
+
+def timer_state_of(timer: TimerMessageStore) -> TimerState:
+    """Return the wheel and the log of a timer."""
+    return timer._state
+
+
+def close_files(store: MessageStore) -> None:
+    """Close the files of a store without flushing; its threads must have ended."""
+    store._close()
+
+
 def crash(store: MessageStore) -> None:
     """End the store's threads and descriptors as SIGKILL would: nothing is flushed, `abort` stays."""
     group_commit_of(store).stop()
     queue_flush_of(store).stop()
-    store._close()
+    close_files(store)
 
 
 def flush_log(store: MessageStore) -> DiskFailed | None:

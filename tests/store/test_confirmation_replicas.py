@@ -1,4 +1,4 @@
-"""What consumers see, and who is answered, while other replicas have less than the log."""
+"""What consumers see, and which sends are answered, while other replicas have less than the log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,7 +261,7 @@ def test_whatever_replicas_do_nobody_is_told_more_than_is_true(
                     # What is said to be replicated is.
                     assert not master.answers[sent] or end <= best
                 else:
-                    # Nobody waits without a reason.
+                    # No send waits without a reason.
                     assert end > reached or (count == 2 and end > has)
             if not is_refusing and count:
                 # More is not shown than those in sync have.

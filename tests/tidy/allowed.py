@@ -10,7 +10,7 @@ Key: the file, then the rule (`clock`, `disk`, `network`, `randomness`, `sleep`,
 # - Tables that must be empty when all who wait have left, such as those of held pops.
 # - Functions that a test replaces, to fail or to wait at a certain step.
 # - Fields of a simulated disk or network, and of other libraries, that have the name of one of ours.
-MAX_PRIVATE_ACCESSES = 125
+MAX_PRIVATE_ACCESSES = 120
 
 ALLOWED: dict[tuple[str, str], str] = {
     # sprocket.common

@@ -102,7 +102,7 @@ async def test_a_reader_changes_nothing(broker: Broker, channel: RemotingChannel
         assert (answer.remark or "").startswith(REFUSED), (code, answer.remark)
 
 
-async def test_who_is_refused_is_refused_as_one_of_many_in_a_read(channel: RemotingChannel) -> None:
+async def test_a_request_is_refused_as_one_of_many_in_a_read_too(channel: RemotingChannel) -> None:
     def asked(number: int) -> "asyncio.Future[ReceivedResponse]":
         account = ADMIN if number % 3 else Credentials("Administrator", "secret-of-nobody")
         return channel.request(RequestCode.GET_BROKER_RUNTIME_INFO, account.signed({}, b""), timeout_s=10)

@@ -81,7 +81,7 @@ def test_pull_offset_falls_back_to_the_commit(tmp_path: Path) -> None:
     assert offsets.query_pull("CG", "Orders", 0) == 9
 
 
-def test_who_consumes_what(tmp_path: Path) -> None:
+def test_groups_of_a_topic_and_topics_of_a_group(tmp_path: Path) -> None:
     offsets = table(tmp_path)
     for group, topic in (("A", "T1"), ("A", "T2"), ("AB", "T1")):
         offsets.commit(group, topic, 0, 1)
@@ -95,7 +95,7 @@ def test_who_consumes_what(tmp_path: Path) -> None:
     assert offsets.groups_of("T2") == {"C"}
 
 
-def test_offsets_past_the_end_are_taken_back(tmp_path: Path) -> None:
+def test_offsets_past_the_end_are_moved_back(tmp_path: Path) -> None:
     offsets = table(tmp_path)
     offsets.commit("CG", "Orders", 0, 100)
     offsets.commit("CG", "Orders", 1, 10)

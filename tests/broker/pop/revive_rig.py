@@ -166,7 +166,7 @@ class ReviveRig:
         return record
 
     def revived(self, topic: str = RETRY) -> list[bytes]:
-        """Bodies of what came again, in order."""
+        """Return the bodies of redelivered messages, in order."""
         end = self.core.store.max_offset(topic, 0)
         return [bytes(self.record(topic, 0, offset).body) for offset in range(end)]
 

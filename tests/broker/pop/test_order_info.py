@@ -96,7 +96,7 @@ def test_offset_to_commit_is_the_first_open_one(rig: Rig) -> None:
     assert rig.ack(9) == 10, "twice is once"
 
 
-def test_offset_that_was_not_handed_out_is_illegal(rig: Rig) -> None:
+def test_offset_that_was_not_delivered_is_illegal(rig: Rig) -> None:
     rig.pop(4, 6)
     assert rig.ack(5) == ILLEGAL
 

@@ -49,7 +49,7 @@ def test_what_is_safe_is_committed_when_all_before_it_is(core: BrokerCore, offse
     assert (committed(core), offsets.latest(*QUEUE), len(offsets)) == (30, -1, 0)
 
 
-def test_what_is_given_back_is_taken_by_the_next(core: BrokerCore, offsets: PopOffsets) -> None:
+def test_an_undone_pop_leaves_its_offset_to_the_next_one(core: BrokerCore, offsets: PopOffsets) -> None:
     first, second = offsets.take(*QUEUE, 10), offsets.take(*QUEUE, 20)
     offsets.undo(second)
     assert offsets.begin(*QUEUE, 0) == 10
@@ -57,9 +57,7 @@ def test_what_is_given_back_is_taken_by_the_next(core: BrokerCore, offsets: PopO
     assert (offsets.begin(*QUEUE, 0), len(offsets)) == (0, 0)
 
 
-def test_what_is_given_back_comes_again_though_another_went_on_from_there(
-    core: BrokerCore, offsets: PopOffsets
-) -> None:
+def test_an_undone_range_is_popped_again_though_a_later_pop_went_on(core: BrokerCore, offsets: PopOffsets) -> None:
     before, undone, behind = (offsets.take(*QUEUE, end) for end in (10, 20, 30))
     offsets.undo(undone)
     assert offsets.begin(*QUEUE, 0) == 10

@@ -38,7 +38,7 @@ async def test_an_acknowledgement_in_order_does_not_pass_over_what_a_crash_forgo
             await client.send(b"%d" % number)
         messages = await popped(client, order=True, queue_id=0)
         assert [message.body for message in messages] == [b"0", b"1", b"2"]
-    # It is written every few seconds: a broker that dies has not written what it handed out last.
+    # It is written every few seconds: a broker that dies has not written its last pops.
     (tmp_path / ORDER_INFO).unlink()
     async with running_broker(tmp_path) as (broker, client):
         assert (await ack(client, messages[2])).code == ResponseCode.SUCCESS
@@ -77,7 +77,7 @@ async def test_a_topic_that_is_made_again_is_popped_from_its_begin(tmp_path: Pat
         assert [message.body for message in found] == [b"new0", b"new1", b"new2", b"new3"]
 
 
-async def test_what_came_again_under_the_other_kind_of_name_is_not_left_behind(tmp_path: Path) -> None:
+async def test_redeliveries_under_the_other_kind_of_name_are_popped_too(tmp_path: Path) -> None:
     retry = f"%RETRY%{GROUP}+{TOPIC}"
     async with running_broker(tmp_path, enable_retry_topic_v2=True) as (broker, client):
         await client.send(b"first")

@@ -22,7 +22,6 @@ from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from sprocket.remoting.message.properties import encode
@@ -30,6 +29,7 @@ from store.config.store_config import FlushDiskType, StoreConfig
 from tests.broker.fake_slave import fake_slave
 from tests.broker.pop.rig import pop
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, until
+from tests.send_headers import send_header
 
 OK, NOT_AVAILABLE, SLAVE_TIMEOUT, DISK_TIMEOUT, REFUSED = (
     int(ResponseCode.SUCCESS),
@@ -68,11 +68,8 @@ class Master:
     async def send(self, body: bytes = b"body", *, batch: bool = False, **properties: str) -> None:
         """Begin to send a message, and wait until it is in the log, or answered."""
         before = self.end
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
-            sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, batch=batch,
-            properties=encode({"UNIQ_KEY": f"0A{len(self.sends):030X}"} | properties),
-        )  # fmt: skip
+        text = encode({"UNIQ_KEY": f"0A{len(self.sends):030X}"} | properties)
+        header = send_header(TOPIC, batch=batch, properties=text)
         task = self.begin(RequestCode.SEND_MESSAGE_V2, header, body)
         await until(lambda: self.end > before or task.done())
 

@@ -132,7 +132,7 @@ def test_what_no_other_replica_has_is_said_so() -> None:
         (7000, 99, 99, SLAVE, 7),
     ],
 )
-def test_who_is_behind_when_time_is_up_decides(
+def test_what_lags_at_the_end_of_the_wait_decides(
     slave_timeout: int, flushed_s: int, acknowledged_s: int, expected: int, after_s: int
 ) -> None:
     waiting = Waiting(BrokerRole.SYNC_MASTER, 0, slave_timeout=slave_timeout)
@@ -172,7 +172,7 @@ def test_a_short_time_is_kept_while_a_long_one_runs() -> None:
         (FlushDiskType.ASYNC_FLUSH, BrokerRole.SLAVE, False),
     ],
 )
-def test_who_has_to_wait_at_all(flush: FlushDiskType, role: BrokerRole, expected: bool) -> None:
+def test_which_sends_wait(flush: FlushDiskType, role: BrokerRole, expected: bool) -> None:
     waiting = Waiting()
     waiting.config = StoreConfig(flush_disk_type=flush)
     assert ConfirmWaits(waiting, waiting.clock, waiting.timers.call_later, role).is_needed is expected

@@ -49,7 +49,7 @@ Ask = Callable[[RequestCode, Header, bytes], Awaitable[ReceivedResponse]]
 
 @asynccontextmanager
 async def asking(consumer: Consumer) -> AsyncIterator[Ask]:
-    """Somebody who is connected to `consumer` as a broker is."""
+    """Connect to `consumer` as a broker does; yields a function that asks it."""
     channels: list[Any] = []
     hello = route(
         RequestCode.HEART_BEAT, HeartbeatRequestHeader, lambda request: channels.append(request.channel) or Response()

@@ -93,7 +93,7 @@ def test_nothing_is_looked_at_while_nothing_is_late() -> None:
     assert shed(frames, TABLE, lambda *_: (1.0, ""), 1.0) == (frames, b"")
 
 
-async def test_who_is_refused_is_read_on_and_answered_in_full() -> None:
+async def test_a_refused_connection_is_still_read_and_answered_in_full() -> None:
     table = RouteTable(TABLE.routes)
     looks = 0
 

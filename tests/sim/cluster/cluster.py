@@ -245,7 +245,7 @@ class Cluster:
                     end = node.broker.end_offset
                     is_refused = 0 < end < log.min_offset or (self.profile.is_plain and end > log.end_offset)
                     if node.stale_end and end > node.stale_end and is_copy(group, node):
-                        # The blank behind the last record is the same in every log.
+                        # The blank after the last record is the same in every log.
                         node.stale_end = 0
                     if node.stale_end and end > node.stale_end:
                         group.problem(f"{node.name} has taken bytes behind a tail that its master does not have")

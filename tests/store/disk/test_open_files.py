@@ -9,6 +9,7 @@ import pytest
 import store.queue.consume_queue_table as table_module
 from sprocket.common.errors import DiskFailed
 from store.disk.open_files import PooledDisk, PooledFile, descriptor_budget
+from tests.store.insides import queues_of
 from tests.store.recovery.test_damage import contents
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -159,7 +160,7 @@ def test_a_store_with_more_queues_than_descriptors(stores: Stores, monkeypatch: 
     assert len(held) == 200
     for crash in (False, True):
         store = stores.reopen(store, crash=crash)
-        assert store._table.files.descriptors <= 64
+        assert queues_of(store).files.descriptors <= 64
         assert contents(store) == held
     assert store.recovery is not None
     assert not store.recovery.rebuilt

@@ -43,7 +43,7 @@ class AtWrite:
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_a_sync_during_a_batch_that_is_taken_back_does_not_cover_the_next(sync_flush: bool) -> None:
+def test_a_sync_during_a_batch_that_is_undone_does_not_cover_the_next(sync_flush: bool) -> None:
     sim = opened(sync_flush=sync_flush)
     store = sim.store
     store.append([message(queue_id=k, body=b"kept") for k in (0, 1)])

@@ -30,7 +30,7 @@ def test_a_topic_goes_while_its_queues_are_flushed(stores: Stores) -> None:
     flush = threading.Thread(target=flush_queues, args=(store,))
     flush.start()
     assert in_flush.wait(30)
-    # Nobody waits for the flush.
+    # No caller waits for the flush.
     assert store.delete_topic("Gone") == 1
     assert not queue_file.exists()
     go_on.set()

@@ -74,7 +74,7 @@ def test_a_flipped_bit_never_makes_a_seal_disappear(crc: int) -> None:
 
 @given(CRCS, st.integers(1, SEAL_BYTES - 1))
 def test_a_torn_seal_is_a_damaged_one(crc: int, length: int) -> None:
-    """A page that never reached the disk is zeros, before or behind its border."""
+    """A page that never reached the disk is zeros, before or after its border."""
     whole = seal(crc)
     assert sealed_crc(bytes(length) + whole[length:]) == DAMAGED_SEAL
     assert sealed_crc(whole[:length] + bytes(SEAL_BYTES - length)) == DAMAGED_SEAL

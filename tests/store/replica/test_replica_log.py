@@ -210,7 +210,7 @@ def test_a_replica_that_found_no_room_for_its_first_segment_is_empty_still(
 
 
 def test_what_a_new_master_refused_of_a_slaves_log_does_not_come_back(replicas: Stores, tmp_path: Path) -> None:
-    """Its own first message has the size of the first one that was refused: behind it the second would fit."""
+    """Its own first message has the size of the first one that was refused: after it the second would fit."""
     slave = Stores(tmp_path / "slave").open()
     slave.append([message(body=b"%d" % number) for number in range(3)])
     damaged = bytearray(log_bytes(slave))

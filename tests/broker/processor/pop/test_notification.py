@@ -80,7 +80,7 @@ async def test_there_is_something_until_it_is_popped(pair: Pair) -> None:
         (True, False, "%RETRY%CG_Orders", False),
     ],
 )
-async def test_what_comes_again_counts(
+async def test_redelivered_messages_count(
     tmp_path: Path, v2: bool, with_v1: bool, retry_topic: str, expected: bool
 ) -> None:
     async with running_broker(tmp_path, enable_retry_topic_v2=v2, retrieve_message_from_pop_retry_topic_v1=with_v1) as (
