@@ -15,7 +15,9 @@ from typing import Final
 import msgspec
 
 from broker.core import BrokerCore
+from broker.periodic import Periodic
 from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from broker.service import Service
 from ha.listener import SlaveListener
 from ha.master_session import MasterSession
 from ha.table_queue import TableContent, TableUpdate
@@ -28,28 +30,37 @@ LOOK_S: Final = 0.2
 OFFSET_CHANGES: Final = "consumerOffsetChanges"
 
 
-class TableSender:
-    """A master's end.  Lives in the event loop's thread."""
+class TopicSender:
+    """A master's end for its topics.  Lives in the event loop's thread."""
+
+    def __init__(self, topics: ReplicatedTable) -> None:
+        self._topics = topics
+        self._encoded: tuple[Hashable, TableUpdate] | None = None
+
+    def send(self, session: MasterSession) -> None:
+        """Queue the topics before the next piece of the log, if they differ from what this slave has."""
+        topics = self._topics
+        mark = topics.mark()
+        if session.tables.topics_mark == mark:
+            return
+        if self._encoded is None or self._encoded[0] != mark:
+            # They require nothing of the log.
+            self._encoded = mark, TableUpdate(0, topics.name, topics.encode())
+        session.tables.hurry_topics(self._encoded[1], mark)
+
+
+class TableSender(Service):
+    """A master's end for all other tables.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, listener: SlaveListener, tables: ReplicatedTables) -> None:
         self._core = core
         self._listener = listener
         self._tables = tables
         self._marks: dict[str, Hashable] = {}
-        self._topics: tuple[Hashable, TableUpdate] | None = None
-        listener.before_log = self.send_topics
 
-    def send_topics(self, session: MasterSession) -> None:
-        """Queue the topics before the next piece of the log, if they differ from what this slave has."""
-        topics = self._tables.topics
-        mark = topics.mark()
-        if session.tables.topics_mark == mark:
-            return
-        if self._topics is None or self._topics[0] != mark:
-            # They require nothing of the log.
-            self._topics = mark, TableUpdate(0, topics.name, topics.encode())
-        session.tables.topics_mark = mark
-        session.tables.hurry(self._topics[1])
+    def periodic(self) -> list[Periodic]:
+        """Send changed tables."""
+        return [Periodic("table_stream", LOOK_S, self.look)]
 
     def look(self) -> None:
         """Send what changed since the last look, and every table to slaves that have none yet."""

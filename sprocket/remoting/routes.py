@@ -111,14 +111,16 @@ class Entry:
 class RouteTable:
     """All routes of one server or client.  Decodes frames into requests for them."""
 
-    def __init__(self, routes: Iterable[Route], *, overload: Overload | None = None) -> None:
+    def __init__(
+        self, routes: Iterable[Route], *, overload: Overload | None = None, guard: Guard | None = None
+    ) -> None:
         self.entries: dict[int, Entry] = {}
         # JSON headers of the usual clients begin with the code: the first bytes name the route,
         # and the header is decoded once, straight into its typed struct.
         self._by_prefix: dict[bytes, Entry] = {}
         self._by_short_code: dict[int, Entry] = {}
         # Called for every frame before any of it is decoded.
-        self.guard: Guard | None = None
+        self.guard = guard
         self.overload = overload
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
@@ -130,6 +132,10 @@ class RouteTable:
     @property
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
+
+    def behind(self, guard: Guard) -> "RouteTable":
+        """Return a table of the same routes that serves only what `guard` admits."""
+        return RouteTable(self.routes, overload=self.overload, guard=guard)
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.

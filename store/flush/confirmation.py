@@ -52,7 +52,7 @@ class Confirmation:
         self.on_arrival: list[ArrivalListener] = []
         self.on_failure: list[Callable[[DiskFailed], None]] = []
         # Called after each appended batch, visible or not.
-        self.on_append: Callable[[], None] | None = None
+        self.on_append: list[Callable[[], None]] = []
         self.appended_offset = 0
         self.flushed_offset = 0
         self.failure: DiskFailed | None = None
@@ -115,10 +115,10 @@ class Confirmation:
         """Take a written `batch`: make it visible now, or once it is confirmed."""
         self.appended_offset = batch.end_offset
         self.last_store_timestamp = batch.store_timestamp
-        if self.on_append is not None:
+        for listener in self.on_append:
             # First: the other replicas receive it while this one makes it visible.
             try:
-                self.on_append()
+                listener()
             except Exception:
                 # The messages are stored: an error of replication must not become a failed send.
                 _log.exception("state=not-sent-to-replicas")

@@ -73,7 +73,7 @@ class QueueFlush:
         self._failure: DiskFailed | None = None
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
         self.configure(config)
-        table.files.on_pressure = self._worker.wake
+        table.files.on_pressure.append(self._worker.wake)
         # Called in this thread after each turn: the store's figures are sampled here.
         self._on_tick = on_tick
 

@@ -90,6 +90,8 @@ class TimerMessageStore:
         self._clock = clock
         self._path = store.config.store_path_root_dir / "config" / "timercheck"
         self._state = TimerState(store, clock, on_count, barred_topics, slots_total, delivery or OwnLog(store))
+        # Called after each delivery that was in flight.
+        self.on_delivered: list[Callable[[], None]] = self._state.on_delivered
         self._enqueue = TimerEnqueue(self._state)
         self._dequeue = TimerDequeue(self._state)
         self._version = DataVersion()
@@ -235,10 +237,6 @@ class TimerMessageStore:
             assert slot is not None
             state.wheel.put(time_ms, slot.first, slot.last, 0)
             time_ms = state.wheel.next_used(time_ms + state.slot_ms, read_ms)
-
-    def on_delivered(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each delivery that was in flight."""
-        self._state.on_delivered = listener
 
     def pause(self) -> None:
         """Abandon the delivery in flight.  Later turns repeat it, so messages may arrive twice."""

@@ -47,7 +47,9 @@ class ReviveQueue:
         log: CheckpointLog,
         queue_id: int,
         is_timer_behind: Callable[[], bool],
+        *,
         on_revived: list[RevivedListener],
+        on_delivered: Callable[[], None],
     ) -> None:
         self._core = core
         self._log = log
@@ -58,13 +60,17 @@ class ReviveQueue:
         self._remote = RemoteRevive(core, self._reviver)
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
-        self.has_unread = True
+        self._has_unread = True
         # The delivery under way, if it is not immediate; nothing else is revived meanwhile.
         self._outstanding: Outstanding | None = None
-        self.on_delivered: Callable[[], None] = lambda: None
+        self._on_delivered = on_delivered
         self.worked = 0  # records that the last turn read, and messages that it revived
         # (end of the log when an offset was done, that offset): the first that is not flushed, and the newest.
         self._positions: list[tuple[int, int]] = []
+
+    def arrived(self) -> None:
+        """Note that the queue has more records."""
+        self._has_unread = True
 
     def load(self) -> None:
         """Continue after the committed offset, or at the end of a queue that is shorter."""
@@ -78,7 +84,7 @@ class ReviveQueue:
             committed = last
         self._committed = committed
         self._positions.clear()
-        self.has_unread = True
+        self._has_unread = True
         self._window = ReviveWindow(self._core.config.broker.broker_name, committed + 1)
 
     # Figures
@@ -113,9 +119,9 @@ class ReviveQueue:
         Raises StoreError if the store refuses; nothing is lost then.
         """
         read_before, revived_before = self._window.next_offset, self.figures.retried + self.figures.rewritten
-        is_caught_up = not self.has_unread or self._read(budget)
+        is_caught_up = not self._has_unread or self._read(budget)
         # Before anything is written, because that may add a record to this queue.
-        self.has_unread = not is_caught_up
+        self._has_unread = not is_caught_up
         monotonic = self._core.clock.monotonic()
         nothing_on_its_way = self._window.is_full or (is_caught_up and not self._is_timer_behind())
         is_through = self._revive(monotonic, nothing_on_its_way, budget)
@@ -220,7 +226,7 @@ class ReviveQueue:
                 self._window.finish(held)
             if self._outstanding is not None:
                 self._outstanding = None
-                self.on_delivered()
+                self._on_delivered()
 
         try:
             while len(due) < budget:
@@ -247,7 +253,7 @@ class ReviveQueue:
 
         def done() -> None:
             window.finish(held)
-            self.on_delivered()
+            self._on_delivered()
 
         self._remote.begin(held, done)
 
