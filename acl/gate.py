@@ -86,7 +86,7 @@ class Gate:
         refused_code: int = ResponseCode.NO_PERMISSION,
         self_checked: Mapping[int, str] | None = None,
     ) -> None:
-        self.policies = policies
+        self._policies = policies
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
@@ -98,6 +98,10 @@ class Gate:
         self._is_white = is_white
         self._refused_code = refused_code
         self._peers: dict[str, Parts | None] = {}
+
+    def replace_policies(self, policies: Sequence[Policy]) -> None:
+        """Apply the policies of changed accounts."""
+        self._policies = policies
 
     def stand_before(self, table: RouteTable) -> RouteTable:
         """Return the routes of `table` behind this gate."""
@@ -129,14 +133,14 @@ class Gate:
 
     def check(self, asked: AccessRequest, channel: RemotingChannel) -> None:
         """Raise RequestError if `asked` is refused."""
-        if not self.policies:
+        if not self._policies:
             raise RequestError(self._refused_code, "no request is served before the accounts are read")
         attributes = channel.attributes
         proven = attributes.get(_PROVEN)
         name = asked.fields.get(ACCESS_KEY)
         if name is not None and name != proven:
             self._check_failures(asked)
-        for policy in self.policies:
+        for policy in self._policies:
             try:
                 verdict = policy.check(asked)
             except FailedAttempt:
@@ -172,7 +176,7 @@ class Gate:
         needed = of_message(topic, action, self.cluster)
         asked = AccessRequest(0, 0, self.parts(channel.peer[0]), {}, b"", cluster=self.cluster, found=needed)
         try:
-            for policy in self.policies:
+            for policy in self._policies:
                 policy.check_right(account, asked)
         except RequestError:
             return False

@@ -286,7 +286,7 @@ class Broker:
         """Apply changed keys that no part reads each time it needs them."""
         if changed:
             self.waits.configure(self.config.store)
-            self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds
+            self._server.close_idle_after(self.config.broker.server_channel_max_idle_time_seconds)
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000

@@ -135,7 +135,7 @@ class NameServer:
     def _scan_and_repeat(self) -> None:
         interval_s = self.settings.current.scan_not_active_broker_interval / 1000
         self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
-        self._server.idle_s = self.settings.current.server_channel_max_idle_time_seconds
+        self._server.close_idle_after(self.settings.current.server_channel_max_idle_time_seconds)
         self.access.gate.audit.flush()
         self.scan()
 

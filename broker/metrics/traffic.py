@@ -9,7 +9,7 @@ from broker.periodic import Periodic
 from broker.pop.pop_service import PopService
 from broker.processor.pull import PullProcessor
 from broker.service import Service
-from store.queue.consume_queue_table import is_light
+from sprocket.remoting.message.topic_names import is_light
 
 
 class Traffic(Service):

@@ -30,8 +30,8 @@ from sprocket.remoting.client import ConnectFailed
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.message.topic_names import is_light
 from sprocket.remoting.pending import ConnectionLost
-from store.queue.consume_queue_table import is_light
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,7 @@ from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.topic_names import SYSTEM_TOPIC_PREFIX
-
-_LMQ_PREFIX = "%LMQ%"
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX
 
 
 class Topics(Protocol):
@@ -84,7 +82,7 @@ class TimerMetrics:
         gone = [
             topic
             for topic in self.by_topic
-            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, _LMQ_PREFIX))
+            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX))
         ]
         for topic in gone:
             del self.by_topic[topic]

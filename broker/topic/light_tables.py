@@ -17,7 +17,7 @@ from broker.topic.topics import PERM_READ_WRITE, TopicTable
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
-from store.queue.consume_queue_table import LIGHT_PREFIX, is_light
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

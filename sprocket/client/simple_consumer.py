@@ -157,7 +157,7 @@ class SimpleConsumer:
             await self._instance.close()
             raise
         self._instance.spawn(self._renewal.run())
-        self._subject.started_ms = self._instance.clock.wall_ms()
+        self._subject.opened(self._instance.clock.wall_ms())
         return self
 
     async def __aexit__(
@@ -321,7 +321,7 @@ class SimpleConsumer:
         self._instance.check_open()
         arguments.function("handler", handler)
         arguments.whole("concurrency", concurrency, 1)
-        self._subject.handler, self._subject.concurrency = handler, concurrency
+        self._subject.begin(handler, concurrency)
         denied: list[PermissionDenied] = []
         try:
             async with asyncio.TaskGroup() as workers:
@@ -331,7 +331,7 @@ class SimpleConsumer:
                 self._instance.outages.told()
                 raise denied[0]
         finally:
-            self._subject.handler = None
+            self._subject.end()
 
     async def _work(self, handler: PopHandler, denied: list[PermissionDenied]) -> None:
         """Handle messages until the consumer is closed, or access control refuses a worker's requests."""

@@ -145,7 +145,7 @@ class RemotingChannel(asyncio.Protocol):
         if frames:
             counters.frames += len(frames)
             if decoder.has_large_header:
-                decoder.has_large_header = False
+                decoder.note_checked()
                 frames = self._with_few_fields(frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
@@ -165,7 +165,7 @@ class RemotingChannel(asyncio.Protocol):
                     decode_header(header)
                 except ProtocolError as error:
                     if error.kind == "ext_fields":
-                        self._decoder.error = error
+                        self._decoder.fail(error)
                         return frames[:index]
         return frames
 
@@ -216,7 +216,7 @@ class RemotingChannel(asyncio.Protocol):
                     admitted.append(admitted_frame)
             except ProtocolError as error:
                 # Takes effect after the frames before it have their responses.
-                self._decoder.error = error
+                self._decoder.fail(error)
                 break
         return admitted
 

@@ -47,7 +47,7 @@ class RemotingServer:
         self._table = table
         self._host = host
         self._requested_port = port
-        self.idle_s = idle_s
+        self._idle_s = idle_s
         self._max_frame_bytes = max_frame_bytes
         self._on_bug = on_bug
         self._tls = tls
@@ -68,6 +68,15 @@ class RemotingServer:
         assert self._server is not None, "the server is not started"
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds after which a connection without a request is closed."""
+        return self._idle_s
+
+    def close_idle_after(self, seconds: float) -> None:
+        """Set `idle_s`."""
+        self._idle_s = seconds
 
     async def bind(self) -> None:
         """Bind the port without serving it; connections are refused until `start`.
@@ -201,10 +210,10 @@ class RemotingServer:
             elif channel.partial_at is not None and now - channel.partial_at > limits.FRAME_DEADLINE_S:
                 self.counters.count_protocol_error("frame_deadline")
                 channel.abort("frame_not_finished")
-            elif now - channel.read_at > self.idle_s + limits.WRITE_STALL_S:
+            elif now - channel.read_at > self._idle_s + limits.WRITE_STALL_S:
                 # It was closed, and the peer does not read the remaining output.
                 channel.abort("peer_does_not_read")
-            elif now - channel.read_at > self.idle_s:
+            elif now - channel.read_at > self._idle_s:
                 self.counters.idle_closed += 1
                 channel.close()
 

@@ -152,7 +152,7 @@ class TimerMessageStore:
             self._rebuild(progress)
             state.wheel.remove()
             state.latest_ms = state.waiting = 0
-        self._version = replace(master.version)
+        self._version = master.version
         state.progress = progress
         state.unflushed.note(self._store.wrote_offset, progress)
 
@@ -257,11 +257,12 @@ class TimerMessageStore:
         if settled == self._saved:
             return None
         if not self._is_following:
-            self._version.counter += 1
-            self._version.timestamp_ms = self._clock.wall_ms()
+            self._version = replace(
+                self._version, counter=self._version.counter + 1, timestamp_ms=self._clock.wall_ms()
+            )
         start = 0 if self._saved is None else self._saved.log_position
         files = state.log.files_between(start, settled.log_position)
-        checkpoint = TimerCheckpoint(settled, replace(self._version))
+        checkpoint = TimerCheckpoint(settled, self._version)
         return TimerFlush(self._store.disk, self._path, state.wheel, files, checkpoint)
 
     def flushed(self, flush: TimerFlush) -> None:
