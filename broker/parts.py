@@ -329,7 +329,7 @@ def build_replicas(
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
     status = None if slave is None else slave.following.status
     replication = Replication(core, sessions, any_port=any_port, tls=tls, slave_status=status)
-    return Replicas(replication, sessions, TableSender(core, replication.listener, tables))
+    return Replicas(replication, sessions, TableSender(core.store, core.offsets, replication.listener, tables))
 
 
 def build_pulls(core: BrokerCore, slave: Slave | None) -> Pulls:

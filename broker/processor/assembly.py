@@ -83,7 +83,15 @@ def admin_routes(
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
         *GroupProcessor(groups, offsets).routes(),
         *ConsumptionProcessor(
-            config, store, topics, groups, consumers, offsets, schedule.offsets, consume_rates, clock
+            config,
+            store,
+            topics,
+            groups,
+            consumers=consumers,
+            offsets=offsets,
+            delay_offsets=schedule.offsets,
+            consume_rates=consume_rates,
+            clock=clock,
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(

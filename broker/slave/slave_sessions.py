@@ -61,7 +61,7 @@ class SlaveSessions(Service):
         self._log = log
         self._tls = tls
         self._tables = tables
-        self._receiver = TableReceiver(core, tables, self._reconnect)
+        self._receiver = TableReceiver(core.role, core.offsets, tables, self._reconnect)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
         self._said = ""

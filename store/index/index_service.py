@@ -53,6 +53,7 @@ class IndexService:
         self,
         config: StoreConfig,
         clock: Clock,
+        *,
         disk: Disk,
         log: CommitLog,
         confirm: Callable[[], int],

@@ -13,6 +13,7 @@ from broker.core import BrokerCore
 from broker.failover.escaped_message import EscapedMessage
 from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.retry_record import records_in
+from broker.pop.revive.remote_messages import RemoteMessages
 from broker.pop.revive.remote_revive import RemoteRevive
 from broker.pop.revive.revive_record import read_record
 from broker.pop.revive.revive_window import Held, ReviveWindow
@@ -57,7 +58,8 @@ class ReviveQueue:
         self._is_timer_behind = is_timer_behind
         self.figures = ReviveFigures()
         self._reviver = Reviver(core, log, queue_id, self.figures, on_revived)
-        self._remote = RemoteRevive(core, self._reviver)
+        messages = RemoteMessages(core.config, core.client, core.clock)
+        self._remote = RemoteRevive(core.config.broker.broker_name, messages, self._reviver)
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
         self._has_unread = True

@@ -38,6 +38,7 @@ class OrderlyAssignment(Assignment):
         start: StartOffset,
         new_loop: Callable[[ProcessQueue], PullLoop],
         is_wanted: Callable[[str], bool],
+        *,
         locks: QueueLocks,
         new_queue: Callable[[ProcessQueue, Callable[[], None]], OrderlyQueue],
         rebalance: Callable[[], None],

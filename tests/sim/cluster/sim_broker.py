@@ -183,7 +183,8 @@ class SimBroker:
         tables = cast(ReplicatedTables, SimTables(self.store, self.machine.scheduler.errors.append))
         self.sessions = MasterSessions(core, tables)
         self.replication = Replication(core, self.sessions, any_port=False)
-        return [self.replication, self.sessions, TableSender(core, self.replication.listener, tables)]
+        sender = TableSender(core.store, core.offsets, self.replication.listener, tables)
+        return [self.replication, self.sessions, sender]
 
     def _slave_services(self, core: BrokerCore) -> list[Service]:
         registration = cast(Registration, SimpleNamespace(on_registered=[]))
