@@ -1,8 +1,8 @@
 """Construction of a broker's parts, in the order of their dependencies.  Start with `build`.
 
-Each subsystem is a record of complete parts, and a function that builds it from its dependencies: from the records
-that were built before it, never from single parts of them.  A part that is a source of events has lists of listeners,
-named `on_...`; here, or in its own constructor, a later part adds itself.  Nothing else is set after construction.
+Each subsystem is a record of complete parts, and a function that builds it from what `build` made before: from whole
+records, never from single parts of them.  A part that is a source of events has lists of listeners, named `on_...`.  A
+later part is added to them here or in its own constructor.  Nothing else is set after construction.
 Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`.
 """
 
@@ -132,7 +132,7 @@ class Presence:
 
 
 @dataclass(frozen=True)
-class Replicas:
+class SlavePort:
     """The port for slaves, and the sessions with them.  A slave has both, and reports its own progress there."""
 
     replication: Replication
@@ -164,7 +164,7 @@ class BrokerParts:
     pops: Pops
     pulls: Pulls
     traffic: Traffic
-    replicas: Replicas
+    slave_port: SlavePort
     tables: ReplicatedTables
     slave: Slave | None
     presence: Presence
@@ -188,7 +188,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     tables = build_tables(core, security, deliveries, pops)
     slave = build_slave(core, security, registration, master, tables) if role.is_slave else None
     presence = build_presence(core, pops, slave)
-    replicas = build_replicas(core, security, tables, presence, slave)
+    slave_port = build_slave_port(core, security, tables, presence, slave)
     pulls = build_pulls(core, slave)
     traffic = Traffic(core, pulls.pulls, pops.pop)
     fast_failure = FastFailure(config, environment.clock)
@@ -207,25 +207,25 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
         IdleOffsets(core),
         traffic,
         pulls.cold,
-        replicas.replication,
-        replicas.sessions,
-        replicas.sender,
+        slave_port.replication,
+        slave_port.sessions,
+        slave_port.sender,
         *slave_services(slave, pulls),
         *presence.services,
         *security.services,
         TableSaving(core, deliveries.schedule.offsets),  # last: the others commit offsets when they save
     ]
     active_services = ActiveServices(role, services)
-    pre_online = build_pre_online(core, registration, deliveries, presence, replicas, active_services)
+    pre_online = build_pre_online(core, registration, deliveries, presence, slave_port, active_services)
     routes = [
         *message_routes(core, deliveries.timer_intake, deliveries.transactions, pulls.pulls, pops.pop),
-        *operator_routes(core, security, registration, deliveries, pops, replicas, traffic),
+        *operator_routes(core, security, registration, deliveries, pops, slave_port, traffic),
         *(route for service in services for route in service.routes()),
     ]
     return BrokerParts(
         core=core, security=security, fast_failure=fast_failure, registration=registration, retention=retention,
-        deliveries=deliveries, pops=pops, pulls=pulls, traffic=traffic, replicas=replicas, tables=tables, slave=slave,
-        presence=presence, active_services=active_services, pre_online=pre_online, services=services,
+        deliveries=deliveries, pops=pops, pulls=pulls, traffic=traffic, slave_port=slave_port, tables=tables,
+        slave=slave, presence=presence, active_services=active_services, pre_online=pre_online, services=services,
         routes=security.access.guard(gated_table(role, routes, overload=fast_failure.verdict)),
     )  # fmt: skip
 
@@ -319,17 +319,17 @@ def build_presence(core: BrokerCore, pops: Pops, slave: Slave | None) -> Presenc
     return Presence(members, exchange, GroupLocks(core, members), watch)
 
 
-def build_replicas(
+def build_slave_port(
     core: BrokerCore, security: Security, tables: ReplicatedTables, presence: Presence, slave: Slave | None
-) -> Replicas:
-    """Build `Replicas`."""
+) -> SlavePort:
+    """Build `SlavePort`."""
     broker, tls = core.config.broker, security.server_tls
     ask_members = presence.members.ask if broker.name_servers else no_members
     sessions = MasterSessions(core, tables, access=security.access, tls=tls, ask_members=ask_members)
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
     status = None if slave is None else slave.following.status
     replication = Replication(core, sessions, any_port=any_port, tls=tls, slave_status=status)
-    return Replicas(replication, sessions, TableSender(core.store, core.offsets, replication.listener, tables))
+    return SlavePort(replication, sessions, TableSender(core.store, core.offsets, replication.listener, tables))
 
 
 def build_pulls(core: BrokerCore, slave: Slave | None) -> Pulls:
@@ -360,14 +360,14 @@ def build_pre_online(
     registration: Registration,
     deliveries: Deliveries,
     presence: Presence,
-    replicas: Replicas,
+    slave_port: SlavePort,
     services: ActiveServices,
 ) -> PreOnline:
     """Build the part that brings the broker online."""
     return PreOnline(
         core, registration=registration, services=services, members=presence.members, exchange=presence.exchange,
         handover=HandoverFetch(core, deliveries.schedule.offsets, deliveries.timer),
-        slave_hosts=replicas.replication.slave_hosts,
+        slave_hosts=slave_port.replication.slave_hosts,
     )  # fmt: skip
 
 
@@ -377,13 +377,13 @@ def operator_routes(
     registration: Registration,
     deliveries: Deliveries,
     pops: Pops,
-    replicas: Replicas,
+    slave_port: SlavePort,
     traffic: Traffic,
 ) -> list[Route]:
     """Return the routes of operators' requests that no service serves."""
     access, schedule, timer = security.access, deliveries.schedule, deliveries.timer
     accounts = PlainAccountsProcessor(core.config, access.plain_files, access.accounts_changed, core.clock)
     return [
-        *admin_routes(core, schedule, timer, pops.revive, registration, traffic, replicas.replication, access),
+        *admin_routes(core, schedule, timer, pops.revive, registration, traffic, slave_port.replication, access),
         *accounts.routes(),
     ]

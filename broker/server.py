@@ -82,7 +82,7 @@ class Broker:
         self.pop, self.revive = parts.pops.pop, parts.pops.revive
         self.pulls, self.held, self.broadcasts = parts.pulls.pulls, parts.pulls.held, parts.pulls.broadcasts
         self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
-        self.replication, self.tables, self._slave = parts.replicas.replication, parts.tables, parts.slave
+        self.replication, self.tables, self._slave = parts.slave_port.replication, parts.tables, parts.slave
         self.following = None if parts.slave is None else parts.slave.following
         self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services
         self._services = parts.services
