@@ -83,8 +83,8 @@ class Broker:
         self.pulls, self.held, self.broadcasts = parts.pulls.pulls, parts.pulls.held, parts.pulls.broadcasts
         self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
         self.figures = parts.figures
-        self.replication, self.tables, self.following = parts.replication, parts.tables, parts.following
-        self._slave = parts.slave
+        self.replication, self.tables, self._slave = parts.slave_port.replication, parts.tables, parts.slave
+        self.following = None if parts.slave is None else parts.slave.following
         self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services
         self._services = parts.services
         self._server = self._new_server(config)
@@ -283,7 +283,7 @@ class Broker:
         """Apply changed keys that no part reads each time it needs them."""
         if changed:
             self.waits.configure(self.config.store)
-            self._server.settings = self.config.broker
+            self._server.configure(self.config.broker)
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000

@@ -133,7 +133,7 @@ class NameServer:
     def _scan_and_repeat(self) -> None:
         interval_s = self.settings.current.scan_not_active_broker_interval / 1000
         self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
-        self._server.settings = self.settings.current
+        self._server.configure(self.settings.current)
         self.access.gate.audit.flush()
         self._log_refusals()
         self.scan()

@@ -83,8 +83,7 @@ class Appender:
         self._light = MultiDispatch(config, table)
         self.configure(config)
         self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
-        # Why every append is refused; empty if appends are allowed.
-        self.refusal = ""
+        self._refusal = ""
 
     def configure(self, config: StoreConfig) -> None:
         """Set the limits of a message, and whether records are sealed."""
@@ -93,16 +92,21 @@ class Appender:
         # A record of at most this size exceeds no limit, whatever its parts are.
         self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_BYTES)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
-        self._light.max_queues = config.max_lmq_consume_queue_num
+        self._light.configure(config)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse every append for `reason`; with the empty text, allow appends again."""
+        self._refusal = reason
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.
 
-        Raises `RequestError` for a message over a limit, `StoreError` with the `refusal`, `DiskFull`, or `DiskFailed`.
-        After any exception the log and the queues are as before.  If they cannot be rolled back, it is `DiskFailed`.
+        Raises `RequestError` for a message over a limit, `StoreError` while all appends are refused, `DiskFull`, or
+        `DiskFailed`.  After any exception the log and the queues are as before.  If they cannot be rolled back, it is
+        `DiskFailed`.
         """
-        if self.refusal:
-            raise StoreError(self.refusal)
+        if self._refusal:
+            raise StoreError(self._refusal)
         batch = Batch(store_timestamp)
         if self._light.is_enabled:
             messages = self._light.marked(messages)

@@ -81,24 +81,25 @@ class MessageStore:
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self.cold_area = ColdArea(config, self._commit_log, physical_memory_bytes())
-        self.confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
+        self.confirmation = Confirmation(config, self._commit_log)
         self._group_commit = GroupCommit(config, clock, notify, self.confirmation.unflushed, self._on_flushed, workers)
+        self.confirmation.on_flush_needed.append(self._group_commit.wake)
         self.index = IndexService(
-            config, clock, self.disk, self._commit_log, lambda: self.confirmation.confirm_offset, notify,
-            self.confirmation.fail, workers,
+            config, clock, disk=self.disk, log=self._commit_log, confirm=lambda: self.confirmation.confirm_offset,
+            notify=notify, failed=self.confirmation.fail, workers=workers,
         )  # fmt: skip
         self._queue_flush = QueueFlush(
-            config, clock, self._table, self._commit_log, self._group_commit.flush, self._snapshot,
-            self._books.write_checkpoint, notify, self.confirmation.fail, workers,
-            on_tick=lambda: self.statistics.sample(),
+            config, clock, self._table, self._commit_log, sync_log=self._group_commit.flush, snapshot=self._snapshot,
+            write=self._books.write_checkpoint, notify=notify, failed=self.confirmation.fail, workers=workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
-            config, clock, self.disk, self._commit_log, self._table, self.confirmation, self._group_commit, notify,
-            workers,
+            config, clock, disk=self.disk, log=self._commit_log, table=self._table, confirmation=self.confirmation,
+            group_commit=self._group_commit, notify=notify, workers=workers,
         )  # fmt: skip
         self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
+        self._queue_flush.on_tick.append(self.statistics.sample)
         # Called in the owner thread: `on_arrival` once per queue and batch when its messages become visible,
         # `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival

@@ -108,7 +108,7 @@ class AccessControl(Service):
 
     def accounts_changed(self) -> None:
         """Apply the current accounts of the files."""
-        self.gate.policies = self._policies()
+        self.gate.replace_policies(self._policies())
 
     def _policies(self) -> tuple[Policy, ...]:
         plain: tuple[Policy, ...] = () if self._files is None else (self._files.policy,)

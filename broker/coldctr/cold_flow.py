@@ -71,8 +71,7 @@ class ColdFlow(Service):
             return
         self.is_on = is_on
         if not is_on:
-            self.thresholds.reads.clear()
-            self.thresholds.total_bytes = 0
+            self.thresholds.forget_reads()
             self._answer_all()
 
     # A service

@@ -404,6 +404,16 @@ class BrokerConfig(
         """Addresses in `namesrv_addr`, in their order."""
         return [address for address in (part.strip() for part in self.namesrv_addr.split(";")) if address]
 
+    @property
+    def address(self) -> str:
+        """Address of this broker for clients, as it is registered."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def ha_address(self) -> str:
+        """Address of this broker for slaves, as it is registered."""
+        return f"{self.broker_ip2}:{self.ha_listen_port}"
+
     def with_ports(self, listen_port: int) -> "BrokerConfig":
         """Return a copy with the real ports; without haListenPort, slaves get the port after `listen_port`."""
         return replace(self, listen_port=listen_port, ha_listen_port=self.ha_listen_port or listen_port + 1)

@@ -10,7 +10,7 @@ from broker.pop.pop_service import PopService
 from broker.processor.pull import PullProcessor
 from broker.service import Service
 from sprocket.common.figures import Declared
-from store.queue.consume_queue_table import is_light
+from sprocket.remoting.message.topic_names import is_light
 
 
 class Traffic(Service):

@@ -20,6 +20,7 @@ from itertools import count
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
+from broker.out.master_address import MasterAddress
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
@@ -69,7 +70,7 @@ _part_numbers = count(1)
 class Registration:
     """Registration of the broker with all name servers of `namesrvAddr`, from `start` to `stop`."""
 
-    def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient) -> None:
+    def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient, master: MasterAddress) -> None:
         self._config = config
         self._topics = topics
         self._client = client
@@ -77,21 +78,18 @@ class Registration:
         # Listeners for each accepted registration; the response has the address of the broker group's master.
         self.on_registered: list[Callable[[RegisterBrokerResponseHeader], None]] = []
         self._registered = asyncio.Event()
-        # Whether this is a slave that does not know its master's address yet.
-        self.lacks_master: Callable[[], bool] = lambda: False
+        self._master = master
         self._hurries_until = 0.0
 
     @property
     def address(self) -> str:
         """Address that is registered for clients."""
-        config = self._config.broker
-        return f"{config.broker_ip1}:{config.listen_port}"
+        return self._config.broker.address
 
     @property
     def ha_address(self) -> str:
         """Address that is registered for slaves."""
-        config = self._config.broker
-        return f"{config.broker_ip2}:{config.ha_listen_port}"
+        return self._config.broker.ha_address
 
     def start(self) -> None:
         """Start to register, without waiting for any name server."""
@@ -265,9 +263,14 @@ class Registration:
     @property
     def period_s(self) -> float:
         """registerNameServerPeriod, limited, in seconds; short while a new slave does not know its master."""
-        if self.lacks_master() and asyncio.get_running_loop().time() < self._hurries_until:
+        if self.lacks_master and asyncio.get_running_loop().time() < self._hurries_until:
             return _HURRY_PERIOD_S
         return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
+
+    @property
+    def lacks_master(self) -> bool:
+        """Whether this is a slave that does not know its master's address yet."""
+        return self._master.is_missing
 
     @property
     def force(self) -> bool:
@@ -389,7 +392,7 @@ class NameServerSession:
                 periodic
                 and not changed
                 and not owner.force
-                and not owner.lacks_master()
+                and not owner.lacks_master
                 and not await owner.is_outdated(self.name_server)
             ):
                 return True

@@ -29,6 +29,7 @@ from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
+from broker.timer.timer_intake import TimerIntake
 from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.topic import TopicConfig
@@ -49,13 +50,13 @@ _CLEAN_S: Final = 30.0
 class PopService(Service):
     """The parts of pop, assembled.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, order_file: ConfigFile) -> None:
+    def __init__(self, core: BrokerCore, order_file: ConfigFile, intake: TimerIntake) -> None:
         self._core = core
         # Called with (topic, group, queue id) of a queue that can be popped from again.
         self.on_free: list[Callable[[str, str, int], object]] = []
         self._locks = OrderLocks(core.config, core.clock, core.call_later, self._freed)
         self.order_info = order_info = ConsumerOrderInfo(order_file, core.topics, core.groups, core.clock, self._locks)
-        self.log = ReviveLog(core)
+        self.log = ReviveLog(core, intake)
         self.offsets = PopOffsets(core, order_info)
         self.inflight = InflightMessages(core.config, core.clock.wall_ms(), self._came_free)
         self.counters = counters = PopCounters(core.config)

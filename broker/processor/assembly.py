@@ -26,20 +26,23 @@ from broker.send.admission import SendAdmission
 from broker.send.intake import MessageIntake
 from broker.send.message_id import UniqueKeys
 from broker.timer.schedule import ScheduleService
+from broker.timer.timer_intake import TimerIntake
 from broker.transaction.transactions import Transactions
 from sprocket.common.figures import Figures
 from sprocket.remoting.routes import Route
 from store.record.record import TagsCodes
 
 
-def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor, pop: PopService) -> list[Route]:
+def message_routes(
+    core: BrokerCore, timer_intake: TimerIntake, transactions: Transactions, pulls: PullProcessor, pop: PopService
+) -> list[Route]:
     """Return the routes for producers and consumers."""
     config, store, topics, groups, waits, clock = (
         core.config, core.store, core.topics, core.groups, core.waits, core.clock,
     )  # fmt: skip
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
-    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, core.timer_intake)
+    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
     admission = SendAdmission(config, topics, core.random_below)
     on_reset = pop.reset, pulls.reset
     return [
@@ -70,7 +73,15 @@ def admin_routes(
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
         *GroupProcessor(groups, offsets).routes(),
         *ConsumptionProcessor(
-            config, store, topics, groups, consumers, offsets, schedule.offsets, consume_rates, clock
+            config,
+            store,
+            topics,
+            groups,
+            consumers=consumers,
+            offsets=offsets,
+            delay_offsets=schedule.offsets,
+            consume_rates=consume_rates,
+            clock=clock,
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(

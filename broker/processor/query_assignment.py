@@ -29,9 +29,8 @@ from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.message.topic_names import RETRY_PREFIX
+from sprocket.remoting.message.topic_names import RETRY_PREFIX, is_light
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
-from store.queue.consume_queue_table import is_light
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.send.message_id import host_bytes
 from broker.timer.recall_handle import RecallHandle
+from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE
@@ -34,8 +35,9 @@ _UNAVAILABLE: Final = "recall failed, broker service not available"
 class RecallProcessor:
     """Handler of recalls.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore) -> None:
+    def __init__(self, core: BrokerCore, intake: TimerIntake) -> None:
         self._core = core
+        self._intake = intake
 
     def routes(self) -> list[Route]:
         header = RecallMessageRequestHeader
@@ -92,7 +94,7 @@ class RecallProcessor:
 
     def _message(self, request: Request[RecallMessageRequestHeader], handle: RecallHandle) -> PendingMessage:
         """Return the message that recalls the message of `handle`.  Raises RequestError."""
-        core, now_ms = self._core, self._core.clock.wall_ms()
+        now_ms = self._core.clock.wall_ms()
         properties = {
             names.TAGS: _TAG,
             names.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
@@ -105,7 +107,7 @@ class RecallProcessor:
         if any(map(names.separators_in, properties.values())):
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
         try:
-            topic, queue_id = core.timer_intake.place(handle.topic, 0, properties)
+            topic, queue_id = self._intake.place(handle.topic, 0, properties)
         except RequestError as error:
             logger.warning("event=recall_refused topic=%s reason=%r", handle.topic, error.remark)
             raise RequestError(ResponseCode.SYSTEM_ERROR, _FAILED) from None

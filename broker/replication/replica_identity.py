@@ -62,8 +62,8 @@ def credentials(
         secret = _secret_of(access, random_bytes) if access is not None and access.is_guarded else b""
 
     def own_address() -> str:
-        # The address that name servers publish, see `Registration.ha_address`; the port may be chosen later.
-        return f"{core.config.broker.broker_ip2}:{core.config.broker.ha_listen_port}"
+        # The address that name servers publish, see `BrokerConfig.ha_address`; the port may be chosen later.
+        return core.config.broker.ha_address
 
     return Credentials(identity, random_bytes, secret, store.ha_allow_plain_peers, own_address)
 

@@ -19,8 +19,7 @@ from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.record import SysFlag
-from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
-from store.queue.consume_queue_table import is_light
+from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, is_light
 from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,7 @@ from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.topic_names import SYSTEM_TOPIC_PREFIX
-
-_LMQ_PREFIX = "%LMQ%"
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX
 
 
 class Topics(Protocol):
@@ -76,7 +74,7 @@ class TimerMetrics(VersionedTable):
         gone = [
             topic
             for topic in self.by_topic
-            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, _LMQ_PREFIX))
+            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX))
         ]
         for topic in gone:
             del self.by_topic[topic]

@@ -14,8 +14,8 @@ from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.processor.recall import RecallProcessor
 from broker.service import Service
+from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -29,6 +29,8 @@ from store.timer.timer_progress import TimerCheckpoint
 
 logger = logging.getLogger(__name__)
 
+# Topics to which the timer delivers nothing.
+BARRED_TOPICS: Final = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
 _RETRY_S: Final = 1.0
 _HOUR_MS: Final = 3_600_000
 # Longest sleep, after which a step of the wall clock or a change of the configuration is noticed.
@@ -57,16 +59,13 @@ class _Rate:
 class TimerService(Service):
     """Timer wheel of one broker.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, metrics_file: ConfigFile) -> None:
+    def __init__(self, core: BrokerCore, timer: TimerMessageStore, metrics: TimerMetrics, intake: TimerIntake) -> None:
         self._core = core
-        self._recall = RecallProcessor(core)
-        self.metrics = TimerMetrics(metrics_file, core.clock)
-        barred = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
-        self.timer = TimerMessageStore(core.store, core.clock, self.metrics.add, barred, delivery=core.delivery)
-        self.timer.on_delivered(lambda: self._wake_in(0.0))
+        self._recall = RecallProcessor(core, intake)
+        self.metrics = metrics
+        self.timer = timer
+        timer.on_delivered.append(self._delivered)
         self._is_enabled = core.config.store.timer_wheel_enable
-        if self._is_enabled:
-            core.timer_intake.count_at = self.timer.count_at
         self._handle: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
         self._is_running = False
@@ -161,6 +160,9 @@ class TimerService(Service):
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
         if topic == TIMER_TOPIC and self._is_running:
             self._wake_in(0.0)
+
+    def _delivered(self) -> None:
+        self._wake_in(0.0)
 
     def _wake_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

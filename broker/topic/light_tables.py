@@ -17,7 +17,7 @@ from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import loads
-from store.queue.consume_queue_table import LIGHT_PREFIX, is_light
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
 
 logger = logging.getLogger(__name__)
 _LIGHT_QUEUE_ID = 0

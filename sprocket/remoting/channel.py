@@ -76,7 +76,7 @@ class RemotingChannel(asyncio.Protocol):
         self._on_bug = on_bug
         # A client keeps reading while it cannot write: if both ends stopped reading, neither would continue.
         self._pause_reads = pause_reads
-        self.credentials = credentials
+        self._credentials = credentials
         self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ class RemotingChannel(asyncio.Protocol):
         if frames:
             counters.frames += len(frames)
             if decoder.has_large_header:
-                decoder.has_large_header = False
+                decoder.note_checked()
                 frames = self._with_few_fields(frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
@@ -167,7 +167,7 @@ class RemotingChannel(asyncio.Protocol):
                     decode_header(header)
                 except ProtocolError as error:
                     if error.kind == "ext_fields":
-                        self._decoder.error = error
+                        self._decoder.fail(error)
                         return frames[:index]
         return frames
 
@@ -218,7 +218,7 @@ class RemotingChannel(asyncio.Protocol):
                     admitted.append(admitted_frame)
             except ProtocolError as error:
                 # Takes effect after the frames before it have their responses.
-                self._decoder.error = error
+                self._decoder.fail(error)
                 break
         return admitted
 
@@ -463,11 +463,15 @@ class RemotingChannel(asyncio.Protocol):
             self.write(prefix)
         return future
 
+    def sign_with(self, credentials: Credentials | None) -> None:
+        """Sign further requests: the peer has proved its identity."""
+        self._credentials = credentials
+
     def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
-        if self.credentials is None:
+        if self._credentials is None:
             return header
         fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
         try:
-            return self.credentials.signed(fields, body)
+            return self._credentials.signed(fields, body)
         except (TypeError, ValueError) as error:
             raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

@@ -148,7 +148,12 @@ class RouteTable:
     """
 
     def __init__(
-        self, routes: Iterable[Route], *, overload: Overload | None = None, refusals: Refusals | None = None
+        self,
+        routes: Iterable[Route],
+        *,
+        overload: Overload | None = None,
+        guard: Guard | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self.refusals = Refusals() if refusals is None else refusals
         self.entries: dict[int, Entry] = {}
@@ -157,7 +162,7 @@ class RouteTable:
         self._by_prefix: dict[bytes, Entry] = {}
         self._by_short_code: dict[int, Entry] = {}
         # Called for every frame before any of it is decoded.
-        self.guard: Guard | None = None
+        self.guard = guard
         self.overload = overload
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
@@ -169,6 +174,10 @@ class RouteTable:
     @property
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
+
+    def behind(self, guard: Guard) -> "RouteTable":
+        """Return a table of the same routes that serves only what `guard` admits."""
+        return RouteTable(self.routes, overload=self.overload, guard=guard, refusals=self.refusals)
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.

@@ -28,7 +28,7 @@ class RemotingServer:
     """A server of the remoting protocol on one port.
 
     `on_close` callbacks get every channel that closes.  A sweep closes idle channels, peers that stop reading and peers
-    that leave a frame incomplete.  With `tls` connections may be TLS.  `settings` may be replaced while it runs.
+    that leave a frame incomplete.  With `tls` connections may be TLS.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RemotingServer:
         tls: ServerTls | None = None,
     ) -> None:
         self._table = table
-        self.settings = settings
+        self._settings = settings
         self._max_frame_bytes = max_frame_bytes
         self._on_bug = on_bug
         self._tls = tls
@@ -66,6 +66,15 @@ class RemotingServer:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    @property
+    def settings(self) -> ServerSettings:
+        """The present settings."""
+        return self._settings
+
+    def configure(self, settings: ServerSettings) -> None:
+        """Apply the settings that may change while the server runs: how long a connection may be silent."""
+        self._settings = settings
+
     async def bind(self) -> None:
         """Bind the port without serving it; connections are refused until `start`.
 
@@ -76,7 +85,7 @@ class RemotingServer:
         if self._tls is not None:
             self._tls.start()
         try:
-            self._server = await self._bound(self.settings.listen_port)
+            self._server = await self._bound(self._settings.listen_port)
         except OSError as error:
             raise self._cannot_listen(error) from None
 
@@ -93,12 +102,12 @@ class RemotingServer:
 
     def _cannot_listen(self, error: OSError) -> ConfigError:
         return ConfigError(
-            f"cannot listen on {self.settings.bind_address}:{self.settings.listen_port}: {reason_of(error)}. "
+            f"cannot listen on {self._settings.bind_address}:{self._settings.listen_port}: {reason_of(error)}. "
             "Stop what uses the port, or choose another one with listenPort."
         )
 
     async def _bound(self, port: int) -> asyncio.Server:
-        settings = self.settings
+        settings = self._settings
         server = await bound(self._entrance.visitor, settings.bind_address, port, backlog=_BACKLOG)
         try:
             # Connections inherit the options of the listening socket.
@@ -191,7 +200,7 @@ class RemotingServer:
 
     def sweep(self, now: float) -> None:
         """Close connections that were idle, stalled or in an incomplete frame for too long at loop time `now`."""
-        idle_s = self.settings.server_channel_max_idle_time_seconds
+        idle_s = self._settings.server_channel_max_idle_time_seconds
         self.counters.idle_closed += self._entrance.sweep(now)
         for channel in list(self.channels.values()):
             if channel.stalled_at is not None:

@@ -110,6 +110,10 @@ class MappedFileQueue:
         finally:
             file.close()
 
+    def begin_at(self, offset: int) -> None:
+        """Make the first file of an empty queue begin at `offset`."""
+        self.first_offset = offset
+
     def is_hollow(self, detached: Detached) -> bool:
         """Return whether a file is too short and without content: a power cut leaves a file like this before a sync."""
         size = detached.size_bytes

@@ -43,6 +43,11 @@ class IndexBuilder:
         self.durable_timestamp = 0
         self._entries_there = 0
 
+    def begin(self, durable_timestamp: int) -> None:
+        """Continue where the files end; `durable_timestamp` is the checkpoint's index_msg_timestamp."""
+        self.durable_timestamp = durable_timestamp
+        self.find_position()
+
     def find_position(self) -> None:
         """Continue at the record that the last unit names, after those of its keys that are indexed."""
         log, files = self._log, self._files

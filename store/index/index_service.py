@@ -53,6 +53,7 @@ class IndexService:
         self,
         config: StoreConfig,
         clock: Clock,
+        *,
         disk: Disk,
         log: CommitLog,
         confirm: Callable[[], int],
@@ -92,10 +93,9 @@ class IndexService:
 
         `durable_timestamp`: the checkpoint's index_msg_timestamp.  Raises `DiskFull` or `DiskFailed`.
         """
-        self._builder.durable_timestamp = durable_timestamp
         durable = None if clean else durable_timestamp
         self._files.load(durable_timestamp=durable, log_end=self._log.wrote_offset)
-        self._builder.find_position()
+        self._builder.begin(durable_timestamp)
         self._unchecked = [file for file in self._files.files if file.is_full]
         if self._is_safe:
             self._follow(math.inf)

@@ -6,11 +6,11 @@ from types import MappingProxyType
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from sprocket.remoting.message.topic_names import is_light
 from store.inspection.file_sequence import FileSequence, likely_file_bytes
 from store.inspection.file_view import list_directory
 from store.inspection.queue_inspection import UNIT, LogBounds, QueueInspection
 from store.inspection.queue_runs import QueueRuns, Run
-from store.queue.consume_queue_table import is_light
 from store.record.record import TagsCodes
 from store.scan.record_batch import RecordBatch
 

@@ -81,10 +81,14 @@ class CommitLog:
             raise StoreError(self.detached[0].reason)
         self.wrote_offset = self._files.end_offset
 
+    def forget_detached(self) -> None:
+        """Empty `detached`, because the files are gone."""
+        self.detached = []
+
     def configure(self, config: StoreConfig) -> None:
         """Apply a changed configuration: the keys that may change while the log is open."""
         self.requires_seals = config.force_verify_prop_crc
-        self._allocator.warm_bytes = config.warm_bytes
+        self._allocator.configure(config.warm_bytes)
         if config.data_read_ahead_enable != self._reads_ahead:
             self._reads_ahead = config.data_read_ahead_enable
             self._advise()
@@ -136,13 +140,13 @@ class CommitLog:
         self.cut(self._files.first_offset)
         self._allocator.discard()
         self._prepared_offset = -1
-        self._files.first_offset = offset
+        self._files.begin_at(offset)
         try:
             # Only the name of the file says where the log begins.
             self._writable(offset)[0].sync()
         except StoreError:
             if not self._files.files:
-                self._files.first_offset = 0
+                self._files.begin_at(0)
             raise
         self.wrote_offset = offset
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
 from sprocket.remoting.message.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.topic_names import is_light
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import BLANK_SIZE
-from store.queue.consume_queue_table import is_light
 from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import places
 from store.record.checksum import SEAL_BYTES, crc32, seal, seals

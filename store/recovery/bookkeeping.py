@@ -105,7 +105,7 @@ class Bookkeeping:
             if detached:
                 reason = f"{reason}; {detached[0].reason}"
             self._truncation.end_log(end, reason, detached, self._clock.wall_ms())
-            self._log.detached = []
+            self._log.forget_detached()
 
         return Evidence(
             listed, self._mark.read(), self._deleted, note_rebuild, end_log, self._truncation.has_content_after

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.atomic_file import sync_directory
+from sprocket.remoting.message.topic_names import is_light
 from store.index.key_scan import IndexEntries, entries_of
 from store.inspection.queue_runs import QueueRuns, Run
 from store.layout import (
@@ -24,7 +25,6 @@ from store.layout import (
     file_name,
 )
 from store.queue.consume_queue import BLANK_SIZE, ENTRY
-from store.queue.consume_queue_table import is_light
 from store.record.record import TagsCodes
 from store.scan.record_batch import RecordBatch
 

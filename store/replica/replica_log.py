@@ -58,13 +58,13 @@ class StoreReplicaLog:
         self._intend_cut = intend_cut
         self._is_cut = False
         # The log is a copy of the master's log: only the master decides what comes next.
-        appender.refusal = "messages are put to the slave: send them to the master of this broker's group"
+        appender.refuse("messages are put to the slave: send them to the master of this broker's group")
         self.received_offset = log.wrote_offset  # where the next piece begins
         self._written_to = 0  # end of all received bytes that were written, also of those that were rejected
 
     def recover_tail(self) -> None:
         """Begin to recover a master's lost tail from a slave: appends are refused with another reason."""
-        self._appender.refusal = "the master waits for what a slave has of its log, see haTailRecoveryWait"
+        self._appender.refuse("the master waits for what a slave has of its log, see haTailRecoveryWait")
 
     def lead(self) -> None:
         """Become a master's log: the store appends from now on.
@@ -76,7 +76,7 @@ class StoreReplicaLog:
             self._log.erase_between(self._log.wrote_offset, self._written_to)
         except DiskFailed as error:
             self._confirmation.fail(error)
-        self._appender.refusal = ""
+        self._appender.refuse("")
 
     @property
     def end_offset(self) -> int:

@@ -73,8 +73,12 @@ class BackPressure:
         # Called when the file system has no room: the disk should be checked now.
         self._on_no_space = on_no_space
         # brokerFastFailureEnable: if False, a slow disk makes sends wait instead.
-        self.is_fast_failing = True
+        self._is_fast_failing = True
         self.configure(config)
+
+    def fail_fast(self, is_enabled: bool) -> None:
+        """Apply brokerFastFailureEnable."""
+        self._is_fast_failing = is_enabled
 
     def configure(self, config: StoreConfig) -> None:
         """Apply a changed configuration."""
@@ -92,7 +96,7 @@ class BackPressure:
         self.max_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
     def _is_flush_slow(self) -> bool:
-        return self.is_fast_failing and self._flush_s > self._max_flush_s
+        return self._is_fast_failing and self._flush_s > self._max_flush_s
 
     # Observations
 
@@ -109,7 +113,7 @@ class BackPressure:
 
     def append_was_slow(self, seconds: float) -> None:
         """Note that an append took `seconds`.  Called only for a millisecond or more."""
-        if self.is_fast_failing and seconds * 1000 > self._config.os_page_cache_busy_time_out_mills:
+        if self._is_fast_failing and seconds * 1000 > self._config.os_page_cache_busy_time_out_mills:
             self._slowest_s = seconds
             self._busy_until_s = self._clock.monotonic() + _BUSY_S
             self._set_limit()

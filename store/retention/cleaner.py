@@ -78,6 +78,7 @@ class Cleaner:
         self,
         config: StoreConfig,
         clock: Clock,
+        *,
         disk: Disk,
         log: CommitLog,
         table: ConsumeQueueTable,

@@ -90,6 +90,8 @@ class TimerMessageStore:
         self._clock = clock
         self._path = store.config.store_path_root_dir / "config" / "timercheck"
         self._state = TimerState(store, clock, on_count, barred_topics, slots_total, delivery or OwnLog(store))
+        # Called after each delivery that was in flight.
+        self.on_delivered: list[Callable[[], None]] = self._state.on_delivered
         self._enqueue = TimerEnqueue(self._state)
         self._dequeue = TimerDequeue(self._state)
         self._version = DataVersion()
@@ -154,7 +156,7 @@ class TimerMessageStore:
             self._rebuild(progress)
             state.wheel.remove()
             state.latest_ms = state.waiting = 0
-        self._version = replace(master.version)
+        self._version = master.version
         state.progress = progress
         state.unflushed.note(self._store.wrote_offset, progress)
 
@@ -241,10 +243,6 @@ class TimerMessageStore:
             state.wheel.put(time_ms, slot.first, slot.last, 0)
             time_ms = state.wheel.next_used(time_ms + state.slot_ms, read_ms)
 
-    def on_delivered(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each delivery that was in flight."""
-        self._state.on_delivered = listener
-
     def pause(self) -> None:
         """Abandon the delivery in flight.  Later turns repeat it, so messages may arrive twice."""
         self._state.cancel()
@@ -264,11 +262,12 @@ class TimerMessageStore:
         if settled == self._saved:
             return None
         if not self._is_following:
-            self._version.counter += 1
-            self._version.timestamp_ms = self._clock.wall_ms()
+            self._version = replace(
+                self._version, counter=self._version.counter + 1, timestamp_ms=self._clock.wall_ms()
+            )
         start = 0 if self._saved is None else self._saved.log_position
         files = state.log.files_between(start, settled.log_position)
-        checkpoint = TimerCheckpoint(settled, replace(self._version))
+        checkpoint = TimerCheckpoint(settled, self._version)
         return TimerFlush(self._store.disk, self._path, state.wheel, files, checkpoint)
 
     def flushed(self, flush: TimerFlush) -> None:

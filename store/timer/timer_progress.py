@@ -73,7 +73,7 @@ class Progress:
         return max((barrier.position for barrier in self.barriers if barrier.before_ms > slot_ms), default=0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class DataVersion:
     """Version of the checkpoint, for slaves."""
 

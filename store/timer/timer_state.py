@@ -56,7 +56,7 @@ class TimerState:
         self._delivery = delivery
         # Delivery in flight, if it does not finish at once; nothing continues before its end.
         self.outstanding: Outstanding | None = None
-        self.on_delivered: Callable[[], None] = lambda: None
+        self.on_delivered: list[Callable[[], None]] = []
 
     @property
     def config(self) -> StoreConfig:
@@ -101,7 +101,8 @@ class TimerState:
             was_outstanding, self.outstanding = self.outstanding is not None, None
             done()
             if was_outstanding:
-                self.on_delivered()
+                for listener in self.on_delivered:
+                    listener()
 
         try:
             self.outstanding = deliver_fitting(self._delivery, messages, delivered, _log_dropped)

@@ -165,7 +165,7 @@ async def hot_path(
     keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
     tags_codes = TagsCodes(config.store.message_delay_level)
     below = random.Random(7).randrange
-    timer = TimerIntake(config, SystemClock(), below)
+    timer = TimerIntake(config, SystemClock(), below, lambda slot_time: 0)
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)

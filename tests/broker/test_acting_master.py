@@ -219,12 +219,12 @@ async def test_a_member_that_falls_silent_is_noticed_and_is_told_what_was_done(t
         await commit(client, 0, 3)
         await in_step(master, slave)
         # Its connections stay; it says nothing more, as one that is stopped or cut off, and registers again.
-        master.presence.members.is_online = False
+        master.presence.members.stop()
         await until(lambda: slave.role.is_acting)
         acting = it.client(slave)
         await acting.heartbeat("C1", TOPIC)
         await commit(acting, 0, 8)
-        master.presence.members.is_online = True
+        master.presence.members.go_online()
         await until(lambda: not slave.role.is_acting)
         assert master.offsets.query(GROUP, TOPIC, 0) == 8
         await in_step(master, slave)

@@ -530,7 +530,7 @@ MUTANTS: Final = (
     Mutant(
         "slave that stands still stays in sync",
         "ha/replicas.py",
-        "        is_in_sync = is_near and now - slave.caught_up_at <= self.rules.max_behind_s\n",
+        "        is_in_sync = is_near and now - slave.caught_up_at <= self._rules.max_behind_s\n",
         "        is_in_sync = is_near and slave.caught_up_at > _NEVER\n",
         "all sends time out for ever, and consumers see nothing more",
         _REPLICATION,
@@ -683,7 +683,7 @@ MUTANTS: Final = (
     Mutant(
         "signed before the peer proved itself",
         "sprocket/remoting/client.py",
-        "credentials=self.credentials if self.prover is None else None,",
+        "credentials=self.credentials if self._prover is None else None,",
         "credentials=self.credentials,",
         "a stranger at an open name server gets an admin signature that never expires",
         ("tests/broker/auth/test_peer_identity.py",),

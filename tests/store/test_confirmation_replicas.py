@@ -151,7 +151,7 @@ def test_a_failure_to_send_on_fails_no_append(stores: Stores, caplog: pytest.Log
     def fail() -> None:
         raise OSError("no route")
 
-    master.log.on_append(fail)
+    master.log.on_append.append(fail)
     master.send()
     assert (master.answers, master.seen) == ({0: True}, 1)
     assert "no route" in caplog.text

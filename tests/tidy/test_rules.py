@@ -1,8 +1,11 @@
 """Each rule finds what it is for, and leaves its look-alikes alone."""
 
+import ast
+
 import pytest
 
 from tests.tidy import rules
+from tests.tidy.late_attributes import attributes, late_attributes
 
 
 @pytest.mark.parametrize(
@@ -156,3 +159,51 @@ def test_namedtuple_methods_are_not_private() -> None:
 def test_machine_path_is_found() -> None:
     found = list(rules.machine_paths("fine /usr/bin\n" + "see /" + "work/main\n/" + "home/joe/x"))
     assert [finding.line for finding in found] == [2, 3]
+
+
+OBJECTS = """
+class Listener:
+    def __init__(self): self.guard = None; self.end = 0
+    def close(self): self.end = 1
+class Store:
+    @property
+    def host(self): return b""
+    @host.setter
+    def host(self, host): ...
+class Sessions(Protocol):
+    guard: Callable[[], None]
+class Record:
+    end: int
+class Slots:
+    __slots__ = ("count",)
+    def __init__(self): self.count = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "is_found"),
+    [
+        ("listener.guard = f", True),
+        ("def f(self): self.listener.guard = self.admit", True),
+        ("def f(parts): parts.x.guard += [1]", True),
+        ("(listener.guard, other) = 1, 2", True),
+        ("for listener.guard in x: ...", True),
+        ("with x as listener.guard: ...", True),
+        ("store.host = b'x'", True),
+        ("def f(self): self.listener.end = 2", True),
+        ("def f(record): record.end = 2", False),  # `Record` has it, too
+        ("def f(self): self.guard = None", False),
+        ("def f(self): self.slots.count += 1", False),
+        ("print(listener.guard)", False),
+        ("listener.on_end.append(f)", False),
+    ],
+)
+def test_late_attribute_is_found(source: str, is_found: bool) -> None:
+    trees = {"objects.py": ast.parse(OBJECTS), "user.py": ast.parse(source)}
+    found = list(late_attributes("user.py", trees["user.py"], attributes(trees)))
+    assert bool(found) is is_found
+
+
+def test_attribute_may_be_set_in_the_file_of_its_class() -> None:
+    trees = {"objects.py": ast.parse(OBJECTS + "\ndef f(listener): listener.guard = 1")}
+    assert not list(late_attributes("objects.py", trees["objects.py"], attributes(trees)))

@@ -1,13 +1,16 @@
 """The project's own files keep the rules; what is allowed to break one stands in `allowed.py`."""
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from sprocket.common.refusal_reasons import Reason
-from tests.tidy.allowed import ALLOWED, MAX_PRIVATE_ACCESSES
+from tests.tidy.allowed import ALLOWED, LATE_ATTRIBUTES, MAX_PRIVATE_ACCESSES
+from tests.tidy.late_attributes import Attributes, attributes, late_attributes
 from tests.tidy.rules import (
     Finding,
     forbidden_names,
@@ -57,6 +60,32 @@ def findings_of(name: str) -> list[Finding]:
     if name.startswith(("broker/", "namesrv/", "acl/", "sprocket/remoting/")):
         found += uncounted_refusals(source)
     return found
+
+
+@cache
+def product() -> tuple[dict[str, ast.Module], Attributes]:
+    """Return every file of the product, parsed, and the attributes of its classes."""
+    programs = tuple(f"{program}/" for program in PROGRAMS)
+    names = [name for name in sources(PACKAGES) if not name.startswith(programs)]
+    trees = {name: ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in names}
+    return trees, attributes(trees)
+
+
+@pytest.mark.parametrize("name", product()[0])
+def test_nothing_is_attached_to_an_object_of_another_file(name: str) -> None:
+    trees, known = product()
+    found = late_attributes(name, trees[name], known)
+    broken = [str(finding) for finding in found if finding.what.rpartition(".")[2] not in LATE_ATTRIBUTES]
+    assert not broken, (
+        f"{name}\n  " + "\n  ".join(broken) + "\nGive it to the constructor, or add a method that says what changes"
+    )
+
+
+@pytest.mark.parametrize("attribute", sorted(LATE_ATTRIBUTES))
+def test_late_attribute_is_still_set(attribute: str) -> None:
+    trees, known = product()
+    found = {finding.what.rpartition(".")[2] for name in trees for finding in late_attributes(name, trees[name], known)}
+    assert attribute in found, f"nobody sets '{attribute}' late any more: remove its line from tests/tidy/allowed.py"
 
 
 @pytest.mark.parametrize("name", sources((*PACKAGES, "benchmarks")))

@@ -80,8 +80,14 @@ class ReviveService(Service):
             0,
         )
         for queue_id in range(count):
-            queue = ReviveQueue(core, self._log, queue_id, self.is_timer_behind, self.on_revived)
-            queue.on_delivered = self._delivered
+            queue = ReviveQueue(
+                core,
+                self._log,
+                queue_id,
+                self.is_timer_behind,
+                on_revived=self.on_revived,
+                on_delivered=self._delivered,
+            )
             queue.load()
             self.queues.append(queue)
 
@@ -163,7 +169,7 @@ class ReviveService(Service):
 
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
         if topic == self._log.topic and queue_id < len(self.queues):
-            self.queues[queue_id].has_unread = True
+            self.queues[queue_id].arrived()
             self._wake_in(self._core.config.broker.revive_interval / 1000)
 
     def _wake_in(self, seconds: float) -> None:

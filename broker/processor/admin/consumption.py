@@ -51,6 +51,7 @@ class ConsumptionProcessor:
         store: MessageStore,
         topics: TopicTable,
         groups: SubscriptionGroups,
+        *,
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
         delay_offsets: DelayOffsets,

@@ -16,7 +16,6 @@ from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
-from broker.pop.records import ORDER_REVIVE_QUEUE
 from broker.pop.retry_topics import retry_topic, retry_topic_v2
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import StoreError
@@ -25,6 +24,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
+from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 
 _BEFORE_CHECKPOINT: Final = failpoint("pop.before_checkpoint")
 _CHECKPOINT_WRITTEN: Final = failpoint("pop.checkpoint_written")

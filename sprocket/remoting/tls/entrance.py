@@ -12,7 +12,6 @@ from sprocket.common import limits
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.tls.connection import TlsConnection
-from sprocket.remoting.tls.settings import DISABLED
 from sprocket.remoting.tls.watch import ServerTls
 
 logger = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class Entrance:
     @property
     def takes_tls(self) -> bool:
         """Whether a connection may be TLS."""
-        return self._tls is not None and self._tls.mode != DISABLED
+        return self._tls is not None and self._tls.is_offered
 
     @property
     def _takes_plain(self) -> bool:

@@ -56,8 +56,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
         groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
-        ConfirmWaits(messages, clock, timers.call_later), TimerIntake(config, clock, random.Random(0).randrange),
-        RemotingClient(), fail, OwnLog(messages),
+        ConfirmWaits(messages, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
     )  # fmt: skip
     topics.load()
     groups.load()
@@ -77,7 +76,8 @@ class ReviveRig:
         self.core = core_at(root, self.clock, self.timers, store, **changes)
         self.core.topics.update([TopicConfig(TOPIC, read_queue_nums=4, write_queue_nums=4)])
         self.core.groups.update([SubscriptionGroupConfig(GROUP)])
-        self.log = ReviveLog(self.core)
+        self.intake = TimerIntake(self.core.config, self.clock, random.Random(0).randrange, lambda slot_time: 0)
+        self.log = ReviveLog(self.core, self.intake)
         self.service = ReviveService(self.core, self.log)
         self.service.load()
         self.service.activate()

@@ -74,7 +74,7 @@ class PopRig(ReviveRig):
     def __init__(self, root: Path, clock: ManualClock | None = None, **changes: Any) -> None:
         super().__init__(root, clock, **changes)
         file = ConfigFile(root / "store" / "config" / "consumerOrderInfo.json")
-        self.pops = PopService(self.core, file)
+        self.pops = PopService(self.core, file, self.intake)
         self.pops.load()
         self.pops.start()
         self._routes = {route.code: route for route in self.pops.routes()}

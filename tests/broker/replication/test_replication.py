@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.config.broker_config import BrokerRole
+from broker.config.broker_config import BrokerConfig, BrokerRole
+from broker.config.live_config import LiveConfig
 from broker.replication.replication import replica_rules
 from broker.server import Broker
 from sprocket.remoting.bodies.stats import HARuntimeInfo, KVTable
@@ -461,7 +462,8 @@ async def test_below_the_least_number_nothing_is_taken(tmp_path: Path) -> None:
 )
 def test_where_a_slave_may_act_fewer_than_wanted_refuse(is_acting_enabled: bool, is_auto: bool, expected: int) -> None:
     config = StoreConfig(in_sync_replicas=3, min_in_sync_replicas=2, enable_auto_in_sync_replicas=is_auto)
-    assert replica_rules(config, is_acting_enabled=is_acting_enabled).min_in_sync_replicas == expected
+    broker = BrokerConfig(enable_slave_acting_master=is_acting_enabled)
+    assert replica_rules(LiveConfig(broker, config)).min_in_sync_replicas == expected
 
 
 async def test_one_report_answers_all_that_it_covers_and_nothing_else(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Intake:
     def __init__(self, root: Path) -> None:
         clock = ManualClock()
         self.config = LiveConfig(broker_config(), store_config(root))
-        self.timer = TimerIntake(self.config, clock, random.Random(1).randrange)
+        self.timer = TimerIntake(self.config, clock, random.Random(1).randrange, lambda slot_time: 0)
         tables: tuple[TopicTable, SubscriptionGroups] = (None, None)  # type: ignore[assignment] # not asked
         self.whole = MessageIntake(
             self.config, *tables, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), self.timer

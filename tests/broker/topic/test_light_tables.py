@@ -20,7 +20,6 @@ from sprocket.remoting.headers.admin import DeleteTopicRequestHeader, GetTopicCo
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from sprocket.remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle, parse_msg_offsets, parse_start_offsets, queue_key
-from tests.broker.insides import core_of
 from tests.broker.pop.rig import pop
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
 
@@ -208,6 +207,6 @@ async def test_what_light_groups_have_consumed_goes_back_to_the_master(tmp_path:
             response = await master.remoting.invoke(slave.address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=60)
             broker.offsets.catch_up(loads(response.body, ConsumerOffsetTable))
         else:
-            await HandoverPush(core_of(acted)).push(master.address)
+            await HandoverPush(acted.client, acted.offsets).push(master.address)
         assert await committed(master, GROUP, "%LMQ%a") == "2"
         assert await committed(master, "plain", TOPIC) == "1"

@@ -11,10 +11,12 @@ from unittest.mock import patch
 
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
+from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
 from broker.replication.replication import Replication
+from broker.replication.table_stream import TableSender
 from broker.role import Role
 from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
@@ -179,18 +181,21 @@ class SimBroker:
         return BrokerCore(**(dict.fromkeys(BrokerCore.__dataclass_fields__) | known))  # type: ignore[arg-type]
 
     def _master_services(self, core: BrokerCore) -> list[Service]:
-        self.replication = Replication(core, any_port=False)
-        tables = SimTables(self.store, self.machine.scheduler.errors.append)
-        self.sessions = MasterSessions(core, self.replication, cast(ReplicatedTables, tables))
-        return [self.replication, self.sessions]
+        tables = cast(ReplicatedTables, SimTables(self.store, self.machine.scheduler.errors.append))
+        self.sessions = MasterSessions(core, tables)
+        self.replication = Replication(core, self.sessions, any_port=False)
+        sender = TableSender(core.store, core.offsets, self.replication.listener, tables)
+        return [self.replication, self.sessions, sender]
 
     def _slave_services(self, core: BrokerCore) -> list[Service]:
-        registration = cast(Registration, SimpleNamespace(on_registered=[], ha_address=f"{self.machine.ip}:{HA_PORT}"))
-        self.following = MasterFollower(core, registration)
+        registration = cast(Registration, SimpleNamespace(on_registered=[]))
+        master, log = MasterAddress(self._role), self.store.replica()
         tables = SimTables(self.store, self.machine.scheduler.errors.append)
         if self._config.store.ha_session_enable:
             self.store.on_arrival.append(tables.look)
-        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, tables))]
+        sessions = SlaveSessions(core, master, log, cast(ReplicatedTables, tables))
+        self.following = MasterFollower(core, registration, master, log, sessions)
+        return [self.following, sessions]
 
     @contextmanager
     def _own_credentials(self) -> Iterator[None]:

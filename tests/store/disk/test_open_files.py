@@ -74,7 +74,7 @@ def test_files_that_are_read_again_and_again_stay_open(tmp_path: Path) -> None:
 def test_pressure_is_reported_once_a_quarter_is_unsynced(tmp_path: Path) -> None:
     disk = PooledDisk(FaultyDisk(), 64)
     calls = []
-    disk.on_pressure = lambda: calls.append(disk.is_under_pressure)
+    disk.on_pressure.append(lambda: calls.append(disk.is_under_pressure))
     made = files(disk, tmp_path, 18)
     assert calls == [True]
     for file in made:

@@ -124,7 +124,7 @@ def test_too_much_memory_in_waiting_messages_refuses_until_they_are_answered(tmp
 
 @pytest.mark.parametrize("fast_failure", [True, False])
 def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_failure: bool) -> None:
-    cleaned.store.cleaner.pressure.is_fast_failing = fast_failure
+    cleaned.store.cleaner.pressure.fail_fast(fast_failure)
     put(cleaned, b"first")
     during: list[str] = []
 
@@ -165,7 +165,7 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
 def test_after_a_slow_write_what_queued_up_is_sent_elsewhere(
     cleaned: CleanedStore, fast_failure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cleaned.store.cleaner.pressure.is_fast_failing = fast_failure
+    cleaned.store.cleaner.pressure.fail_fast(fast_failure)
     write = commit_log_of(cleaned.store).write
 
     def slowly(chunks: list[tuple[int, bytes]], end_offset: int) -> None:
