@@ -201,7 +201,12 @@ class SavedTable(ABC):
                 self._write_lock.release()
             loop.call_soon_threadsafe(self._end, taken.number, failure)
 
-        loop.run_in_executor(None, write)
+        try:
+            loop.run_in_executor(None, write)
+        except BaseException:
+            self._saving = None
+            self._write_lock.release()
+            raise
 
     def _end(self, number: int, failure: StoreError | None) -> None:
         saving, self._saving = self._saving, None

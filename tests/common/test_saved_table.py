@@ -200,3 +200,18 @@ def test_loads_the_file(tmp_path: Path) -> None:
     table = Numbers(path)
     assert table.load()
     assert (table.numbers, table.is_unsaved) == ([5, 6], False)
+
+
+async def test_a_thread_that_cannot_start_leaves_the_table_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    table = Numbers()
+    table.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "run_in_executor", none_left)
+        with pytest.raises(RuntimeError, match="thread"):
+            table.add(1)
+    await table.save()
+    assert table.written == [bytes([1])]
+    await table.stop()
