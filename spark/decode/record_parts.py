@@ -2,6 +2,10 @@
 
 There is no Python object per record: the fixed fields are gathered once, and each variable part is found from the
 lengths before it.
+
+Chain, heads and CRCs are those of `store.scan`.  The parts are not a `store.scan.record_batch.RecordBatch`, because
+that computes all its columns and ends at the first damaged record.  Here a part is computed when a column needs it, and
+a read that skips damage goes on after it.
 """
 
 from functools import cached_property
