@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from sprocket.cli.main import main as sprocket
 from sprocket.cli.mqadmin.main import main
 from sprocket.cli.mqadmin.running_info_text import diagnosis, running_info_text
-from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
-from sprocket.client.errors import AdminError
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
