@@ -58,6 +58,9 @@ class NamesrvConfig(AuthSettings, GateSettings):
     auth_config_path: str = text_setting(
         "authConfigPath", "", "Folder of auth.json, the users and policies; the folder of kvConfigPath if empty."
     )
+    enable_controller_in_namesrv: bool = bool_setting(
+        "enableControllerInNamesrv", False, "Run a controller in the same process; its keys are in the same file."
+    )
     scan_not_active_broker_interval: int = field(
         default=5_000,
         metadata={

@@ -52,6 +52,7 @@ _FOLDERS: Final = {
     "tests/client": _QUICK_PROCESSES,
     "tests/common": _QUICK,
     "tests/compat": _FULL_CLIENTS,
+    "tests/controller": _QUICK,
     "tests/demo": _FULL_PROCESSES,
     "tests/docs": _QUICK,
     "tests/fuzz": _QUICK,

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from controller.config import ControllerConfig
 from docs.pages.configuration_page import page
 from docs.pages.fixed_keys import FIXED_KEYS
 from sprocket.cli.server.server_config import (
     BROKER_CLASSES,
+    CONTROLLER_CLASSES,
     NAMESRV_CLASSES,
     broker_configuration,
+    controller_configuration,
     namesrv_configuration,
 )
 from sprocket.common.config import settings_of
@@ -32,13 +35,16 @@ def test_page_does_not_show_the_machine_it_was_written_on() -> None:
 def test_sample_starts_without_a_warning(sample: Path) -> None:
     if sample.name.startswith("namesrv"):
         configuration = namesrv_configuration(sample)
+    elif sample.name.startswith("controller"):
+        configuration = controller_configuration(sample)
+        configuration.of(ControllerConfig).require()
     else:
         configuration = broker_configuration(sample, None)
     assert configuration.notices == ()
 
 
 def test_every_key_can_be_changed_while_the_server_runs_or_has_one_reason_why_not() -> None:
-    declarations = (NAMESRV_CLASSES[0], *BROKER_CLASSES[:2])
+    declarations = (NAMESRV_CLASSES[0], CONTROLLER_CLASSES[0], *BROKER_CLASSES[:2])
     fixed = {setting.key for one in declarations for setting in settings_of(one) if not setting.mutable}
     listed = [key for keys in FIXED_KEYS.values() for key in keys]
     assert len(listed) == len(set(listed))
@@ -55,7 +61,11 @@ def test_every_declared_default_is_that_of_rocketmq() -> None:
         "enabledAppendPropCRC",
     }
     reference = reference_keys()
-    for configuration in (broker_configuration(None, None), namesrv_configuration(None)):
+    for configuration in (
+        broker_configuration(None, None),
+        namesrv_configuration(None),
+        controller_configuration(None),
+    ):
         for held in configuration.objects:
             for setting in settings_of(type(held)):
                 known = reference.get(setting.key)
