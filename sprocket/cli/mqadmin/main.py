@@ -31,6 +31,9 @@ from sprocket.cli.mqadmin.cold import (
 )
 from sprocket.cli.mqadmin.connection import consumer_connection, consumer_status, producer, producer_connection
 from sprocket.cli.mqadmin.consumer import consumer_progress, set_consume_mode
+from sprocket.cli.mqadmin.controller_changes import clean_broker_metadata, elect_master
+from sprocket.cli.mqadmin.controller_config import get_controller_config, update_controller_config
+from sprocket.cli.mqadmin.controller_state import get_broker_epoch, get_controller_metadata, get_sync_state_set
 from sprocket.cli.mqadmin.message import print_messages, query_by_id, query_by_key, query_by_offset, query_by_unique_key
 from sprocket.cli.mqadmin.offset import (
     clone_group_offset,
@@ -115,5 +118,12 @@ for _command in (
     get_acl,
     list_acl,
     copy_acl,
+    get_controller_metadata,
+    get_sync_state_set,
+    get_broker_epoch,
+    get_controller_config,
+    update_controller_config,
+    elect_master,
+    clean_broker_metadata,
 ):
     main.add_command(_command)
