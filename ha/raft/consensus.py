@@ -25,7 +25,7 @@ class ConsensusError(SprocketError):
 
 
 class NotLeaderError(ConsensusError):
-    """Refused, and certainly not applied: this member is not the leader.  `leader` is the id of the leader, if known."""
+    """Refused, and certainly not applied: this member does not lead.  `leader` is the id of the leader, if known."""
 
     def __init__(self, leader: str | None) -> None:
         super().__init__(f"this member is not the leader: ask {leader}" if leader else "no leader is known: retry soon")
@@ -34,6 +34,10 @@ class NotLeaderError(ConsensusError):
 
 class OutcomeUnknownError(ConsensusError):
     """The command may have been applied, or may still be applied.  Read the state before trying again."""
+
+
+class ConsensusBusyError(ConsensusError):
+    """Refused, and certainly not applied: too many proposals wait on this member.  Try again later."""
 
 
 class StateMachine(Protocol):

@@ -49,4 +49,6 @@ def check_members(members: Sequence[Member], own_id: str) -> Member:
     for member in members:
         if member.id == own_id:
             return member
-    raise ConfigError(f"this member's own id {own_id!r} is not among the members {', '.join(ids)}: add it, or change it")
+    raise ConfigError(
+        f"this member's own id {own_id!r} is not among the members {', '.join(ids)}: add it, or change it"
+    )

@@ -29,6 +29,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/inspection/file_view.py", "disk"): "edge: opens files read-only, whatever state they are in",
     ("store/repair/rebuild.py", "disk"): "edge: writes queues and index files anew",
     ("store/repair/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
+    # ha
+    ("ha/raft/peers.py", "sleep"): "edge: waits before it connects again, and between two looks at waiting connections",
     # acl
     ("acl/plain/files.py", "disk"): "edge: reads the files of accounts",
     ("acl/auth/files.py", "disk"): "edge: reads the file of users and policies, and the key of its passwords",
