@@ -7,7 +7,7 @@ from typing import Final
 
 from acl.auth.server_access import AccessControl
 from controller.config import ControllerConfig
-from controller.consensus import MakeConsensus, raft
+from controller.consensus import MakeConsensus, Surroundings, raft
 from controller.failover import Failover
 from controller.live_brokers import Heartbeat, LiveBrokers
 from controller.processor.brokers import BrokerProcessor
@@ -70,7 +70,9 @@ class Controller:
         )
         self.settings = ServerSettings(config, file)
         self.machine = ControllerMachine(on_fatal)
-        self.consensus = make_consensus(config, self.machine, self._clock, on_fatal)
+        server_tls = ServerTls(tls)
+        around = Surroundings(self._clock, on_fatal, server_tls, self._client_tls)
+        self.consensus = make_consensus(config, self.machine, around)
         self.live = LiveBrokers(self._now_ms())
         self.service = ReplicaService(self.machine, self.consensus, self.live, self.settings, self._now_ms)
         self.failover = Failover(self.service, self._client, self.settings)
@@ -90,7 +92,7 @@ class Controller:
             port=config.own.port,
             idle_s=config.server_channel_max_idle_time_seconds,
             on_bug=on_fatal,
-            tls=ServerTls(tls),
+            tls=server_tls,
             receive_buffer_bytes=config.server_socket_rcv_buf_size,
             send_buffer_bytes=config.server_socket_snd_buf_size,
         )

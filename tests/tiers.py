@@ -101,6 +101,7 @@ _FILES: Final = {
     "tests/compat/test_java_client.py": _QUICK_CLIENT,
     "tests/compat/test_matrix_page.py": _QUICK,
     "tests/compat/test_storm_go.py": _QUICK_CLIENT,
+    "tests/controller/test_processes.py": _QUICK_PROCESSES,
     "tests/demo/test_verdict.py": _QUICK,
     "tests/ha/raft/test_processes.py": _QUICK_PROCESSES,
     "tests/spark/tables/test_kills.py": _FULL_SPARK,

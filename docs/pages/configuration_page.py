@@ -19,10 +19,10 @@ _HEAD = """\
 Written by `make docs` from the declarations in the code; do not edit.
 
 Sprocket reads RocketMQ's `.properties` files unchanged: `mqbroker -c conf/broker.conf`,
-`mqnamesrv -c conf/namesrv.properties`, `mqcontroller -c conf/controller/controller-n0.conf`. An unknown key causes a
-warning that suggests the nearest known key. A key of RocketMQ that Sprocket does not support causes a warning, too. A wrong value stops the start; the error names file,
-line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME` and `${ROCKETMQ_HOME}` are replaced in paths. White
-space around a value is ignored.
+`mqnamesrv -c conf/namesrv.properties`, `mqcontroller -c conf/controller.conf`. An unknown key causes a
+warning that suggests the nearest known key. A key of RocketMQ that Sprocket does not support causes a warning, too. A
+wrong value stops the start; the error names file, line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME`
+and `${ROCKETMQ_HOME}` are replaced in paths. White space around a value is ignored.
 
 Only keys marked *running* can be changed by an update request while the server runs. The file of `-c` keeps the
 change: the keys of the request are replaced in place or added at the end. Comments, other keys and permissions stay,

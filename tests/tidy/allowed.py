@@ -35,6 +35,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("acl/plain/files.py", "disk"): "edge: reads the files of accounts",
     ("acl/auth/files.py", "disk"): "edge: reads the file of users and policies, and the key of its passwords",
     ("acl/auth/files.py", "randomness"): "edge: keys and nonces that nobody can guess",
+    # controller
+    ("controller/consensus.py", "randomness"): "composition root: nonces that nobody can guess, waits of elections",
     # broker
     ("broker/config/local_address.py", "network"): "edge: asks the system for this machine's address and name",
     ("broker/replication/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",

@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
+from sprocket.cli.client_session import WrongUsage
 from sprocket.cli.server.server_commands import checked, start_line
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ def make_controller(
 ) -> "Controller":
     """Return a controller that reports failures to `process`; `access` is that of a name server beside it."""
     from controller.config import ControllerConfig
-    from controller.server import Controller
     from sprocket.common.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
 
+    try:
+        from controller.server import Controller
+    except ModuleNotFoundError as error:
+        raise WrongUsage(f"a controller needs {error.name}: pip install 'sprocket-mq[failover]'") from None
     return Controller(
         configuration.of(ControllerConfig),
         tls=configuration.of(TlsSettings),
