@@ -28,6 +28,8 @@ class Register:
 
     def __init__(self) -> None:
         self.commands: list[bytes] = []
+        # For a checker: how many of them it has seen.
+        self.checked = 0
 
     def apply(self, command: bytes) -> bytes:
         self.commands.append(command)
