@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ha.raft import journal_file
 from ha.raft.consensus import Member
 from ha.raft.core import Core, Group
 from ha.raft.elections import Timing
@@ -96,6 +97,7 @@ class SimGroup:
         self.rng = random.Random(seed)
         self.now = 1000.0
         monkeypatch.setattr("pysyncobj.syncobj.monotonicTime", lambda: self.now)
+        monkeypatch.setattr(journal_file, "MIN_FILE_BYTES", 16 * 1024)
         self.places = [Member(f"n{at}", "h", 1 + at) for at in range(count)]
         self.members = {one.id: SimMember(one.id, SimDisk(seed)) for one in self.places}
         self.checker = Checker()
