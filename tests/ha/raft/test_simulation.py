@@ -8,7 +8,7 @@ from ha.raft import engine
 from tests.ha.raft.sim_group import SimGroup
 from tests.sim.sim_image import Survivors
 
-_SEEDS = 40
+_SEEDS = 16
 
 
 async def test_a_group_elects_a_leader_and_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
