@@ -98,6 +98,8 @@ class Core:
         self._has_voted = False
         self._sends_more = False
         self._stands = False
+        # Members to which pysyncobj would send more of a snapshot than they have room for.
+        self._muted: set[str] = set()
 
     # State
 
@@ -218,13 +220,14 @@ class Core:
             engine.stand()
             self._stands = False
         engine.doTick(0.0)
-        journal.settle()
+        self._done()
         self.raise_failure()
         if engine.is_raft_leader:
             state = journal.last_index, engine.raftCommitIndex
             if state != self._sent_state or self._sends_more:
                 self._sent_state, self._sends_more = state, False
                 engine.send_entries()
+                self._done()
             self.elections.postpone(now)
         else:
             leader = self.leader(now)
@@ -361,7 +364,7 @@ class Core:
         if term > self.term:
             self._stands = False
             self.engine.raise_term(term)
-            self.journal.settle()
+            self._done()
             self.elections.forget_leader()
 
     # To and from pysyncobj
@@ -370,13 +373,25 @@ class Core:
         translated = to_engine(message)
         assert translated is not None
         self._outlet.deliver(self.engine.nodes[member_id], translated)
+        self._done()
+
+    def _done(self) -> None:
+        """Put right what pysyncobj's last call left."""
         self.journal.settle()
+        for member_id in self._muted:
+            self._outlet.joined(self.engine.nodes[member_id])
+        self._muted.clear()
 
     def _from_engine(self, member_id: str, message: dict[str, Any]) -> None:
         self._has_voted = self._has_voted or message["type"] == "response_vote"
         translated = from_engine(message, self.term)
         if translated is not None:
             self._send(member_id, translated)
+        if isinstance(translated, SnapshotPart) and not translated.size_bytes:
+            # pysyncobj would ask for the next part again and again, for a heartbeat's time, while there is none to
+            # send.  It stops for a member that is not connected.
+            self._muted.add(member_id)
+            self._outlet.left(self.engine.nodes[member_id])
 
     def _send(self, member_id: str, message: Message) -> None:
         self.outbox.append((member_id, message))

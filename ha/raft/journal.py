@@ -87,7 +87,7 @@ class Journal:
     def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
         """Forget the entries before position `entryTo`, which a snapshot on the disk has."""
         del self._entries[:entryTo]
-        self._clean = max(0, self._clean - entryTo)
+        self._drop_clean(self._clean, entryTo)
         self.size_bytes = sum(len(entry[0]) for entry in self._entries)
 
     @overload
@@ -176,6 +176,12 @@ class Journal:
         self._is_vote_dirty = self._is_rewrite = False
         self._clean = len(self._entries)
 
+    def _drop_clean(self, clean: int, dropped: int) -> None:
+        """Note that of `clean` entries on the disk the first `dropped` are not in memory any more."""
+        # If some of them never were on the disk, the file would have a gap.
+        self._is_rewrite = self._is_rewrite or dropped > clean
+        self._clean = max(0, clean - dropped)
+
     def _remove_from(self, position: int) -> None:
         if self._removed is not None:
             raise InvariantError("the log was cut twice by one message")
@@ -202,7 +208,7 @@ class Journal:
             # The snapshot ends inside the log: the log on the disk stays as it is, and begins earlier.
             dropped = self._entries[0][1] - first if self._entries else 0
             self._entries += removed[self._entries[-1][1] + 1 - first :] if self._entries else removed
-            self._clean = max(0, self._removed_clean - dropped)
+            self._drop_clean(self._removed_clean, dropped)
         else:
             self._entries += removed[kept - added_from :]
             self._clean = self._removed_clean

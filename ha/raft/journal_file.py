@@ -32,7 +32,7 @@ _FRAME_MAGIC: Final = b"RFRM"
 _FRAME: Final = struct.Struct(">4sIQI")
 _CRC_BYTES: Final = 4
 _ENTRY: Final = struct.Struct(">QQI")
-_MIN_FILE_BYTES: Final = 4 * 1024 * 1024
+MIN_FILE_BYTES: Final = 4 * 1024 * 1024
 _ADVICE: Final = "restore the disk, or remove this member's directory and call forget_member for it on the leader"
 
 
@@ -52,7 +52,7 @@ class JournalFile:
 
         Raises `DiskFull` or `DiskFailed`.
         """
-        size_bytes = max(_MIN_FILE_BYTES, 2 * (_HEAD.size + frame_bytes(entries)))
+        size_bytes = max(MIN_FILE_BYTES, 2 * (_HEAD.size + frame_bytes(entries)))
         temporary = path.with_name(path.name + ".new")
         file = disk.create(temporary, size_bytes, preallocate=True)
         head = _HEAD.pack(_MAGIC, VERSION, salt, 0)[:-_CRC_BYTES]

@@ -11,6 +11,7 @@ import msgspec
 
 from ha.raft.consensus import StateMachine
 from ha.raft.journal import REGULAR
+from sprocket.common.errors import InvariantError
 
 
 class Commands(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -67,10 +68,16 @@ class Replicated:
         self.disks: dict[str, KnownDisk] = {}
 
     def apply(self, command: bytes) -> list[bytes]:
-        """Apply one entry's command and return the answers to the user's commands in it."""
+        """Apply one entry's command and return the answers to the user's commands in it.
+
+        Raises `InvariantError` for a command of a later version: to skip it would make this member differ.
+        """
         if command[:_KIND_BYTES] != REGULAR:
             return []
-        change = _DECODER.decode(memoryview(command)[_KIND_BYTES:])
+        try:
+            change = _DECODER.decode(memoryview(command)[_KIND_BYTES:])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvariantError(f"the log has a command that this version does not know: {error}") from None
         match change:
             case Commands():
                 return [self._machine.apply(one) for one in change.commands]

@@ -8,6 +8,7 @@ from typing import Final
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
 from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.mutant import Mutant
+from tests.mutants.raft_bugs import RAFT_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -827,4 +828,5 @@ MUTANTS: Final = (
         ("tests/broker/send/test_send_kinds.py",),
     ),
     *COMMAND_MUTANTS,
+    *RAFT_MUTANTS,
 )

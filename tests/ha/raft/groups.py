@@ -4,13 +4,13 @@ import asyncio
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from ha.raft.consensus import Member, NotLeaderError
+from ha.raft.consensus import LeaderListener, Member, NotLeaderError
 from ha.raft.core import Group
 from ha.raft.elections import Timing
 from ha.raft.member import RaftMember, Seams
@@ -28,6 +28,8 @@ class Register:
 
     def __init__(self) -> None:
         self.commands: list[bytes] = []
+        # For a checker: how many of them it has seen.
+        self.checked = 0
 
     def apply(self, command: bytes) -> bytes:
         self.commands.append(command)
@@ -70,7 +72,14 @@ class LocalGroup:
         self.failures: dict[str, SprocketError] = {}
 
     def build(
-        self, member_id: str, *, disk: Disk | None = None, peers: Peers | None = None, name: str = "g"
+        self,
+        member_id: str,
+        *,
+        disk: Disk | None = None,
+        peers: Peers | None = None,
+        name: str = "g",
+        in_thread: Callable[[Callable[[], None]], Awaitable[None]] = in_thread,
+        listeners: Sequence[LeaderListener] = (),
     ) -> RaftMember:
         """Make a member that is not started."""
         group = Group(name, self.places, member_id)
@@ -80,7 +89,7 @@ class LocalGroup:
         storage = Storage(disk or RealDisk(), self.root / member_id, secrets.token_bytes)
         seams = Seams(SystemClock(), random.random, in_thread)
         member = RaftMember(
-            group, machine, storage, peers, seams, timing=self.timing,
+            group, machine, storage, peers, seams, timing=self.timing, listeners=listeners,
             on_failure=lambda error: self.failures.__setitem__(member_id, error),
         )  # fmt: skip
         self.members[member_id] = member
