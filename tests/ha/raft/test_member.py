@@ -106,6 +106,11 @@ async def test_a_command_is_answered_by_every_member_alike(group: LocalGroup) ->
 async def test_a_follower_refuses_commands_and_names_the_leader(group: LocalGroup) -> None:
     await group.start()
     leader = await group.leader()
+
+    async def all_follow() -> bool:
+        return all(one.leader == leader.leader for one in group.members.values())
+
+    await until(all_follow)
     for member in group.members.values():
         if member is not leader:
             with pytest.raises(NotLeaderError, match=f"ask {leader.leader}"):
