@@ -25,7 +25,7 @@ from controller.state.commands import (
 )
 from controller.state.group import Group
 from controller.state.machine import ControllerMachine
-from ha.raft.consensus import Consensus, ConsensusError, NotLeaderError
+from ha.raft.consensus import Consensus, ConsensusBusyError, ConsensusError, NotLeaderError
 from sprocket.common.errors import RequestError
 from sprocket.common.server_settings import ServerSettings
 from sprocket.remoting.codes import ResponseCode
@@ -192,4 +192,6 @@ def _refuse(error: ConsensusError) -> NoReturn:
     if isinstance(error, NotLeaderError):
         remark = f"The controller is not in leader state: {error}"
         raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, remark) from None
+    if isinstance(error, ConsensusBusyError):
+        raise RequestError(ResponseCode.SYSTEM_BUSY, str(error)) from None
     raise RequestError(ResponseCode.SYSTEM_ERROR, f"{error}; ask for the state before trying again") from None

@@ -57,7 +57,6 @@ _FOLDERS: Final = {
     "tests/docs": _QUICK,
     "tests/fuzz": _QUICK,
     "tests/ha": _QUICK,
-    "tests/ha/raft": _QUICK,
     "tests/mutants": _QUICK,
     "tests/namesrv": _QUICK,
     "tests/notebooks": _FULL_SPARK,

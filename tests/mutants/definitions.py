@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
 from tests.mutants.command_bugs import COMMAND_MUTANTS
+from tests.mutants.controller_bugs import CONTROLLER_MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.raft_bugs import RAFT_MUTANTS
 
@@ -829,4 +830,5 @@ MUTANTS: Final = (
     ),
     *COMMAND_MUTANTS,
     *RAFT_MUTANTS,
+    *CONTROLLER_MUTANTS,
 )

@@ -126,7 +126,8 @@ def test_an_operator_moves_the_master_to_a_replica_in_sync_that_is_alive() -> No
 
 
 def test_no_unclean_replica_leads_while_a_clean_one_lives() -> None:
-    _, after = done(GROUP, elect(None, 2, 3, allows_unclean=True))
+    more = live(2, max_offset=1) + live(3, max_offset=99)
+    _, after = done(GROUP, elect(None, live=more, allows_unclean=True))
     assert after.master_id == 2
     _, after = done(GROUP, elect(None, 3, allows_unclean=True))
     assert after.master_id == 3
