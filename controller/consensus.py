@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from controller.config import ControllerConfig
 from ha.raft.consensus import Consensus, StateMachine
@@ -39,10 +39,21 @@ class Surroundings:
     client_tls: ClientTls | None
 
 
-MakeConsensus = Callable[[ControllerConfig, StateMachine, Surroundings], Consensus]
+class ControllerConsensus(Consensus, Protocol):
+    """A consensus whose members may come back with an empty disk, if an operator says so."""
+
+    async def forget_member(self, member_id: str, *, timeout_ms: int) -> None:
+        """Let `member_id` come back with another, empty disk.
+
+        Raises ConsensusError, also while that member is connected or unknown.
+        """
+        ...
 
 
-def raft(config: ControllerConfig, machine: StateMachine, around: Surroundings) -> Consensus:
+MakeConsensus = Callable[[ControllerConfig, StateMachine, Surroundings], ControllerConsensus]
+
+
+def raft(config: ControllerConfig, machine: StateMachine, around: Surroundings) -> ControllerConsensus:
     """Return the member of the controllers' Raft group that `config` describes.  Raises ConfigError."""
     members, own_id = config.raft_members, config.controller_dleger_self_id
     client_tls = around.client_tls

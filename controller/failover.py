@@ -42,13 +42,14 @@ class Failover:
     def lost(self, brokers: Iterable[Heartbeat], reason: str) -> None:
         """Elect a new master where one of `brokers` is the master."""
         for broker in brokers:
+            group = self._service.known_group(broker.name)
+            if group is None or group.cluster != broker.cluster or group.replica(broker.broker_id) is None:
+                continue  # anybody may send heartbeats of brokers that nobody knows
             logger.warning(
                 "event=broker_lost cluster=%s group=%s broker_id=%d addr=%s reason=%s",
                 broker.cluster, broker.name, broker.broker_id, broker.address, reason,
             )  # fmt: skip
-            group = self._service.known_group(broker.name)
-            is_master = group is not None and group.cluster == broker.cluster and group.master_id == broker.broker_id
-            if is_master and self._service.is_leader:
+            if group.master_id == broker.broker_id and self._service.is_leader:
                 self._start_election(broker.name)
 
     def scan(self) -> None:

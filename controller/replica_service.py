@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
 from controller.config import ControllerConfig
+from controller.consensus import ControllerConsensus
 from controller.live_brokers import BrokerKey, Heartbeat, LiveBrokers
 from controller.state.commands import (
     AlterSyncStateSet,
@@ -25,7 +26,7 @@ from controller.state.commands import (
 )
 from controller.state.group import Group
 from controller.state.machine import ControllerMachine
-from ha.raft.consensus import Consensus, ConsensusBusyError, ConsensusError, NotLeaderError
+from ha.raft.consensus import ConsensusBusyError, ConsensusError, NotLeaderError, OutcomeUnknownError
 from sprocket.common.errors import RequestError
 from sprocket.common.server_settings import ServerSettings
 from sprocket.remoting.codes import ResponseCode
@@ -44,7 +45,7 @@ class ReplicaService:
     def __init__(
         self,
         machine: ControllerMachine,
-        consensus: Consensus,
+        consensus: ControllerConsensus,
         live: LiveBrokers,
         settings: ServerSettings[ControllerConfig],
         now_ms: Callable[[], int],
@@ -154,6 +155,13 @@ class ReplicaService:
         await self._confirm()
         return [group for group in map(self._machine.group, names) if group is not None]
 
+    async def forget_controller(self, controller_id: str) -> None:
+        """Let a controller that lost its disk come back with an empty one."""
+        try:
+            await self._consensus.forget_member(controller_id, timeout_ms=TIMEOUT_MS)
+        except ConsensusError as error:
+            _refuse(error)
+
     def master_may_live(self, group: Group) -> bool:
         """Return whether the group's master is alive, or may be."""
         return self._live.master_may_live(group, self._now_ms())
@@ -171,8 +179,19 @@ class ReplicaService:
                 return unchanged
         outcome = decode_outcome(await self._proposed(command))
         if outcome.code == ResponseCode.SUCCESS:
-            logger.info("event=group_changed command=%s group=%s is=%s", type(command).__name__, command.name, outcome)
+            self._log_change(type(command).__name__, command.name)
         return outcome
+
+    def _log_change(self, command: str, name: str) -> None:
+        group = self._machine.group(name)
+        if group is None:
+            logger.info("event=group_forgotten group=%s", name)
+            return
+        logger.info(
+            "event=group_changed command=%s group=%s brokers=%s master=%s master_epoch=%d sync_state_set=%s epoch=%d",
+            command, name, list(group.broker_ids), group.master_id, group.master_epoch,
+            list(group.sync_state_set), group.sync_state_set_epoch,
+        )  # fmt: skip
 
     async def _proposed(self, command: Command) -> bytes:
         encoded = encode_command(command)
@@ -194,4 +213,7 @@ def _refuse(error: ConsensusError) -> NoReturn:
         raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, remark) from None
     if isinstance(error, ConsensusBusyError):
         raise RequestError(ResponseCode.SYSTEM_BUSY, str(error)) from None
-    raise RequestError(ResponseCode.SYSTEM_ERROR, f"{error}; ask for the state before trying again") from None
+    if isinstance(error, OutcomeUnknownError):
+        says = f"{error}; ask for the state before trying again"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, says) from None
+    raise RequestError(ResponseCode.CONTROLLER_INVALID_REQUEST, str(error)) from None

@@ -20,7 +20,11 @@ from sprocket.remoting.bodies.requests import read_broker_names
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.headers.controller import CleanControllerBrokerDataRequestHeader, GetMetaDataResponseHeader
+from sprocket.remoting.headers.controller import (
+    CleanControllerBrokerDataRequestHeader,
+    ForgetControllerRequestHeader,
+    GetMetaDataResponseHeader,
+)
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
@@ -48,6 +52,7 @@ class OperatorProcessor:
             Route(code.UPDATE_CONTROLLER_CONFIG, NoHeader, self.update_config, cluster, update),
             Route(code.GET_CONTROLLER_CONFIG, NoHeader, self.get_config, cluster, get),
             Route(code.CLEAN_BROKER_DATA, CleanControllerBrokerDataRequestHeader, self.clean, cluster, update),
+            Route(code.FORGET_CONTROLLER, ForgetControllerRequestHeader, self.forget, cluster, update),
         ]
 
     def metadata(self, request: Request[Any]) -> Response:
@@ -100,6 +105,13 @@ class OperatorProcessor:
             peer = request.channel.peer
             logger.info("event=broker_data_cleaned group=%s ids=%s peer=%s:%s", header.broker_name, ids, *peer)
         return Response(outcome.code, outcome.remark)
+
+    async def forget(self, request: Request[ForgetControllerRequestHeader]) -> Response:
+        """Let a controller that lost its disk come back with an empty one."""
+        controller_id = request.header.controller_id
+        await self._service.forget_controller(controller_id)
+        logger.warning("event=controller_forgotten id=%s peer=%s:%s", controller_id, *request.channel.peer)
+        return Response()
 
     def get_config(self, request: Request[Any]) -> Response:
         """Return the controller's configuration as a properties file."""

@@ -32,9 +32,9 @@ _HEAD: Final = """\
 Written by `make docs` from the routes in the code; do not edit.
 
 Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, which part does, and the tests that send it.
-The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION
-and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](replication-protocol.md) and
-[security.md](security.md#other-brokers).
+The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
+PROVE_BROKER_IDENTITY and FORGET_CONTROLLER are Sprocket's own, see [replication-protocol.md](replication-protocol.md),
+[security.md](security.md#other-brokers) and [failover.md](failover.md#commands).
 
 """
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from tests.compat import maven, ports, wire
 from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Server, SprocketCluster
@@ -61,6 +61,10 @@ class ControllerCluster(Replicas):
         """As `controllerAddr` wants it."""
         return ";".join(server.address for server in self.controllers)
 
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
+
     def start_controllers(self) -> None:
         """Start all, and wait until they have a leader."""
         for server in self.controllers:
@@ -68,14 +72,22 @@ class ControllerCluster(Replicas):
         until(self.leader, "the controllers have a leader")
 
     def leader(self) -> Server | None:
-        """The controller that the living ones call their leader, if they agree."""
-        named = set()
+        """The controller that the living ones call their leader, if those that know one agree."""
+        named: set[str | None] = set()
         for server in self.controllers:
             if server.process is not None and server.process.poll() is None:
                 with contextlib.suppress(OSError, wire.WireError):
                     named.add(wire.invoke(server.address, GET_METADATA).fields.get("controllerLeaderAddress"))
+        named.discard(None)
         alive = {one.address: one for one in self.controllers if one.process is not None and one.process.poll() is None}
         return alive.get(str(next(iter(named)))) if len(named) == 1 else None
+
+    @staticmethod
+    def knows_leader(controller: Server) -> bool:
+        """Whether a controller that has just started has joined the others."""
+        with contextlib.suppress(OSError, wire.WireError):
+            return bool(wire.invoke(controller.address, GET_METADATA).fields.get("controllerLeaderId"))
+        return False
 
     def add_broker(self, number: int, **properties: str) -> Server:
         """An Apache broker of the group, in controller mode, not started yet."""

@@ -1,7 +1,7 @@
 """A consensus of one member, for tests of what stands above Raft: it leads unless the test says otherwise."""
 
 from controller.config import ControllerConfig
-from ha.raft.consensus import NotLeaderError, OutcomeUnknownError, StateMachine
+from ha.raft.consensus import ConsensusError, NotLeaderError, OutcomeUnknownError, StateMachine
 
 
 class LoneConsensus:
@@ -16,6 +16,7 @@ class LoneConsensus:
         self.confirmed = 0
         # The next proposals are applied, but their proposers never know.
         self.loses_answers = False
+        self.forgotten: list[str] = []
 
     @property
     def is_leader(self) -> bool:
@@ -34,6 +35,13 @@ class LoneConsensus:
         if not self.is_leader:
             raise NotLeaderError(self.leader)
         self.confirmed += 1
+
+    async def forget_member(self, member_id: str, *, timeout_ms: int) -> None:
+        if not self.is_leader:
+            raise NotLeaderError(self.leader)
+        if member_id not in ("n1", "n2"):
+            raise ConsensusError(f"{member_id} is not another member of group g")
+        self.forgotten.append(member_id)
 
     async def start(self) -> None: ...
 

@@ -1,6 +1,7 @@
 """Three controllers as real processes on Raft: SIGKILL of the leader together with a master, and what survives."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from sprocket.remoting.headers.controller import (
     AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
     ElectMasterRequestHeader,
+    ForgetControllerRequestHeader,
     GetNextBrokerIdRequestHeader,
     GetNextBrokerIdResponseHeader,
     GetReplicaInfoRequestHeader,
@@ -61,7 +63,9 @@ class World:
         return response
 
     async def beat(self, broker_id: int) -> None:
-        header = BrokerHeartbeatRequestHeader(**NAMES, broker_id=broker_id, broker_addr=f"127.0.0.1:{broker_id}")
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name="c", broker_name="broker-a", broker_id=broker_id, broker_addr=f"127.0.0.1:{broker_id}"
+        )
         for server in self.cluster.controllers:
             if server.process is not None and server.process.poll() is None:
                 await self.brokers[broker_id].invoke(server.address, RequestCode.BROKER_HEARTBEAT, header)
@@ -92,7 +96,8 @@ async def make_group(world: World) -> None:
         )
         await world.done(RequestCode.CONTROLLER_APPLY_BROKER_ID, header)
         await world.beat(broker_id)
-    await world.done(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequestHeader(**NAMES, broker_id=1))
+    elect = ElectMasterRequestHeader(cluster_name="c", broker_name="broker-a", broker_id=1)
+    await world.done(RequestCode.CONTROLLER_ELECT_MASTER, elect)
     alter = AlterSyncStateSetRequestHeader(broker_name="broker-a", master_broker_id=1, master_epoch=1)
     await world.done(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter, dumps(SyncStateSet([1, 2], 1)))
 
@@ -116,7 +121,7 @@ async def test_the_leader_and_a_master_die_together_and_nothing_is_forgotten(tmp
         # The controller that was killed has missed the election, and still knows it once it is back.
         leader.start()
         other = next(one for one in cluster.controllers if one not in (leader, cluster.leader()))
-        await until(lambda: asyncio.to_thread(cluster.leader), "the controllers agree")
+        await until(lambda: asyncio.to_thread(cluster.knows_leader, leader), "it has joined the others")
         other.kill()
         assert (await world.info()).master_epoch == 2
         refused = await world.ask(
@@ -138,4 +143,36 @@ async def test_the_leader_and_a_master_die_together_and_nothing_is_forgotten(tmp
         for server in cluster.controllers:
             server.start()
         assert (await world.info()).master_epoch == 2
+        await world.close()
+
+
+async def test_a_controller_that_lost_its_disk_comes_back_once_the_operator_says_so(tmp_path: Path) -> None:
+    with ControllerCluster(tmp_path) as cluster:
+        await asyncio.to_thread(cluster.start_controllers)
+        world = World(cluster)
+        await make_group(world)
+        leader = cluster.leader()
+        assert leader is not None
+        lost = next(one for one in cluster.controllers if one is not leader)
+        lost.kill()
+        shutil.rmtree(lost.directory / "store")
+        lost.start()
+
+        async def is_refused() -> bool:
+            return b"was known with another disk" in lost.output.read_bytes()
+
+        await until(is_refused, "the empty disk is refused by name")
+        assert (await world.info()).master_broker_id == 1
+        lost.stop()
+        shutil.rmtree(lost.directory / "store")
+        forget = ForgetControllerRequestHeader(controller_id=f"n{cluster.controllers.index(lost)}")
+        await world.done(RequestCode.FORGET_CONTROLLER, forget)
+        lost.start()
+        await until(lambda: asyncio.to_thread(cluster.knows_leader, lost), "it has joined the others")
+        # The other follower dies: without the one that came back there is no majority.
+        follower = next(one for one in cluster.controllers if one not in (lost, cluster.leader()))
+        follower.kill()
+        assert (await world.info()).master_epoch == 1
+        apply = ApplyBrokerIdRequestHeader(**NAMES, applied_broker_id=3, register_check_code="127.0.0.1:3;1")
+        await world.done(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
         await world.close()

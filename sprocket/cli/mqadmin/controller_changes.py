@@ -1,4 +1,4 @@
-"""`mqadmin` that changes what controllers know: electMaster, cleanBrokerMetadata."""
+"""`mqadmin` that changes what controllers know: electMaster, cleanBrokerMetadata, and our own forgetController."""
 
 from typing import TYPE_CHECKING
 
@@ -66,3 +66,21 @@ def clean_broker_metadata(
 
     with_admin(controller, ask)
     click.echo(f"clear broker {broker_name.strip()} metadata from controller success! ")
+
+
+@click.command("forgetController", context_settings=HELP)
+@controller_option
+@click.option("-i", "--controllerId", "controller_id", required=True, help="Id of the controller that lost its disk.")
+def forget_controller(controller: str, controller_id: str) -> None:
+    """Let a controller that lost its disk come back with an empty one (Sprocket's own command).
+
+    Stop it and remove its folder before, and start it afterwards.  A majority of the others must be running.
+    """
+
+    async def ask(admin: "AdminClient") -> None:
+        from sprocket.client.admin.controller_admin import ControllerAdmin
+
+        await ControllerAdmin(admin).forget_controller(controller, controller_id.strip())
+
+    with_admin(controller, ask)
+    click.echo(f"forget controller {controller_id.strip()} success! Start it with an empty folder.")

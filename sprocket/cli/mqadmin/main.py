@@ -31,7 +31,7 @@ from sprocket.cli.mqadmin.cold import (
 )
 from sprocket.cli.mqadmin.connection import consumer_connection, consumer_status, producer, producer_connection
 from sprocket.cli.mqadmin.consumer import consumer_progress, set_consume_mode
-from sprocket.cli.mqadmin.controller_changes import clean_broker_metadata, elect_master
+from sprocket.cli.mqadmin.controller_changes import clean_broker_metadata, elect_master, forget_controller
 from sprocket.cli.mqadmin.controller_config import get_controller_config, update_controller_config
 from sprocket.cli.mqadmin.controller_state import get_broker_epoch, get_controller_metadata, get_sync_state_set
 from sprocket.cli.mqadmin.message import print_messages, query_by_id, query_by_key, query_by_offset, query_by_unique_key
@@ -125,5 +125,6 @@ for _command in (
     update_controller_config,
     elect_master,
     clean_broker_metadata,
+    forget_controller,
 ):
     main.add_command(_command)

@@ -21,6 +21,7 @@ from sprocket.remoting.headers.controller import (
     CleanControllerBrokerDataRequestHeader,
     ElectMasterRequestHeader,
     ElectMasterResponseHeader,
+    ForgetControllerRequestHeader,
     GetMetaDataResponseHeader,
 )
 
@@ -72,6 +73,11 @@ class ControllerAdmin:
             is_clean_living_broker=living,
         )
         await self._admin.ask(await self.leader(controller), RequestCode.CLEAN_BROKER_DATA, header)
+
+    async def forget_controller(self, controller: str, controller_id: str) -> None:
+        """Let a controller that lost its disk come back with an empty one.  Sprocket's own request."""
+        header = ForgetControllerRequestHeader(controller_id=controller_id)
+        await self._admin.ask(await self.leader(controller), RequestCode.FORGET_CONTROLLER, header)
 
     async def config(self, controller: str) -> dict[str, str]:
         """Return the configuration of one controller."""

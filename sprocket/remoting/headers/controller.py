@@ -133,3 +133,9 @@ class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
     master_epoch: Int | None = None
     sync_state_set_epoch: Int | None = None
     master_broker_id: Long | None = None
+
+
+class ForgetControllerRequestHeader(Header, kw_only=True):
+    """FORGET_CONTROLLER, Sprocket's own: the id of a controller that lost its disk."""
+
+    controller_id: str

@@ -7,7 +7,11 @@ import pytest
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.controller import CleanControllerBrokerDataRequestHeader, GetMetaDataResponseHeader
+from sprocket.remoting.headers.controller import (
+    CleanControllerBrokerDataRequestHeader,
+    ForgetControllerRequestHeader,
+    GetMetaDataResponseHeader,
+)
 from tests.controller.site import CLUSTER, GROUP, Site, group_of, site_at
 
 
@@ -83,6 +87,19 @@ async def test_mutable_keys_change_and_others_do_not(site: Site) -> None:
     await site.ask(update, content=b"electMasterMaxRetryCount=0", expect=ResponseCode.INVALID_PARAMETER)
 
 
+@pytest.mark.code(RequestCode.FORGET_CONTROLLER)
+async def test_a_controller_that_lost_its_disk_is_forgotten(site: Site) -> None:
+    async def forget(controller_id: str, expect: ResponseCode = ResponseCode.SUCCESS) -> str:
+        header = ForgetControllerRequestHeader(controller_id=controller_id)
+        return str((await site.ask(RequestCode.FORGET_CONTROLLER, header, expect=expect)).remark)
+
+    await forget("n1")
+    assert site.consensus.forgotten == ["n1"]
+    assert "n7 is not another member" in await forget("n7", ResponseCode.CONTROLLER_INVALID_REQUEST)
+    site.consensus.leader = "n1"
+    await forget("n1", ResponseCode.CONTROLLER_NOT_LEADER)
+
+
 async def test_what_a_controller_does_not_serve_is_refused_by_name(site: Site) -> None:
     for code in (
         RequestCode.BROKER_CLOSE_CHANNEL_REQUEST,
@@ -95,4 +112,4 @@ async def test_what_a_controller_does_not_serve_is_refused_by_name(site: Site) -
     ):
         refused = await site.ask(code, expect=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         assert refused.remark == f" request type {int(code)} ({code.name}) not supported"
-    assert len(site.server.routes.entries) == 12
+    assert len(site.server.routes.entries) == 13
