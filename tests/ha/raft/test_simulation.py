@@ -8,7 +8,7 @@ from ha.raft import engine
 from tests.ha.raft.sim_group import SimGroup
 from tests.sim.sim_image import Survivors
 
-_SEEDS = 16
+_SEEDS = 10
 
 
 async def test_a_group_elects_a_leader_and_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +46,8 @@ class Storm:
         group, rng = self._group, self._rng
         if rng.random() < 0.5:
             group.propose(rng.choice(list(group.members.values())))
+        if rng.random() < 0.1:
+            group.read(rng.choice(list(group.members.values())))
         dice = rng.random()
         member_id = rng.choice(list(group.members))
         member = group.members[member_id]
@@ -76,6 +78,7 @@ async def test_faults_at_random_lose_nothing(seed: int, monkeypatch: pytest.Monk
     group.run(60, Storm(group).step)
     _heal(group)
     _check(group)
+    assert group.reads
 
 
 def _heal(group: SimGroup) -> None:
