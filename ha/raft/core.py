@@ -118,7 +118,7 @@ class Core:
         """Return the id of the leader that this member knows and hears; its own only if `is_leader`."""
         if self.engine.is_raft_leader:
             return self._group.own_id if self.is_leader else None
-        return self.engine.leader_id if self.elections.hears_leader(now) else None
+        return self.engine.leader_id if self.elections.knows_leader(now) else None
 
     @property
     def claims(self) -> Claims:

@@ -95,7 +95,7 @@ class Engine(pysyncobj.SyncObj):  # type: ignore[misc]
             raftMaxTimeout=2 * _NEVER_S,
             connectionTimeout=2 * _NEVER_S,
             appendEntriesPeriod=timing.heartbeat_s,
-            leaderFallbackTimeout=timing.max_timeout_s,
+            leaderFallbackTimeout=timing.step_down_s,
             appendEntriesUseBatch=True,
             appendEntriesBatchSizeBytes=BATCH_BYTES,
             commandsWaitLeader=False,
