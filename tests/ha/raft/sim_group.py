@@ -103,7 +103,7 @@ class SimGroup:
         self.checker = Checker()
         # Links that are open: both ends' ids, sorted.  A message in flight has the epoch of its link.
         self._epochs: dict[tuple[str, str], int] = {}
-        self._open: set[tuple[str, str]] = set()
+        self._open: dict[tuple[str, str], None] = {}
         self._flight: list[tuple[float, int, str, str, int, bytes]] = []
         self._sent = 0
         self._last_arrival: dict[tuple[str, str], float] = {}
@@ -292,13 +292,13 @@ class SimGroup:
         if reason:
             self.refused.append(reason)
             return
-        self._open.add(link)
+        self._open[link] = None
         self._epochs[link] = self._epochs.get(link, 0) + 1
         cores[0].joined(claims[1])
         cores[1].joined(claims[0])
 
     def _close(self, link: tuple[str, str]) -> None:
-        self._open.discard(link)
+        self._open.pop(link, None)
         self._epochs[link] += 1
         for end, other in (link, link[::-1]):
             core = self.members[end].core
