@@ -29,7 +29,7 @@ from ha.raft.messages import (
     to_engine,
 )
 from ha.raft.proposals import Confirmations, Proposals
-from ha.raft.replicated import Replicated, encode_change
+from ha.raft.replicated import KnownDisk, MemberSeen, Replicated, encode_change, reason_against
 from ha.raft.snapshots import Snapshots
 from ha.raft.storage import Stored
 from sprocket.common.errors import ProtocolError
@@ -91,13 +91,14 @@ class Core:
         # Connected members, and what they said of themselves.
         self.connected: dict[str, Claims] = {}
         self._votes: tuple[int, set[str]] = (0, set())
-        # Member id -> term and index of the last entry that it acknowledged to this member.
-        self._acknowledged: dict[str, tuple[int, int]] = {}
-        self._reported: set[tuple[int, str, int]] = set()
+        # Member and disk id -> term and index of the last entry that it acknowledged to this member.
+        self._acknowledged: dict[tuple[str, str], tuple[int, int]] = {}
+        self._reported: set[tuple[int, MemberSeen]] = set()
         self._sent_state = (0, 0)
         self._has_voted = False
         self._sends_more = False
         self._stands = False
+        self._knows_own_disk = False
         # Members to which pysyncobj would send more of a snapshot than they have room for.
         self._muted: set[str] = set()
 
@@ -118,7 +119,7 @@ class Core:
         """Return the id of the leader that this member knows and hears; its own only if `is_leader`."""
         if self.engine.is_raft_leader:
             return self._group.own_id if self.is_leader else None
-        return self.engine.leader_id if self.elections.hears_leader(now) else None
+        return self.engine.leader_id if self.elections.knows_leader(now) else None
 
     @property
     def claims(self) -> Claims:
@@ -131,17 +132,32 @@ class Core:
 
     def reason_against(self, claims: Claims) -> str:
         """Return why a member with these claims is refused; empty if it is not."""
-        known = self._acknowledged.get(claims.member_id, (0, 0))
-        if (claims.last_term, claims.last_index) < known and claims.disk_id == self._disk_id_of(claims.member_id):
+        known = self._acknowledged.get((claims.member_id, claims.disk_id), (0, 0))
+        if (claims.last_term, claims.last_index) < known:
             return (
                 f"member {claims.member_id} acknowledged entry {known[1]} of term {known[0]}, and its log ends at "
                 f"{claims.last_index} of term {claims.last_term}: its disk is older; remove and add it again"
             )
-        return self._replicated.reason_against(claims.member_id, claims.disk_id, claims.starts)
+        return self._reason_against_disk(claims)
 
-    def _disk_id_of(self, member_id: str) -> str:
-        known = self._replicated.disks.get(member_id)
-        return "" if known is None else known.disk_id
+    def _reason_against_disk(self, claims: Claims) -> str:
+        """Return why the group does not know a member with this disk; empty if it does, or will do.
+
+        After a start, all entries since the snapshot are not known to be committed.  If one of them says that the
+        member was seen with this disk, then a leader knew that an older disk was forgotten, and that was committed.
+        """
+        member_id, disk_id, starts = claims.member_id, claims.disk_id, claims.starts
+        reason = reason_against(self._replicated.disks, member_id, disk_id, starts)
+        if not reason:
+            return ""
+        seen = self._disks_of_log.get(member_id)
+        return "" if seen is not None and seen.disk_id == disk_id and seen.starts <= starts else reason
+
+    @property
+    def _disks_of_log(self) -> dict[str, KnownDisk]:
+        """Disks as they will be known if all entries of the log are applied."""
+        unapplied = self.engine.raftLastApplied + 1 - self.journal[0][1]
+        return self._replicated.disks_with(entry[0] for entry in self.journal[unapplied:])
 
     @property
     def _is_fresh(self) -> bool:
@@ -151,11 +167,20 @@ class Core:
     def _may_vote(self) -> bool:
         """Whether this member may take part in elections.
 
-        One that never did may have lost its disk.  So it waits for a leader, unless all members are as new.
+        One that never did may have lost its disk.  So it waits until its log says that the group knows this disk: then
+        the log also has all that was committed before.  In the first election all members are new.
         """
-        if not self._is_fresh:
+        if self.journal.vote.is_founder or self._knows_own_disk:
             return True
-        return len(self.connected) == len(self._group.others) and all(one.is_fresh for one in self.connected.values())
+        own = self._disks_of_log.get(self._group.own_id)
+        self._knows_own_disk = own is not None and own.disk_id == self._meta.disk_id
+        if self._knows_own_disk or not self._is_fresh:
+            return self._knows_own_disk
+        is_first = len(self.connected) == len(self._group.others)
+        is_first = is_first and all(one.is_fresh for one in self.connected.values())
+        if is_first:
+            self.journal.found()
+        return is_first
 
     def raise_failure(self) -> None:
         """Raise the `StoreError` that pysyncobj swallowed, if any."""
@@ -179,7 +204,7 @@ class Core:
             self.elections.lost_leader(now)
 
     def received(self, member_id: str, message: Message, now: float) -> None:
-        """Take a message of a member.  Raises `ProtocolError` for one that no correct member sends."""
+        """Take a message of a connected member.  Raises `ProtocolError` for one that no correct member sends."""
         match message:
             case Append() | SnapshotPart():
                 self._from_leader(member_id, message, now)
@@ -244,9 +269,8 @@ class Core:
             own = self.claims
             for one in (own, *self.connected.values()):
                 news = self._replicated.news(one.member_id, one.disk_id, one.starts)
-                key = (self.term, one.member_id, one.starts)
-                if news is not None and key not in self._reported:
-                    self._reported.add(key)
+                if news is not None and (self.term, news) not in self._reported:
+                    self._reported.add((self.term, news))
                     self.engine.offer(encode_change(news), _ignore)
         while (batch := self.proposals.next_batch()) is not None:
             self.engine.offer(*batch)
@@ -269,8 +293,11 @@ class Core:
         if message.is_success:
             index = message.next_index - 1
             position = self.journal.term_at(index) or 0, index
-            self._acknowledged[member_id] = max(position, self._acknowledged.get(member_id, (0, 0)))
-        message = Appended(message.term, min(message.next_index, end), message.is_reset, message.is_success)
+            key = member_id, self.connected[member_id].disk_id
+            self._acknowledged[key] = max(position, self._acknowledged.get(key, (0, 0)))
+        # To forget the disk of a member must be committed without this member.
+        is_counted = message.is_success and not self._reason_against_disk(self.connected[member_id])
+        message = Appended(message.term, min(message.next_index, end), message.is_reset, is_counted)
         self._deliver(member_id, message)
         # A follower whose log ends elsewhere gets the entries from there at once.
         self._sends_more = self._sends_more or message.is_reset
@@ -287,6 +314,12 @@ class Core:
             self._sent_state = (0, 0)
         self._stands = False
         self.elections.heard_leader(now)
+        self._follow(member_id, message)
+        if self.journal.getVotedForNodeId() is None:
+            # It has a majority already.  So a member that forgot its vote in this term gives it to nobody else.
+            self.engine.vote_for(member_id)
+
+    def _follow(self, member_id: str, message: Append | SnapshotPart) -> None:
         blank = SnapshotPart(message.term, 0, 0, 0, 0, b"")
         if isinstance(message, Append):
             new = self._without_known(message)

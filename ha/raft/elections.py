@@ -17,6 +17,9 @@ class Timing:
     heartbeat_s: float = 0.1
     min_timeout_s: float = 0.5
     max_timeout_s: float = 0.9
+    # A leader that no majority answers for this time steps down.  Longer than a slow sync, so that it is not deposed
+    # for one; nothing depends on it but how soon it says that it does not lead.
+    step_down_s: float = 1.8
     # How often a member looks at its timers.
     tick_s: float = 0.025
 
@@ -59,6 +62,10 @@ class Elections:
     def hears_leader(self, now: float) -> bool:
         """Return whether a leader was heard within the shortest timeout."""
         return self._heard_at is not None and now - self._heard_at < self._timing.min_timeout_s
+
+    def knows_leader(self, now: float) -> bool:
+        """Return whether a leader was heard within the longest timeout: then this member has not begun to ask."""
+        return self._heard_at is not None and now - self._heard_at < self._timing.max_timeout_s
 
     def is_due(self, now: float) -> bool:
         """Return whether to ask for votes now."""

@@ -19,6 +19,7 @@ from ha.raft.journal import Journal
 from ha.raft.messages import BATCH_BYTES
 from ha.raft.snapshots import Snapshots
 from sprocket.common.errors import ConfigError
+from store.record.checksum import crc32
 
 Outcome = Callable[[Any, int], None]
 
@@ -42,6 +43,13 @@ _FIELDS: Final = (
 # Entries after which the log is compacted, and bytes.
 COMPACT_ENTRIES: Final = 5000
 COMPACT_BYTES: Final = 2 * 1024 * 1024
+
+
+class _Peer(Node):  # type: ignore[misc]
+    """A node whose hash is the same in each process, and with it the order in which pysyncobj serves nodes."""
+
+    def __hash__(self) -> int:
+        return crc32(str(self.id).encode())
 
 
 class Outlet(Transport):  # type: ignore[misc]
@@ -88,14 +96,14 @@ class Engine(pysyncobj.SyncObj):  # type: ignore[misc]
         """Take over what `journal` and `snapshots` hold.  Raises `ConfigError` for a pysyncobj that does not fit."""
         self._apply = apply
         self._outlet = outlet
-        self.nodes = {one: Node(one) for one in other_ids}
+        self.nodes = {one: _Peer(one) for one in other_ids}
         conf = pysyncobj.SyncObjConf(
             autoTick=False,
             raftMinTimeout=_NEVER_S,
             raftMaxTimeout=2 * _NEVER_S,
             connectionTimeout=2 * _NEVER_S,
             appendEntriesPeriod=timing.heartbeat_s,
-            leaderFallbackTimeout=timing.max_timeout_s,
+            leaderFallbackTimeout=timing.step_down_s,
             appendEntriesUseBatch=True,
             appendEntriesBatchSizeBytes=BATCH_BYTES,
             commandsWaitLeader=False,
@@ -105,7 +113,7 @@ class Engine(pysyncobj.SyncObj):  # type: ignore[misc]
             useFork=False,
         )
         _require_methods()
-        super().__init__(Node(own_id), list(self.nodes.values()), conf, transport=outlet)
+        super().__init__(_Peer(own_id), list(self.nodes.values()), conf, transport=outlet)
         self._require_fields()
         self._SyncObj__raftLog = journal
         self._SyncObj__serializer = snapshots
@@ -134,6 +142,11 @@ class Engine(pysyncobj.SyncObj):  # type: ignore[misc]
     def stand(self) -> None:
         """Start an election at the next tick."""
         self._outlet.deliver(self._getLeader(), {"type": "timeout_now", "term": self.raftCurrentTerm})
+
+    def vote_for(self, member_id: str) -> None:
+        """Give this member's vote in the current term, which nobody has, without telling anybody."""
+        self._SyncObj__votedForNodeId = member_id
+        self._SyncObj__raftLog.setCurrentTerm(self.raftCurrentTerm, member_id)
 
     def raise_term(self, term: int) -> None:
         """Follow in `term`, with the vote still to give: what a request for a vote does that cannot be granted."""

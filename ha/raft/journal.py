@@ -9,7 +9,7 @@ Nothing here touches a disk: `take` returns what is to be written before any mes
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, overload
 
 from sprocket.common.errors import InvariantError
@@ -26,10 +26,14 @@ FIRST_ENTRY: Final[Entry] = (NO_OP, 1, 0)
 
 @dataclass(frozen=True)
 class Vote:
-    """The term, and the id of the member that got this member's vote in it; empty if none did."""
+    """The term, and the id of the member that got this member's vote in it; empty if none did.
+
+    `is_founder`: this member took part in the first election of its group.
+    """
 
     term: int
     voted_for: str = ""
+    is_founder: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,11 @@ class Journal:
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
         """Note term and vote; they are on the disk before the next message leaves."""
-        vote = Vote(term, votedForNodeId or "")
         was = self._vote
+        vote = Vote(term, votedForNodeId or "", was.is_founder)
         if vote.term < was.term or (vote.term == was.term and was.voted_for not in ("", vote.voted_for)):
             raise InvariantError(f"{self._vote} would become {vote}")
-        self._is_vote_dirty = self._is_vote_dirty or vote != self._vote
-        self._vote = vote
+        self._change(vote)
 
     def getCurrentTerm(self) -> int:  # noqa: N802
         """Return the term."""
@@ -148,6 +151,10 @@ class Journal:
         """Term and vote."""
         return self._vote
 
+    def found(self) -> None:
+        """Note that this member takes part in the first election of its group."""
+        self._change(replace(self._vote, is_founder=True))
+
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry at `index`; None if this member does not hold it."""
         position = index - self._entries[0][1]
@@ -175,6 +182,10 @@ class Journal:
         """Note that everything is on the disk."""
         self._is_vote_dirty = self._is_rewrite = False
         self._clean = len(self._entries)
+
+    def _change(self, vote: Vote) -> None:
+        self._is_vote_dirty = self._is_vote_dirty or vote != self._vote
+        self._vote = vote
 
     def _drop_clean(self, clean: int, dropped: int) -> None:
         """Note that of `clean` entries on the disk the first `dropped` are not in memory any more."""

@@ -5,6 +5,7 @@ group remembers each member's disk id and its number of starts, and members refu
 earlier start.  `forget` makes room for a new disk.  That is safe: a majority without this member has agreed to it.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -53,6 +54,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 
 _DECODER: Final = msgspec.msgpack.Decoder(Change)
 _KIND_BYTES: Final = len(REGULAR)
+# Second byte of MessagePack's array for `Commands`: no need to decode them to see what they are.
+_COMMANDS_TAG: Final = b"\x00"
 
 
 def encode_change(change: Change) -> bytes:
@@ -81,12 +84,8 @@ class Replicated:
         match change:
             case Commands():
                 return [self._machine.apply(one) for one in change.commands]
-            case MemberSeen():
-                known = self.disks.get(change.member_id)
-                if known is None or (known.disk_id == change.disk_id and known.starts < change.starts):
-                    self.disks[change.member_id] = KnownDisk(change.disk_id, change.starts)
-            case MemberForgotten():
-                self.disks.pop(change.member_id, None)
+            case _:
+                _note(self.disks, change)
         return []
 
     def snapshot(self) -> bytes:
@@ -100,17 +99,15 @@ class Replicated:
         self._machine.restore(state.user)
         self.disks = state.disks
 
-    def reason_against(self, member_id: str, disk_id: str, starts: int) -> str:
-        """Return why a member with this disk is refused; empty if it is not."""
-        known = self.disks.get(member_id)
-        if known is None or (known.disk_id == disk_id and known.starts <= starts):
-            return ""
-        what = "another disk" if known.disk_id != disk_id else "a later state of this disk"
-        return (
-            f"member {member_id} was known with {what} (known: {known.disk_id[:8]} start {known.starts}, "
-            f"now: {disk_id[:8]} start {starts}); remove and add it again: with the right disk, or after "
-            "forget_member on the leader with an empty one"
-        )
+    def disks_with(self, commands: Iterable[bytes]) -> dict[str, KnownDisk]:
+        """Return the disks as they will be known once `commands` are applied as well."""
+        disks = dict(self.disks)
+        for command in commands:
+            if command[:_KIND_BYTES] == REGULAR and command[_KIND_BYTES + 1 : _KIND_BYTES + 2] != _COMMANDS_TAG:
+                change = _DECODER.decode(memoryview(command)[_KIND_BYTES:])
+                if not isinstance(change, Commands):
+                    _note(disks, change)
+        return disks
 
     def news(self, member_id: str, disk_id: str, starts: int) -> MemberSeen | None:
         """Return what the group does not know yet of a member that is not refused."""
@@ -118,3 +115,25 @@ class Replicated:
         if known is not None and known.starts >= starts:
             return None
         return MemberSeen(member_id, disk_id, starts)
+
+
+def reason_against(disks: Mapping[str, KnownDisk], member_id: str, disk_id: str, starts: int) -> str:
+    """Return why a member with this disk is refused where `disks` are known; empty if it is not."""
+    known = disks.get(member_id)
+    if known is None or (known.disk_id == disk_id and known.starts <= starts):
+        return ""
+    what = "another disk" if known.disk_id != disk_id else "a later state of this disk"
+    return (
+        f"member {member_id} was known with {what} (known: {known.disk_id[:8]} start {known.starts}, "
+        f"now: {disk_id[:8]} start {starts}); remove and add it again: with the right disk, or after "
+        "forget_member on the leader with an empty one"
+    )
+
+
+def _note(disks: dict[str, KnownDisk], change: MemberSeen | MemberForgotten) -> None:
+    if isinstance(change, MemberForgotten):
+        disks.pop(change.member_id, None)
+        return
+    known = disks.get(change.member_id)
+    if known is None or (known.disk_id == change.disk_id and known.starts < change.starts):
+        disks[change.member_id] = KnownDisk(change.disk_id, change.starts)

@@ -26,7 +26,10 @@ T = TypeVar("T")
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """Content of ``meta``: who this disk belongs to, how often a member has started on it, its term and its vote."""
+    """Content of ``meta``: who this disk belongs to, how often a member has started on it, its term and its vote.
+
+    `is_founder`: the member took part in the first election of its group.
+    """
 
     group: str
     member_id: str
@@ -34,6 +37,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     starts: int
     term: int = 0
     voted_for: str = ""
+    is_founder: bool = False
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
@@ -62,8 +66,8 @@ class Stored:
         """Term and vote.  An entry of a later term than the file's: nobody was told of a vote in that term."""
         last_term = self.entries[-1][2] if self.entries else 0
         if last_term > self.meta.term:
-            return Vote(last_term)
-        return Vote(self.meta.term, self.meta.voted_for)
+            return Vote(last_term, "", self.meta.is_founder)
+        return Vote(self.meta.term, self.meta.voted_for, self.meta.is_founder)
 
 
 class Storage:
@@ -125,7 +129,7 @@ class Storage:
         assert self._journal is not None and self._meta is not None
         if unsynced is not None and unsynced.vote is not None:
             vote = unsynced.vote
-            self._write_meta(replace(self._meta, term=vote.term, voted_for=vote.voted_for))
+            self._write_meta(replace(self._meta, term=vote.term, voted_for=vote.voted_for, is_founder=vote.is_founder))
         if snapshot is not None:
             write_sealed(self._disk, self._directory / "snapshot", _SNAPSHOT_KIND, msgspec.msgpack.encode(snapshot))
         if unsynced is None:

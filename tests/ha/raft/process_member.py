@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import random
 import secrets
 import sys
@@ -15,7 +16,9 @@ from ha.raft.member import RaftMember, Seams
 from ha.raft.members import check_members, parse_members
 from ha.raft.peers import Security, TcpPeers
 from ha.raft.storage import Storage
+from sprocket.common import failpoints
 from sprocket.common.clock import SystemClock
+from sprocket.common.errors import SprocketError
 from store.disk.disk import RealDisk
 from tests.ha.raft.groups import Register, in_thread
 
@@ -34,14 +37,26 @@ async def _answer(member: RaftMember, machine: Register, line: str) -> str:
         return "unknown"
 
 
+def _end(error: SprocketError) -> None:
+    """End the process as a server does whose disk failed."""
+    print(error, file=sys.stderr)
+    os._exit(74)
+
+
 async def _main(root: str, own_id: str, members: str, secret: str) -> None:
+    failpoints.arm(os.environ.get(failpoints.VARIABLE, ""))
     places = parse_members(members)
     own = check_members(places, own_id)
     machine = Register()
     peers = TcpPeers(own, places, Security(secrets.token_bytes, secret.encode()))
     storage = Storage(RealDisk(), Path(root) / own_id, secrets.token_bytes)
     member = RaftMember(
-        Group("g", places, own_id), machine, storage, peers, Seams(SystemClock(), random.random, in_thread)
+        Group("g", places, own_id),
+        machine,
+        storage,
+        peers,
+        Seams(SystemClock(), random.random, in_thread),
+        on_failure=_end,
     )
     await member.start()
     reader = asyncio.StreamReader()

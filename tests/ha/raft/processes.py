@@ -1,6 +1,7 @@
 """Groups whose members are processes, which a test may kill or pause."""
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -38,6 +39,10 @@ class ProcessMember:
         """Send a signal."""
         self._process.send_signal(number)
 
+    async def ended(self, limit_s: float = 20.0) -> int:
+        """Return the process's exit status, as soon as it ends by itself."""
+        return await asyncio.wait_for(self._process.wait(), limit_s)
+
     async def kill(self) -> None:
         """Kill the process with SIGKILL."""
         if self._process.returncode is None:
@@ -54,14 +59,15 @@ class ProcessGroup:
         self.members: dict[str, ProcessMember] = {}
         self._starting: dict[str, ProcessMember] = {}
 
-    async def start(self, *member_ids: str) -> None:
-        """Start members, all if none is named, and wait until they run."""
+    async def start(self, *member_ids: str, failpoints: str = "") -> None:
+        """Start members, all if none is named, and wait until they run; with `failpoints` armed."""
         started = {}
         for member_id in member_ids or tuple(one.id for one in self.places):
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tests.ha.raft.process_member", str(self._root), member_id,
                 ";".join(str(one) for one in self.places), "secret", cwd=_REPOSITORY,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=16 * 1024 * 1024,
+                env={**os.environ, "SPROCKET_FAILPOINTS": failpoints},
             )  # fmt: skip
             started[member_id] = self._starting[member_id] = ProcessMember(process)
         for member_id, member in started.items():

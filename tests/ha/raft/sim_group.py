@@ -103,7 +103,7 @@ class SimGroup:
         self.checker = Checker()
         # Links that are open: both ends' ids, sorted.  A message in flight has the epoch of its link.
         self._epochs: dict[tuple[str, str], int] = {}
-        self._open: set[tuple[str, str]] = set()
+        self._open: dict[tuple[str, str], None] = {}
         self._flight: list[tuple[float, int, str, str, int, bytes]] = []
         self._sent = 0
         self._last_arrival: dict[tuple[str, str], float] = {}
@@ -112,6 +112,9 @@ class SimGroup:
         self.refused: list[str] = []
         self._number = 0
         self._waiting: list[tuple[asyncio.Future[bytes], bytes]] = []
+        # Reads that wait for a leader to be confirmed: its id, and how many commands were acknowledged before.
+        self._reads: list[tuple[asyncio.Future[None], str, int]] = []
+        self.reads = 0
 
     # Life
 
@@ -163,6 +166,20 @@ class SimGroup:
         command = b"c%d" % self._number
         self._waiting.append((member.core.proposals.add(command), command))
 
+    def read(self, member: SimMember) -> None:
+        """Read at a member that takes itself for the leader."""
+        if member.core is not None and member.core.is_leader:
+            self._reads.append((member.core.confirmations.add(), member.id, len(self.checker.acknowledged)))
+
+    def _check_reads(self, member: SimMember) -> None:
+        """A confirmed read sees everything that was acknowledged before it was asked for."""
+        for waiter, member_id, count in [one for one in self._reads if one[1] == member.id and one[0].done()]:
+            self._reads.remove((waiter, member_id, count))
+            if waiter.exception() is None:
+                self.reads += 1
+                for at, command in self.checker.acknowledged[:count]:
+                    assert member.machine.commands[at : at + 1] == [command], "a confirmed read is stale"
+
     def _collect(self) -> None:
         still = []
         for answer, command in self._waiting:
@@ -201,7 +218,9 @@ class SimGroup:
         for sender, content in inbox:
             if sender in core.connected:
                 core.received(sender, decode(content), self.now)
+                self._check_reads(member)
         core.tick(self.now)
+        self._check_reads(member)
         if core.engine.is_raft_leader:
             self.checker.leads(core.term, member.id)
         self.checker.check(member.machine)
@@ -273,13 +292,13 @@ class SimGroup:
         if reason:
             self.refused.append(reason)
             return
-        self._open.add(link)
+        self._open[link] = None
         self._epochs[link] = self._epochs.get(link, 0) + 1
         cores[0].joined(claims[1])
         cores[1].joined(claims[0])
 
     def _close(self, link: tuple[str, str]) -> None:
-        self._open.discard(link)
+        self._open.pop(link, None)
         self._epochs[link] += 1
         for end, other in (link, link[::-1]):
             core = self.members[end].core

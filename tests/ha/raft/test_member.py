@@ -141,7 +141,11 @@ async def test_a_leader_without_a_majority_confirms_nothing_and_steps_down(group
         await leader.confirm_leadership(timeout_ms=300)
     with pytest.raises(OutcomeUnknownError):
         await proposing
-    assert not leader.is_leader and leader.leader is None
+
+    async def steps_down() -> bool:
+        return not leader.is_leader and leader.leader is None
+
+    await until(steps_down)
     with pytest.raises(NotLeaderError):
         await leader.propose(b"y", timeout_ms=100)
 

@@ -114,5 +114,31 @@ async def test_a_leader_that_was_paused_follows_and_loses_nothing(group: Process
     await _check(group, load)
 
 
+@pytest.mark.parametrize(
+    ("failpoint", "status"),
+    [
+        ("disk.sync=error:EIO@15", 74),
+        ("disk.sync=kill@12", -9),
+    ],
+)
+async def test_a_member_whose_disk_fails_or_that_dies_at_a_sync_loses_nothing(
+    group: ProcessGroup, failpoint: str, status: int
+) -> None:
+    load = Load(group)
+    failing = next(one for one in group.members if one != "n0")
+    await group.leader()
+    await group.kill(failing)
+    await group.start(failing, failpoints=failpoint)
+    member = group.members[failing]
+    running = asyncio.create_task(load.run())
+    assert await member.ended() == status
+    del group.members[failing]
+    await until(partial(_went_on, load, len(load.acknowledged) + 5), 15)
+    await group.start(failing)
+    load.stops = True
+    await running
+    await _check(group, load)
+
+
 async def _went_on(load: Load, count: int) -> bool:
     return len(load.acknowledged) >= count

@@ -5,10 +5,11 @@ import random
 import pytest
 
 from ha.raft import engine
-from tests.ha.raft.sim_group import SimGroup
+from ha.raft.replicated import MemberForgotten, encode_change
+from tests.ha.raft.sim_group import SimGroup, SimMember
 from tests.sim.sim_image import Survivors
 
-_SEEDS = 16
+_SEEDS = 10
 
 
 async def test_a_group_elects_a_leader_and_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +47,8 @@ class Storm:
         group, rng = self._group, self._rng
         if rng.random() < 0.5:
             group.propose(rng.choice(list(group.members.values())))
+        if rng.random() < 0.1:
+            group.read(rng.choice(list(group.members.values())))
         dice = rng.random()
         member_id = rng.choice(list(group.members))
         member = group.members[member_id]
@@ -66,6 +69,72 @@ class Storm:
             group.max_delay_s = rng.choice([0.001, 0.01, 0.2])
 
 
+class LostDisk:
+    """One disk after another that is lost, and is replaced by an empty one as an operator does it."""
+
+    def __init__(self, group: SimGroup) -> None:
+        self._group = group
+        self.lost: SimMember | None = None
+        self._is_forgotten = False
+        self.replaced = 0
+        self.is_over = False
+
+    def step(self) -> None:
+        """Called at each tick: lose a disk, forget it on the leader, start again, wait until it has caught up."""
+        group, leader, lost = self._group, self._group.leader(), self.lost
+        if lost is None:
+            if not self.is_over and group.rng.random() < 0.01:
+                self.lost = lost = group.rng.choice(list(group.members.values()))
+                if lost.core is not None:
+                    group.crash(lost.id)
+                group.wipe(lost.id)
+                self._is_forgotten = False
+        elif not self._is_forgotten:
+            if lost.core is not None:
+                # The storm started it.
+                group.crash(lost.id)
+                group.wipe(lost.id)
+            if leader is not None and leader.core is not None and group.rng.random() < 0.2:
+                leader.core.engine.offer(encode_change(MemberForgotten(lost.id)), self._forgotten)
+        elif lost.core is None:
+            group.start(lost.id)
+        elif leader is not None and leader.core is not None and leader is not lost:
+            is_behind = lost.core.engine.raftLastApplied < leader.core.engine.raftCommitIndex
+            if not is_behind:
+                self.lost = None
+                self.replaced += 1
+
+    def _forgotten(self, _: object, reason: int) -> None:
+        self._is_forgotten = self._is_forgotten or not reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_disks_that_are_lost_one_by_one_lose_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "COMPACT_ENTRIES", 40)
+    group = SimGroup(seed, monkeypatch, 3 if seed % 2 else 5)
+    for member_id in group.members:
+        group.start(member_id)
+    group.run_until(lambda: group.leader() is not None)
+    group.run(2)
+    storm, disks = Storm(group), LostDisk(group)
+
+    def step() -> None:
+        storm.step()
+        disks.step()
+
+    group.run(60, step)
+    group.is_cut = lambda one, other: False
+    for member in group.members.values():
+        member.disk.after = None
+        if member.core is None and member is not disks.lost:
+            group.start(member.id)
+    disks.is_over = True
+    group.run(10, disks.step)
+    leader = group.leader()
+    assert leader is not None and disks.replaced
+    group.checker.check_all(leader.machine)
+
+
 @pytest.mark.parametrize("seed", range(_SEEDS))
 async def test_faults_at_random_lose_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "COMPACT_ENTRIES", 40)
@@ -76,6 +145,7 @@ async def test_faults_at_random_lose_nothing(seed: int, monkeypatch: pytest.Monk
     group.run(60, Storm(group).step)
     _heal(group)
     _check(group)
+    assert group.reads
 
 
 def _heal(group: SimGroup) -> None:
