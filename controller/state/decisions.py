@@ -109,9 +109,11 @@ def _elect(before: Group | None, asked: ElectMaster) -> Decision:
         return Outcome(group=after), after
     if by_broker:
         return Outcome(Code.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master"), before
+    says = "Old master has down and failed to elect a new broker master"
+    if before.master_id is None:
+        return Outcome(Code.CONTROLLER_MASTER_NOT_AVAILABLE, says), before
     # The sync-state set stays: only its members have everything that was acknowledged.
     after = msgspec.structs.replace(before, master_id=None, master_epoch=before.master_epoch + 1)
-    says = "Old master has down and failed to elect a new broker master"
     return Outcome(Code.CONTROLLER_MASTER_NOT_AVAILABLE, says), after
 
 

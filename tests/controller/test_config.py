@@ -63,7 +63,8 @@ def test_a_name_server_reads_the_keys_of_its_controller(tmp_path: Path) -> None:
     configuration = namesrv_configuration(file)
     assert configuration.notices == ()
     assert configuration.of(ControllerConfig).own.port == 9868
-    file.write_text("listenPort=9876\ncontrollerDLegerGroup=g\n")
+    # Without a controller its keys are not judged.
+    file.write_text("listenPort=9876\ncontrollerDLegerPeers=x\n")
     plain = namesrv_configuration(file)
     assert len(plain.notices) == 1
     with pytest.raises(KeyError):

@@ -21,10 +21,10 @@ BROKER_CLASSES: Final = (BrokerConfig, StoreConfig, TlsSettings)
 def namesrv_configuration(file: Path | None, overrides: Iterable[str] = ()) -> Configuration:
     """Return the configuration of a name server, with that of its controller if it has one.  Raises ConfigError."""
     given, defaults = _pairs(overrides), system_properties(os.environ)
-    with_controller = load((*NAMESRV_CLASSES, ControllerConfig), file, given, defaults)
-    if with_controller.of(NamesrvConfig).enable_controller_in_namesrv:
-        return with_controller
-    return load(NAMESRV_CLASSES, file, given, defaults)
+    alone = load(NAMESRV_CLASSES, file, given, defaults)
+    if not alone.of(NamesrvConfig).enable_controller_in_namesrv:
+        return alone
+    return load((*NAMESRV_CLASSES, ControllerConfig), file, given, defaults)
 
 
 def controller_configuration(file: Path | None, overrides: Iterable[str] = ()) -> Configuration:

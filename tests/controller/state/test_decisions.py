@@ -139,7 +139,8 @@ def test_without_a_clean_replica_the_group_has_no_master_and_keeps_its_sync_stat
     assert after is not None
     assert (after.master_id, after.master_epoch) == (None, 3)
     assert (after.sync_state_set, after.sync_state_set_epoch) == ((1, 2), 3)
-    # A broker that asks for itself changes nothing.
+    # An election without a result is not repeated in the log, and a broker that asks for itself changes nothing.
+    assert refusal(after, elect(None, 3))[0] == Code.CONTROLLER_MASTER_NOT_AVAILABLE
     assert refusal(after, elect(3, 3)) == (Code.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master")
     _, again = done(after, elect(2, 2, 3))
     assert (again.master_id, again.master_epoch) == (2, 4)
