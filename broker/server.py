@@ -98,6 +98,7 @@ class Broker:
         server = RemotingServer(
             self.routes,
             config,
+            port=config.listen_port,
             on_bug=self._environment.fail,
             tls=self.server_tls,
         )

@@ -9,11 +9,11 @@ from pathlib import Path
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
-from sprocket.remoting.server_settings import ServerSettings
+from sprocket.remoting.listener_settings import ListenerSettings
 
 
 @dataclass(frozen=True)
-class NamesrvConfig(ServerSettings, AuthSettings, GateSettings):
+class NamesrvConfig(ListenerSettings, AuthSettings, GateSettings):
     """Configuration of a name server."""
 
     listen_port: int = int_setting(
@@ -25,6 +25,9 @@ class NamesrvConfig(ServerSettings, AuthSettings, GateSettings):
     )
     auth_config_path: str = text_setting(
         "authConfigPath", "", "Folder of auth.json, the users and policies; the folder of kvConfigPath if empty."
+    )
+    enable_controller_in_namesrv: bool = bool_setting(
+        "enableControllerInNamesrv", False, "Run a controller in the same process; its keys are in the same file."
     )
     scan_not_active_broker_interval: int = field(
         default=5_000,

@@ -3,19 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
+from acl.auth.server_access import AccessControl
 from namesrv import unregistration
-from namesrv.access_control import AccessControl
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
 from namesrv.processor.brokers import BrokerProcessor
 from namesrv.processor.configuration import ConfigurationProcessor
 from namesrv.processor.topics import TopicProcessor
 from namesrv.route_table import MinBrokerIdChange, RouteInfo
-from namesrv.settings import Settings
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ClientError, InvariantError
+from sprocket.common.server_settings import ServerSettings
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
@@ -52,13 +53,20 @@ class NameServer:
         self._is_running = False
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.access = AccessControl(config, self._clock, tls or TlsSettings())
+        self.access = AccessControl(
+            config,
+            config,
+            self._clock,
+            tls or TlsSettings(),
+            folder=Path(config.auth_config_path) if config.auth_config_path else config.kv_config_path.parent,
+            bind_address=config.bind_address,
+        )
         self._client_tls = ClientTls.of(tls)
         self._client = RemotingClient(
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
         )
         self.table = RouteInfo()
-        self.settings = Settings(config, file)
+        self.settings = ServerSettings(config, file)
         self.kv_config = KVConfig(config.kv_config_path)
         self.routes = self.access.guard(
             RouteTable(
@@ -73,6 +81,7 @@ class NameServer:
         self._server = RemotingServer(
             self.routes,
             config,
+            port=config.listen_port,
             on_bug=on_bug,
             tls=ServerTls(tls or TlsSettings()),
         )

@@ -20,8 +20,8 @@ from sprocket.common.errors import ConfigError
 from sprocket.common.setting_fields import bool_setting as _bool
 from sprocket.common.setting_fields import int_setting as _int
 from sprocket.common.setting_fields import text_setting as _str
+from sprocket.remoting.listener_settings import ListenerSettings
 from sprocket.remoting.message.topic_names import TRACE_TOPIC
-from sprocket.remoting.server_settings import ServerSettings
 
 _ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
@@ -36,7 +36,7 @@ class BrokerRole(StrEnum):
 
 @dataclass(frozen=True)
 class BrokerConfig(
-    PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings, ServerSettings
+    PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings, ListenerSettings
 ):
     """Settings of a broker, without those of its store."""
 

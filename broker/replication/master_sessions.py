@@ -15,7 +15,7 @@ from broker.config.broker_config import BrokerRole
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
-from broker.replication.replica_identity import credentials, read_secret
+from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import replica_rules
 from broker.replication.table_stream import TopicSender
@@ -23,6 +23,7 @@ from broker.send.confirm_waits import Timer
 from broker.service import Service
 from ha.hello import VERSION
 from ha.master_session import MasterSession, SessionRules
+from ha.shared_secret import read_secret
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ConfigError, RequestError
 from sprocket.remoting.codes import RequestCode, ResponseCode

@@ -16,10 +16,6 @@ _BY_REASON: Final[dict[str, tuple[str, ...]]] = {
         "startMonitoring", "allocateMQ", "clusterRT", "getNamesrvConfig", "updateNamesrvConfig", "getBrokerConfig",
         "getConsumerConfig", "exportMetadata", "exportConfigs", "exportMetrics", "haStatus",
     ),
-    "No controller.": (
-        "getSyncStateSet", "getBrokerEpoch", "getControllerMetaData", "getControllerConfig", "updateControllerConfig",
-        "electMaster", "cleanBrokerMetadata",
-    ),
     "No broker container: one broker per process.": ("addBroker", "removeBroker"),
     "No static topics (logical queues that move between brokers).": ("updateStaticTopic", "remappingStaticTopic"),
     "Sprocket does not use RocksDB.": (

@@ -1,7 +1,8 @@
 """Writer of docs/compatibility.md: how every request code of RocketMQ is supported.
 
-The routes of a broker, a name server and the client tell which codes are served; `docs.pages.unsupported_codes` has the
-reasons for the others.  The tests are those with the mark ``@pytest.mark.code(RequestCode.X)``.  Run as
+The routes of a broker, a name server, a controller and the client tell which codes are served;
+`docs.pages.unsupported_codes` has the reasons for the others.  The tests are those with the mark
+``@pytest.mark.code(RequestCode.X)``.  Run as
 ``python -m docs.pages.compatibility_page <file>`` (`make docs`); a test compares the file with it.
 """
 
@@ -14,6 +15,8 @@ from typing import Final, NamedTuple
 
 from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
+from controller.config import ControllerConfig
+from controller.server import Controller
 from docs.pages.unsupported_codes import UNSUPPORTED
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
@@ -22,16 +25,16 @@ from store.config.store_config import StoreConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Folder of each server's own tests: they are listed before other tests.
-_FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "client": "client"}
+_FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "controller": "controller", "client": "client"}
 _HEAD: Final = """\
 # Compatibility
 
 Written by `make docs` from the routes in the code; do not edit.
 
 Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, which part does, and the tests that send it.
-The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION
-and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](replication-protocol.md) and
-[security.md](security.md#other-brokers).
+The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
+PROVE_BROKER_IDENTITY and FORGET_CONTROLLER are Sprocket's own, see [replication-protocol.md](replication-protocol.md),
+[security.md](security.md#other-brokers) and [failover.md](failover.md#commands).
 
 """
 
@@ -71,11 +74,25 @@ def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
         broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store"))
         name_server = NameServer(NamesrvConfig(kv_config_path=Path(folder) / "kvConfig.json"))
+        controller = Controller(
+            ControllerConfig(
+                controller_dleger_group="g",
+                controller_dleger_peers="n0-127.0.0.1:9878",
+                controller_dleger_self_id="n0",
+                controller_store_path=Path(folder) / "controller",
+            ),
+            on_fatal=_ignore,
+        )
         return {
             "broker": frozenset(route.code for route in broker.routes.routes),
             "name server": frozenset(route.code for route in name_server.routes.routes),
+            "controller": frozenset(route.code for route in controller.routes.routes),
             "client": frozenset(_codes_in_routes((root / "sprocket" / "client").rglob("*.py"))),
         }
+
+
+def _ignore(error: Exception) -> None:
+    """The servers of this page are never started."""
 
 
 def _codes_in_routes(files: Iterable[Path]) -> set[RequestCode]:

@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 
 from docs.pages.fixed_keys import FIXED_KEYS, READ_ONCE
-from sprocket.cli.server.server_config import BROKER_CLASSES, NAMESRV_CLASSES
+from sprocket.cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, allowed_text, settings_of, value_text
 from sprocket.common.rocketmq_keys import ReferenceKey, reference_keys
 
@@ -19,10 +19,10 @@ _HEAD = """\
 Written by `make docs` from the declarations in the code; do not edit.
 
 Sprocket reads RocketMQ's `.properties` files unchanged: `mqbroker -c conf/broker.conf`,
-`mqnamesrv -c conf/namesrv.properties`. An unknown key causes a warning that suggests the nearest known key. A key of
-RocketMQ that Sprocket does not support causes a warning too. A wrong value stops the start; the error names file,
-line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME` and `${ROCKETMQ_HOME}` are replaced in paths. White
-space around a value is ignored.
+`mqnamesrv -c conf/namesrv.properties`, `mqcontroller -c conf/controller.conf`. An unknown key causes a
+warning that suggests the nearest known key. A key of RocketMQ that Sprocket does not support causes a warning too. A
+wrong value stops the start; the error names file, line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME`
+and `${ROCKETMQ_HOME}` are replaced in paths. White space around a value is ignored.
 
 Only keys marked *running* can be changed by an update request while the server runs. The file of `-c` keeps the
 change: the keys of the request are replaced in place or added at the end. Comments, other keys and permissions stay,
@@ -37,10 +37,15 @@ environment (`-Dtls.enable=true`, as in RocketMQ's scripts), the server's file, 
 read them from the environment and from that last file. See [security.md](security.md).
 
 """
+_CONTROLLER = """\
+These keys are in the file of `mqcontroller`, or with enableControllerInNamesrv in that of the name server. The port is
+that of the own peer in controllerDLegerPeers. See [failover.md](failover.md).
+
+"""
 _FIXED = """\
-Every other key of a name server and a broker can be changed while the server runs. RocketMQ also accepts updates of
-these keys, except brokerConfigPath, rocketmqHome and configBlackList; most of them have no effect before a restart.
-The keys of TLS are read again when their files change, see [security.md](security.md).
+Every other key of a name server, a controller and a broker can be changed while the server runs. RocketMQ also accepts
+updates of these keys, except brokerConfigPath, rocketmqHome and configBlackList; most of them have no effect before a
+restart. The keys of TLS are read again when their files change, see [security.md](security.md).
 """
 
 
@@ -50,6 +55,7 @@ def page() -> str:
     broker, store, tls = BROKER_CLASSES
     sections = (
         ("Name server", NAMESRV_CLASSES[0], ""),
+        ("Controller", CONTROLLER_CLASSES[0], _CONTROLLER),
         ("Broker", broker, ""),
         ("Store", store, ""),
         ("TLS, of name servers, brokers and clients", tls, _TLS),
@@ -87,8 +93,8 @@ def _default(setting: Setting, declared: "Field[object]") -> str:
 
 
 def fixed_keys() -> set[str]:
-    """Return the keys of name servers and brokers that cannot be changed while the server runs."""
-    declarations = (NAMESRV_CLASSES[0], *BROKER_CLASSES[:2])
+    """Return the keys of name servers, controllers and brokers that cannot be changed while the server runs."""
+    declarations = (NAMESRV_CLASSES[0], CONTROLLER_CLASSES[0], *BROKER_CLASSES[:2])
     return {setting.key for one in declarations for setting in settings_of(one) if not setting.mutable}
 
 
@@ -100,7 +106,8 @@ def _fixed() -> Iterator[str]:
 
 
 def _unsupported() -> Iterator[str]:
-    supported = {s.key for declaration in (*BROKER_CLASSES, *NAMESRV_CLASSES) for s in settings_of(declaration)}
+    declarations = (*BROKER_CLASSES, *NAMESRV_CLASSES, *CONTROLLER_CLASSES)
+    supported = {s.key for declaration in declarations for s in settings_of(declaration)}
     by_owner: dict[str, list[ReferenceKey]] = {}
     for reference in reference_keys().values():
         if reference.key not in supported:

@@ -16,10 +16,14 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Names a place: a remote request must not make the server read, write, listen or connect elsewhere.": (
         "storePathRootDir", "storePathCommitLog", "kvConfigPath", "authConfigPath", "tableTopicsConfigPath",
+        "controllerStorePath", "controllerRaftPortOffset",
         "rocketmqHome", "bindAddress", "listenPort", "haListenPort", "namesrvAddr", "haMasterAddress",
     ),
     "Identifies the broker: clients, slaves, name servers and stored messages hold the value.": (
         "brokerName", "brokerClusterName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "regionId",
+    ),
+    "Identifies the controller: brokers and the other controllers hold the value.": (
+        "controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId",
     ),
     "Sets the layout of files: existing files have the old layout.": (
         "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mapperFileSizeBatchConsumeQueue",
@@ -32,7 +36,7 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Stored messages hold levels: a new value would change their times.": ("messageDelayLevel",),
     "Selects the broker's parts and their guarantees at the start.": (
-        "flushDiskType", "enableSlaveActingMaster", "haAckFlushedOffset",
+        "flushDiskType", "enableSlaveActingMaster", "haAckFlushedOffset", "enableControllerInNamesrv", "controllerType",
     ),
 }  # fmt: skip
 READ_ONCE: Final = "Is read once, at the start."

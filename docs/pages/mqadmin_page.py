@@ -26,7 +26,7 @@ Written by `make docs` from the commands in the code; do not edit.
 found in upper and lower case. `mqadmin help COMMAND` shows the flags of a command. An error is one line on standard
 error. The exit status is 0 for success, 1 if a server refused or cannot be reached, 2 for wrong usage.
 
-Every command has `-n`; `--json` is named where a command has it:
+Every command has `-n` unless it says that it has none; `--json` is named where a command has it:
 
 """
 _ENVIRONMENT: Final = """
@@ -73,8 +73,9 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert len(options) == len(command.params), f"{command.name}: the page does not show arguments without a flag"
     names = [option.opts[-1] for option in options]
-    assert _NAMESRV in names, f"{command.name}: the page says that every command has -n"
-    more = _about(command)[1:] + (["It has `--json`."] if _JSON in names else [])
+    more = _about(command)[1:]
+    more += ["It has no `-n`."] if _NAMESRV not in names else []
+    more += ["It has `--json`."] if _JSON in names else []
     yield f"\n### {command.name}\n\n{_about(command)[0]}\n"
     yield from (f"\n{paragraph}\n" for paragraph in more)
     if set(names) - {_NAMESRV, _JSON}:

@@ -1,7 +1,7 @@
 """Request codes of RocketMQ that Sprocket does not serve, each with its reason.
 
-docs/compatibility.md shows the reasons.  Tests compare the table with the routes of broker, name server and client.
-Remove a code from this table when it gets a route.
+docs/compatibility.md shows the reasons.  Tests compare the table with the routes of broker, name server, controller and
+client.  Remove a code from this table when it gets a route.
 """
 
 from collections.abc import Iterable
@@ -14,17 +14,15 @@ def _by_reason(*groups: tuple[str, Iterable[Code]]) -> dict[Code, str]:
     return {code: reason for reason, codes in groups for code in codes}
 
 
-def _named(*prefixes: str) -> list[Code]:
-    return [code for code in Code if code.name.startswith(prefixes)]
-
-
 UNSUPPORTED: Final = _by_reason(
     ("Moves the records of pop out of RocksDB, which Sprocket does not use.", (Code.POP_ROLLBACK,)),
-    ("No controller mode yet.", (Code.GET_BROKER_EPOCH_CACHE, Code.NOTIFY_BROKER_ROLE_CHANGED)),
     (
-        "No controller: no automatic failover of a master.",
+        "Sprocket's brokers have no controller mode yet; Sprocket's controllers serve brokers of RocketMQ.",
+        (Code.GET_BROKER_EPOCH_CACHE, Code.NOTIFY_BROKER_ROLE_CHANGED),
+    ),
+    (
+        "Controllers of RocketMQ's jRaft kind send it to each other; those of its DLedger kind do not serve it either.",
         (
-            *_named("CONTROLLER_"), Code.UPDATE_CONTROLLER_CONFIG, Code.GET_CONTROLLER_CONFIG, Code.CLEAN_BROKER_DATA,
             Code.BROKER_CLOSE_CHANNEL_REQUEST, Code.CHECK_NOT_ACTIVE_BROKER_REQUEST,
             Code.GET_BROKER_LIVE_INFO_REQUEST, Code.GET_SYNC_STATE_DATA_REQUEST,
             Code.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST,

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from namesrv import registration, route_queries, unregistration
+from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import BrokerKey, MinBrokerIdChange, RouteInfo
-from namesrv.settings import Settings
 from sprocket.common.errors import RequestError
+from sprocket.common.server_settings import ServerSettings
 from sprocket.remoting.bodies.registration import (
     LARGE_BYTES,
     LARGE_COMPRESSED_BYTES,
@@ -60,7 +61,7 @@ class BrokerProcessor:
         self,
         table: RouteInfo,
         kv_config: KVConfig,
-        settings: Settings,
+        settings: ServerSettings[NamesrvConfig],
         now_ms: Callable[[], int],
         notify: Callable[[list[MinBrokerIdChange]], None],
     ) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from namesrv import route_queries
+from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
-from namesrv.settings import Settings
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.common.server_settings import ServerSettings
 from sprocket.remoting.bodies.requests import read_topic_route
 from sprocket.remoting.bodies.topic import TopicList
 from sprocket.remoting.codec.fastjson import dumps
@@ -38,7 +39,13 @@ _DISABLED: Final = Refusal(ResponseCode.SYSTEM_ERROR, "disable", reason=Reason.T
 class TopicProcessor:
     """Handler of requests for routes and lists of topics.  `uptime_ms` returns the time since the start."""
 
-    def __init__(self, table: RouteInfo, kv_config: KVConfig, settings: Settings, uptime_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        table: RouteInfo,
+        kv_config: KVConfig,
+        settings: ServerSettings[NamesrvConfig],
+        uptime_ms: Callable[[], int],
+    ) -> None:
         self._table = table
         self._kv_config = kv_config
         self._settings = settings

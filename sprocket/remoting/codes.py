@@ -175,6 +175,7 @@ class RequestCode(IntEnum):
     # Only Sprocket has these; RocketMQ's broker answers REQUEST_CODE_NOT_SUPPORTED.
     NEGOTIATE_HA_SESSION = 21001
     PROVE_BROKER_IDENTITY = 21002
+    FORGET_CONTROLLER = 21003
 
 
 class ResponseCode(IntEnum):

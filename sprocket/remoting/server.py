@@ -11,9 +11,9 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.flow.receive_window import set_buffers
 from sprocket.remoting.flow.turn import Turn
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.listening import bound, reason_of, serve
 from sprocket.remoting.routes import RouteTable
-from sprocket.remoting.server_settings import ServerSettings
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 
@@ -28,20 +28,22 @@ class RemotingServer:
     """A server of the remoting protocol on one port.
 
     `on_close` callbacks get every channel that closes.  A sweep closes idle channels, peers that stop reading and peers
-    that leave a frame incomplete.  With `tls` connections may be TLS.
+    that leave a frame incomplete.  With `tls` connections may be TLS.  A free port is chosen for `port` 0.
     """
 
     def __init__(
         self,
         table: RouteTable,
-        settings: ServerSettings,
+        settings: ConnectionSettings,
         *,
+        port: int = 0,
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         on_bug: Callable[[InvariantError], None] | None = None,
         tls: ServerTls | None = None,
     ) -> None:
         self._table = table
         self._settings = settings
+        self._requested_port = port
         self._max_frame_bytes = max_frame_bytes
         self._on_bug = on_bug
         self._tls = tls
@@ -67,11 +69,11 @@ class RemotingServer:
         return port
 
     @property
-    def settings(self) -> ServerSettings:
+    def settings(self) -> ConnectionSettings:
         """The present settings."""
         return self._settings
 
-    def configure(self, settings: ServerSettings) -> None:
+    def configure(self, settings: ConnectionSettings) -> None:
         """Apply the settings that may change while the server runs: how long a connection may be silent."""
         self._settings = settings
 
@@ -85,7 +87,7 @@ class RemotingServer:
         if self._tls is not None:
             self._tls.start()
         try:
-            self._server = await self._bound(self._settings.listen_port)
+            self._server = await self._bound(self._requested_port)
         except OSError as error:
             raise self._cannot_listen(error) from None
 
@@ -102,7 +104,7 @@ class RemotingServer:
 
     def _cannot_listen(self, error: OSError) -> ConfigError:
         return ConfigError(
-            f"cannot listen on {self._settings.bind_address}:{self._settings.listen_port}: {reason_of(error)}. "
+            f"cannot listen on {self._settings.bind_address}:{self._requested_port}: {reason_of(error)}. "
             "Stop what uses the port, or choose another one with listenPort."
         )
 

@@ -1,4 +1,4 @@
-"""Every code of broker and name server, every role, every way to forge a request, both serializations and generations.
+"""Every code of broker, name server and controller, every role, every way to forge a request, in all encodings.
 
 The table is made from the routes: a code that is added is asked for here without anybody thinking of it.
 """
@@ -34,6 +34,8 @@ from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
 from broker.server import Broker
+from controller.config import ControllerConfig
+from controller.server import Controller
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
 from sprocket.common.errors import InvariantError, RequestError
@@ -67,7 +69,7 @@ accounts:
     topicPerms: [Other=PUB|SUB]
     groupPerms: [Other=SUB]
 """
-# Requests to a name server about one topic or cluster.
+# Requests to a name server or a controller about one topic or cluster.
 _OF_ONE_CLUSTER = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC,
     RequestCode.REGISTER_BROKER,
@@ -77,6 +79,11 @@ _OF_ONE_CLUSTER = {
     RequestCode.GET_BROKER_MEMBER_GROUP,
     RequestCode.DELETE_TOPIC_IN_NAMESRV,
     RequestCode.GET_TOPICS_BY_CLUSTER,
+    RequestCode.CONTROLLER_ELECT_MASTER,
+    RequestCode.CONTROLLER_REGISTER_BROKER,
+    RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+    RequestCode.CONTROLLER_APPLY_BROKER_ID,
+    RequestCode.CLEAN_BROKER_DATA,
 }
 # Without names these requests concern nothing, or the topic of a message, which the handler checks after reading it.
 _FREE_WITHOUT_A_NAME = {
@@ -110,18 +117,29 @@ def accounts() -> GatePolicy:
     return PlainPolicy({"plain_acl.yml": parse("plain_acl.yml", ACCOUNTS)})
 
 
+def controller_of(root: Path) -> Controller:
+    config = ControllerConfig(
+        controller_dleger_group="g",
+        controller_dleger_peers="n0-127.0.0.1:9878",
+        controller_dleger_self_id="n0",
+        controller_store_path=root / "controller",
+    )
+    return Controller(config, on_fatal=lambda error: None)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Route]]:
-    """Return the routes of a broker that serves everything, and those of a name server."""
+    """Return the routes of a broker that serves everything, of a name server and of a controller."""
     root: Path = tmp_path_factory.mktemp("matrix")
     config = broker_config(authentication_enabled=True)
     return {
         "broker": Broker(config, store_config(root)).routes.routes,
         "namesrv": NameServer(NamesrvConfig(kv_config_path=root / "kvConfig.json")).routes.routes,
+        "controller": controller_of(root).routes.routes,
     }
 
 
-@pytest.fixture(params=["broker", "namesrv"])
+@pytest.fixture(params=["broker", "namesrv", "controller"])
 def routes_of(request: pytest.FixtureRequest, served: dict[str, list[Route]]) -> list[Route]:
     found: list[Route] = served[request.param]
     return found
@@ -209,7 +227,7 @@ async def test_policies_for_what_a_request_names_are_enough(doors: Doors) -> Non
     is_broker = RequestCode.SEND_MESSAGE in doors.table.entries
     for one in map(shape, doors.routes):
         outcome = doors.ask(one.code, RIGHT.signed(one.fields, one.body), one.body, JSON)
-        # A name server belongs to no cluster: a request that names none needs all of them.
+        # A name server or a controller belongs to no cluster: a request that names none needs all of them.
         assert outcome.served is (is_broker or one.code in _OF_ONE_CLUSTER), (one.code, outcome)
 
 
@@ -246,6 +264,7 @@ def test_a_server_with_a_route_without_a_rule_does_not_start(
     for make in (
         lambda: Broker(broker_config(), store_config(tmp_path)),
         lambda: NameServer(NamesrvConfig(kv_config_path=tmp_path / "kvConfig.json")),
+        lambda: controller_of(tmp_path),
     ):
         with pytest.raises(InvariantError, match=changed.code.name):
             make()

@@ -33,10 +33,10 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, sealed_crc
@@ -173,7 +173,7 @@ async def hot_path(
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
     pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, held=held)
     message_store.on_arrival.append(held.arrived)
-    server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ServerSettings("127.0.0.1"))
+    server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ConnectionSettings("127.0.0.1"))
     server.on_close.append(lambda channel: held.drop_channel(channel.id))
     client = RemotingClient(serialization=serialization)
     message_store.start()

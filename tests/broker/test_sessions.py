@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.config.broker_config import BrokerRole
-from broker.replication.replica_identity import read_secret
 from broker.server import Broker
+from ha.shared_secret import read_secret
 from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.figures import values

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.cli.server.server_config import BROKER_CLASSES, NAMESRV_CLASSES
+from sprocket.cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = [setting for declaration in (*NAMESRV_CLASSES, *BROKER_CLASSES) for setting in settings_of(declaration)]
+CLASSES = (*NAMESRV_CLASSES, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+SETTINGS = [setting for declaration in CLASSES for setting in settings_of(declaration)]
 
 
 def _sources() -> str:
-    folders = ("namesrv", "broker", "store", "sprocket/remoting", "acl")
+    folders = ("namesrv", "controller", "sprocket/cli/server", "broker", "store", "sprocket/remoting", "acl")
     return "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 

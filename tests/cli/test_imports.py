@@ -13,13 +13,16 @@ HEAVY = (
     "store",
     "broker",
     "namesrv",
+    "controller",
     "sprocket.remoting.codes",
     "spark",
     "rich",
 )
 
 
-@pytest.mark.parametrize("module", ["main", "mqadmin.main", "server.mqbroker", "server.mqnamesrv"])
+@pytest.mark.parametrize(
+    "module", ["main", "mqadmin.main", "server.mqbroker", "server.mqnamesrv", "server.mqcontroller"]
+)
 def test_parsing_a_command_line_loads_no_server(module: str) -> None:
     program = f"""
 import sys

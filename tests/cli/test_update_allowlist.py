@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from sprocket.cli.server.server_config import (
     BROKER_CLASSES,
+    CONTROLLER_CLASSES,
     NAMESRV_CLASSES,
     broker_configuration,
+    controller_configuration,
     namesrv_configuration,
 )
 from sprocket.common import properties
@@ -20,7 +22,11 @@ from sprocket.common.config import Configuration, read, settings_of, updated
 from sprocket.common.errors import ConfigError
 from sprocket.common.rocketmq_keys import reference_keys
 
-SERVERS = {"broker": broker_configuration(None, None), "namesrv": namesrv_configuration(None)}
+SERVERS = {
+    "broker": broker_configuration(None, None),
+    "namesrv": namesrv_configuration(None),
+    "controller": controller_configuration(None),
+}
 HOSTILE = (
     "/etc/passwd",
     "$(reboot)",
@@ -102,7 +108,7 @@ def test_any_bytes_are_an_update_or_a_config_error(body: bytes) -> None:
 
 @given(st.binary(max_size=300))
 def test_any_file_is_a_configuration_or_a_config_error(content: bytes) -> None:
-    for declarations in (BROKER_CLASSES, NAMESRV_CLASSES):
+    for declarations in (BROKER_CLASSES, NAMESRV_CLASSES, CONTROLLER_CLASSES):
         try:
             read(declarations, properties.parse(content, "x.conf"), "x.conf")
         except ConfigError as error:

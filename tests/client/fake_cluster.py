@@ -12,9 +12,9 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 
 Answer = Callable[[Request[Any]], Response | Awaitable[Response | None] | None]
 
@@ -27,7 +27,7 @@ class FakeServer:
     """A server of the given routes; an async context manager."""
 
     def __init__(self, routes: list[Route], port: int = 0) -> None:
-        self._server = RemotingServer(RouteTable(routes), ServerSettings("127.0.0.1", port))
+        self._server = RemotingServer(RouteTable(routes), ConnectionSettings("127.0.0.1"), port=port)
 
     @property
     def address(self) -> str:

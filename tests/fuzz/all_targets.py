@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.fuzz.ha_targets import HA_TARGETS
+from tests.fuzz.raft_targets import RAFT_TARGETS
 from tests.fuzz.security_targets import SECURITY_TARGETS
 from tests.fuzz.send_targets import SEND_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
@@ -12,5 +13,13 @@ from tests.fuzz.wire_targets import WIRE_TARGETS
 
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
-    for target in (*WIRE_TARGETS, *STORE_TARGETS, *TEXT_TARGETS, *HA_TARGETS, *SECURITY_TARGETS, *SEND_TARGETS)
+    for target in (
+        *WIRE_TARGETS,
+        *STORE_TARGETS,
+        *TEXT_TARGETS,
+        *HA_TARGETS,
+        *RAFT_TARGETS,
+        *SECURITY_TARGETS,
+        *SEND_TARGETS,
+    )
 }

@@ -1,4 +1,4 @@
-"""Every code of a broker and of a name server with hostile fields and bodies: an answer each, and no undeclared error.
+"""Every code of broker, name server and controller with hostile fields and bodies: answers, no undeclared error.
 
 An exception that nobody declared is logged as ``handler_failed`` and told to the peer by its class; here it fails.
 `python -m tests.fuzz.test_every_code COUNT SEED` sends so many of each code.
@@ -22,6 +22,8 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.routes import RouteTable
 from tests.broker.rig import create, running_broker
+from tests.controller.site import group_of
+from tests.controller.site import site_at as controller_at
 from tests.fuzz.hostile_requests import HostileRequest, hostile_requests
 from tests.namesrv.site import site_at
 
@@ -101,6 +103,23 @@ async def attack_name_server(folder: Path, count: int, seed: int) -> tuple[Count
     return answers, undeclared.found
 
 
+async def attack_controller(folder: Path, count: int, seed: int) -> tuple[Counter[int], list[str]]:
+    """What a controller answered, and what it did not expect."""
+    undeclared = Undeclared()
+    logging.getLogger().addHandler(undeclared)
+    try:
+        async with controller_at(folder) as site, group_of(site, 2) as (master, _):
+            answers = await ask_everything(site.address, site.server.routes, count, seed)
+            assert not site.failures
+            # The state is one that a controller can start from.
+            site.server.machine.restore(site.server.machine.snapshot())
+            await master.beat()
+            await site.ask(RequestCode.CONTROLLER_GET_METADATA_INFO)
+    finally:
+        logging.getLogger().removeHandler(undeclared)
+    return answers, undeclared.found
+
+
 @pytest.mark.timeout(240)
 async def test_broker(tmp_path: Path) -> None:
     answers, undeclared = await attack_broker(tmp_path, 20, 1)
@@ -114,8 +133,14 @@ async def test_name_server(tmp_path: Path) -> None:
     assert answers[ResponseCode.SUCCESS] > 0
 
 
+async def test_controller(tmp_path: Path) -> None:
+    answers, undeclared = await attack_controller(tmp_path, 60, 1)
+    assert not undeclared, "\n".join(undeclared[:5])
+    assert answers[ResponseCode.SUCCESS] > 0
+
+
 async def _main(count: int, seed: int) -> None:
-    for attack in (attack_name_server, attack_broker):
+    for attack in (attack_name_server, attack_controller, attack_broker):
         with tempfile.TemporaryDirectory() as folder:
             answers, undeclared = await attack(Path(folder), count, seed)
         print(f"{attack.__name__}: {sum(answers.values())} requests, answers {dict(answers.most_common())}")

@@ -17,8 +17,10 @@ from broker.send.intake import MessageIntake
 from broker.topic.attributes import QUEUE_TYPE
 from sprocket.cli.server.server_config import (
     BROKER_CLASSES,
+    CONTROLLER_CLASSES,
     NAMESRV_CLASSES,
     broker_configuration,
+    controller_configuration,
     namesrv_configuration,
 )
 from sprocket.common import properties
@@ -33,7 +35,7 @@ from tests.fuzz.target import Target
 from tests.send_headers import send_header
 
 MESSAGES = (b"", b"a\x015\x02", b"a\x01x\x02b\x01true\x02", b"a\x011e400\x02b\x01\x02", b"a\x01" + b"9" * 400 + b"\x02")
-SERVERS = (broker_configuration(None, None), namesrv_configuration(None))
+SERVERS = (broker_configuration(None, None), namesrv_configuration(None), controller_configuration(None))
 MUTABLE = [{s.key for held in server.objects for s in settings_of(type(held)) if s.mutable} for server in SERVERS]
 
 
@@ -52,7 +54,7 @@ def sql_filter(data: bytes) -> None:
 
 def configuration_file(data: bytes) -> None:
     """A configuration file is read or refused by name."""
-    for declarations in (BROKER_CLASSES, NAMESRV_CLASSES):
+    for declarations in (BROKER_CLASSES, NAMESRV_CLASSES, CONTROLLER_CLASSES):
         try:
             read(declarations, properties.parse(data, "x.conf"), "x.conf")
         except ConfigError as error:

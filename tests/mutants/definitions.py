@@ -7,7 +7,9 @@ from typing import Final
 
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
 from tests.mutants.command_bugs import COMMAND_MUTANTS
+from tests.mutants.controller_bugs import CONTROLLER_MUTANTS
 from tests.mutants.mutant import Mutant
+from tests.mutants.raft_bugs import RAFT_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -851,4 +853,6 @@ MUTANTS: Final = (
         ("tests/broker/send/test_send_kinds.py",),
     ),
     *COMMAND_MUTANTS,
+    *RAFT_MUTANTS,
+    *CONTROLLER_MUTANTS,
 )

@@ -16,9 +16,9 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.flow.unsent_output import UnsentOutput
 from sprocket.remoting.frames import encode_request
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 
 KIB = 1024
 BIG = bytes(600 * KIB)
@@ -31,7 +31,7 @@ def big(_: Request[object]) -> Response:
 @pytest.fixture
 async def server() -> AsyncIterator[RemotingServer]:
     table = RouteTable([Route(RequestCode.HEART_BEAT, NoHeader, big, Resource.NONE, Action.NONE)])
-    server = RemotingServer(table, ServerSettings("127.0.0.1"))
+    server = RemotingServer(table, ConnectionSettings("127.0.0.1"))
     await server.start()
     yield server
     await server.stop()

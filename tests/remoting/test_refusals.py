@@ -27,10 +27,10 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.flow.shedding import shed
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.refusals import Refusal, Refusals, refusal_of
 from sprocket.remoting.routes import Action, Check, Handler, Lane, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 
 BEAT, SEND = RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2
 
@@ -41,7 +41,7 @@ def route(code: RequestCode, handle: Handler | None, batch: Any = None, checks: 
 
 @asynccontextmanager
 async def serving(table: RouteTable) -> AsyncIterator[tuple[RemotingClient, str]]:
-    server, client = RemotingServer(table, ServerSettings("127.0.0.1")), RemotingClient()
+    server, client = RemotingServer(table, ConnectionSettings("127.0.0.1")), RemotingClient()
     await server.start()
     try:
         yield client, f"127.0.0.1:{server.port}"

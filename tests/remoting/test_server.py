@@ -16,10 +16,10 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import NotEncodable, encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
 from sprocket.remoting.headers.client import UnregisterClientRequestHeader
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.pending import ConnectionLost
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 
 
 class Echo:
@@ -80,7 +80,7 @@ class Echo:
 
 @asynccontextmanager
 async def serving(echo: Echo, **options: Any) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(echo.table(), ServerSettings("127.0.0.1"), **options)
+    server = RemotingServer(echo.table(), ConnectionSettings("127.0.0.1"), **options)
     await server.start()
     try:
         yield server

@@ -25,7 +25,7 @@ from tests.tidy.rules import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("sprocket", "docs", "namesrv", "broker", "store", "ha", "acl", "spark")
+PACKAGES = ("sprocket", "docs", "namesrv", "controller", "broker", "store", "ha", "acl", "spark")
 # Programs that use the product: they own their clock and files, the other rules hold.
 PROGRAMS = ("benchmarks", "sprocket/demo")
 TEXT_SUFFIXES = frozenset({".py", ".md", ".cfg", ".toml", ".conf", ".properties", ".lock", ".sh", ".java", ".xml", ""})

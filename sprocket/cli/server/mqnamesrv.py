@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from sprocket.cli.client_session import HELP
-from sprocket.cli.server.server_commands import checked, configuration_flags, namesrv_flag, printed_only, run_namesrv
+from sprocket.cli.server.namesrv_command import run_namesrv
+from sprocket.cli.server.server_commands import checked, configuration_flags, namesrv_flag, printed_only
 
 
 @click.command(context_settings=HELP)

@@ -1,7 +1,6 @@
-"""Flags that the commands for servers share, and the run of a name server."""
+"""Flags that the commands for servers share, and what they do before and after the run."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -65,26 +64,3 @@ def printed_only(configuration: "Configuration", print_all: bool, print_importan
 def start_line(facts: dict[str, object], sentence: str, as_json: bool) -> str:
     """Return the start line of a server: `sentence`, or `facts` as JSON for a program that waits for it."""
     return json.dumps(facts, ensure_ascii=False, default=str) if as_json else sentence
-
-
-def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -> None:
-    """Run a name server until a signal, then exit the process."""
-    from namesrv.config import NamesrvConfig
-    from namesrv.server import NameServer
-    from sprocket.cli.server.server_process import Process, log_to_stderr
-    from sprocket.common.configuration_file import ConfigurationFile
-    from sprocket.remoting.tls.settings import TlsSettings
-
-    log_to_stderr(log_level)
-    config = configuration.of(NamesrvConfig)
-    process = Process()
-    server = NameServer(
-        config, tls=configuration.of(TlsSettings), on_bug=process.fail, file=ConfigurationFile.of(configuration)
-    )
-    sys.exit(process.run([lambda: server], lambda: namesrv_line(config.bind_address, server.port, as_json)))
-
-
-def namesrv_line(host: str, port: int, as_json: bool) -> str:
-    """Return the start line of a name server."""
-    sentence = f"The Name Server boot success. serializeType=JSON, address {host}:{port}"
-    return start_line({"server": "namesrv", "address": f"{host}:{port}", "port": port}, sentence, as_json)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig, BrokerRole
+from controller.config import ControllerConfig
 from namesrv.config import NamesrvConfig
 from sprocket.common.config import Configuration, load
 from sprocket.common.errors import ConfigError
@@ -13,12 +14,22 @@ from sprocket.remoting.tls.settings import TlsSettings, system_properties
 from store.config.store_config import FlushDiskType, StoreConfig
 
 NAMESRV_CLASSES: Final = (NamesrvConfig, TlsSettings)
+CONTROLLER_CLASSES: Final = (ControllerConfig, TlsSettings)
 BROKER_CLASSES: Final = (BrokerConfig, StoreConfig, TlsSettings)
 
 
 def namesrv_configuration(file: Path | None, overrides: Iterable[str] = ()) -> Configuration:
-    """Return the configuration of a name server.  Raises ConfigError."""
-    return load(NAMESRV_CLASSES, file, _pairs(overrides), system_properties(os.environ))
+    """Return the configuration of a name server, with that of its controller if it has one.  Raises ConfigError."""
+    given, defaults = _pairs(overrides), system_properties(os.environ)
+    alone = load(NAMESRV_CLASSES, file, given, defaults)
+    if not alone.of(NamesrvConfig).enable_controller_in_namesrv:
+        return alone
+    return load((*NAMESRV_CLASSES, ControllerConfig), file, given, defaults)
+
+
+def controller_configuration(file: Path | None, overrides: Iterable[str] = ()) -> Configuration:
+    """Return the configuration of a controller.  Raises ConfigError."""
+    return load(CONTROLLER_CLASSES, file, _pairs(overrides), system_properties(os.environ))
 
 
 def broker_configuration(file: Path | None, namesrv: str | None, overrides: Iterable[str] = ()) -> Configuration:

@@ -10,7 +10,8 @@ import click
 
 from sprocket.cli.client_session import HELP
 from sprocket.cli.server.broker_command import broker_line
-from sprocket.cli.server.server_commands import checked, configuration_flags, namesrv_line, printed_only
+from sprocket.cli.server.namesrv_command import namesrv_line
+from sprocket.cli.server.server_commands import checked, configuration_flags, printed_only
 
 if TYPE_CHECKING:
     from sprocket.common.config import Configuration

@@ -5,6 +5,7 @@ Access control and the handlers read a body by the same function, so that both r
 
 from sprocket.common import limits
 from sprocket.remoting.bodies.client import CheckClientRequestBody, LockBatchRequestBody
+from sprocket.remoting.bodies.controller import SyncStateSet
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
 from sprocket.remoting.bodies.pop import (
     BatchAckMessageRequestBody,
@@ -73,3 +74,17 @@ def read_topic_route(body: bytes) -> TopicRouteData:
 def read_data_version(body: bytes) -> DataVersion:
     """Return the body of QUERY_DATA_VERSION."""
     return loads(body, DataVersion, SMALL)
+
+
+def read_sync_state_set(body: bytes) -> SyncStateSet:
+    """Return the body of CONTROLLER_ALTER_SYNC_STATE_SET."""
+    content = loads(body, SyncStateSet, SMALL)
+    check_count("replicas", content.sync_state_set, limits.MAX_GROUP_REPLICAS)
+    return content
+
+
+def read_broker_names(body: bytes) -> list[str]:
+    """Return the body of CONTROLLER_GET_SYNC_STATE_DATA; without one no group is asked for."""
+    names = loads(body, list[str], LISTS) if body else []
+    check_count("broker names", names, limits.MAX_SYNC_STATE_NAMES)
+    return names

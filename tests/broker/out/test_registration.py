@@ -25,9 +25,9 @@ from sprocket.remoting.headers.namesrv import (
     RegisterTopicRequestHeader,
     UnregisterBrokerRequestHeader,
 )
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 from tests.broker.rig import running_broker, until
 
 
@@ -52,7 +52,7 @@ class FakeNameServer:
             routes.append(
                 Route(code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequestHeader, self._register_topic, cluster, update)
             )
-        self.server = RemotingServer(RouteTable(routes), ServerSettings("127.0.0.1"))
+        self.server = RemotingServer(RouteTable(routes), ConnectionSettings("127.0.0.1"))
 
     def _register(self, request: Request[RegisterBrokerRequestHeader]) -> Response:
         header = request.header

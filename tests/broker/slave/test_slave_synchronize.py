@@ -19,9 +19,9 @@ from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 
 FAST = {
@@ -121,7 +121,7 @@ class StubMaster:
         table = RouteTable(
             [Route(code, NoHeader, self._answer, Resource.NONE, Action.NONE) for code in answers]
         )  # fmt: skip
-        self.server = RemotingServer(table, ServerSettings("127.0.0.1"))
+        self.server = RemotingServer(table, ConnectionSettings("127.0.0.1"))
 
     def _answer(self, request: Request[NoHeader]) -> Response:
         self.asked.append(request.code)

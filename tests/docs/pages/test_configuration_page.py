@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from controller.config import ControllerConfig
 from docs.pages.configuration_page import fixed_keys, page
 from docs.pages.fixed_keys import FIXED_KEYS
 from sprocket.cli.server.server_config import (
     broker_configuration,
+    controller_configuration,
     namesrv_configuration,
 )
 from sprocket.common.config import settings_of
@@ -30,6 +32,9 @@ def test_page_does_not_show_the_machine_it_was_written_on() -> None:
 def test_sample_starts_without_a_warning(sample: Path) -> None:
     if sample.name.startswith("namesrv"):
         configuration = namesrv_configuration(sample)
+    elif sample.name.startswith("controller"):
+        configuration = controller_configuration(sample)
+        configuration.of(ControllerConfig).require()
     else:
         configuration = broker_configuration(sample, None)
     assert configuration.notices == ()
@@ -54,9 +59,15 @@ def test_every_declared_default_is_that_of_rocketmq() -> None:
         "haListenPort",
         # A CRC of the body alone leaves damage to a record's offsets, times, topic and properties unseen.
         "enabledAppendPropCRC",
+        # RocketMQ's getter makes this path of the class's empty default.
+        "controllerStorePath",
     }
     reference = reference_keys()
-    for configuration in (broker_configuration(None, None), namesrv_configuration(None)):
+    for configuration in (
+        broker_configuration(None, None),
+        namesrv_configuration(None),
+        controller_configuration(None),
+    ):
         for held in configuration.objects:
             for setting in settings_of(type(held)):
                 known = reference.get(setting.key)

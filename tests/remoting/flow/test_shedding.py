@@ -9,9 +9,9 @@ from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unread_input import UnreadInput
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 
 
 def serve(_: Request[object]) -> Response:
@@ -103,7 +103,7 @@ async def test_a_refused_connection_is_still_read_and_answered_in_full() -> None
         return (0.0, "busy") if lane is Lane.SEND and looks < 20 else (1.0, "")
 
     table.overload = overload
-    server = RemotingServer(table, ServerSettings("127.0.0.1"))
+    server = RemotingServer(table, ConnectionSettings("127.0.0.1"))
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     # Reads of less are always served.

@@ -28,9 +28,9 @@ from ha.table_queue import TableContent
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
-from sprocket.remoting.server_settings import ServerSettings
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import decode
 from tests.sim.cluster.machine import Machine, Threads
@@ -155,7 +155,7 @@ class SimBroker:
         if self.is_master:
             self._lead_or_wait()
             routes = [route for service in services for route in service.routes()]
-            await RemotingServer(RouteTable(routes), ServerSettings(self.machine.ip, LISTEN_PORT)).start()
+            await RemotingServer(RouteTable(routes), ConnectionSettings(self.machine.ip), port=LISTEN_PORT).start()
         for service in services:
             await service.listen()
         for service in services:

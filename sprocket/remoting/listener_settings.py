@@ -1,6 +1,6 @@
 """Settings of a listener, which the configuration of every server declares by inheriting them.
 
-A new key of the listener is declared here and read in `RemotingServer`; brokers and name servers then have it.
+A new key is declared here and read in `RemotingServer`; brokers, name servers and controllers then have it.
 Source of names and defaults: RocketMQ 5.3.3, `NettyServerConfig`.
 """
 
@@ -10,11 +10,10 @@ from sprocket.common.setting_fields import int_setting, text_setting
 
 
 @dataclass(frozen=True)
-class ServerSettings:
-    """Address, buffers and limits of one listener."""
+class ConnectionSettings:
+    """Address, buffers and limits of one listener, but for the port."""
 
     bind_address: str = text_setting("bindAddress", "0.0.0.0", "Address to listen on.")
-    listen_port: int = int_setting("listenPort", 0, "Port for clients; 0 means a free port.", minimum=0, maximum=65535)
     server_channel_max_idle_time_seconds: int = int_setting(
         "serverChannelMaxIdleTimeSeconds",
         120,
@@ -40,3 +39,10 @@ class ServerSettings:
         unit="bytes",
         maximum=2**30,
     )
+
+
+@dataclass(frozen=True)
+class ListenerSettings(ConnectionSettings):
+    """Settings of a listener whose port is a key of its own."""
+
+    listen_port: int = int_setting("listenPort", 0, "Port for clients; 0 means a free port.", minimum=0, maximum=65535)

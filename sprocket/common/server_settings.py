@@ -1,18 +1,19 @@
-"""Configuration of a running name server.  Everyone reads it; only update requests change it.
+"""Configuration of a running server without a store: a name server or a controller.
 
-A file of its own, so that handlers import the settings without the server.
+Everyone reads it; only update requests change it.
 """
 
-from namesrv.config import NamesrvConfig
+from typing import Generic
+
 from sprocket.common import config
-from sprocket.common.config import Configuration
+from sprocket.common.config import C, Configuration
 from sprocket.common.configuration_file import ConfigurationFile, kept
 
 
-class Settings:
+class ServerSettings(Generic[C]):
     """Configuration in force.  `file` keeps updates; without it they last until the process ends."""
 
-    def __init__(self, initial: NamesrvConfig, file: ConfigurationFile | None = None) -> None:
+    def __init__(self, initial: C, file: ConfigurationFile | None = None) -> None:
         self._configuration = Configuration((initial,))
         self._file = file
         self.note: str | None = None
@@ -23,7 +24,7 @@ class Settings:
         return config.to_properties(self._configuration)
 
     def mutable_keys(self) -> list[str]:
-        """Return the keys that may change while the name server runs."""
+        """Return the keys that may change while the server runs."""
         return config.mutable_keys(self._configuration)
 
     def update(self, text: bytes) -> dict[str, str]:
@@ -35,5 +36,5 @@ class Settings:
         after, changed = config.updated(self._configuration, text)
         self.note = kept(self._file, after, text)
         self._configuration = after
-        self.current = self._configuration.of(NamesrvConfig)
+        self.current = self._configuration.of(type(self.current))
         return changed

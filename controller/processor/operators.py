@@ -1,0 +1,148 @@
+"""Requests of operators: metadata of the controllers, replicas of groups, clean-up, configuration.
+
+Source: RocketMQ 5.3.3, `ControllerRequestProcessor`, `DLedgerController.getControllerMetadata`.  RocketMQ lists the
+keys that must not be changed; here the mutable keys are declared.
+"""
+
+import logging
+from typing import Any, Final
+
+from controller.config import ControllerConfig
+from controller.replica_service import ReplicaService
+from controller.state.group import Group
+from ha.raft.consensus import Consensus
+from sprocket.common import limits
+from sprocket.common.config import update_entries
+from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.server_settings import ServerSettings
+from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
+from sprocket.remoting.bodies.requests import read_broker_names
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.controller import (
+    CleanControllerBrokerDataRequestHeader,
+    ForgetControllerRequestHeader,
+    GetMetaDataResponseHeader,
+)
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+# Refused keys that a response names.
+_MAX_NAMED_KEYS: Final = 10
+
+
+class OperatorProcessor:
+    """Handler of operators' requests."""
+
+    def __init__(
+        self, service: ReplicaService, consensus: Consensus, settings: ServerSettings[ControllerConfig]
+    ) -> None:
+        self._service = service
+        self._consensus = consensus
+        self._settings = settings
+
+    def routes(self) -> list[Route]:
+        """Return the routes of this processor."""
+        code, cluster, get, update = RequestCode, Resource.CLUSTER, Action.GET, Action.UPDATE
+        return [
+            Route(code.CONTROLLER_GET_METADATA_INFO, NoHeader, self.metadata, cluster, get),
+            Route(code.CONTROLLER_GET_SYNC_STATE_DATA, NoHeader, self.sync_state_data, cluster, get),
+            Route(code.UPDATE_CONTROLLER_CONFIG, NoHeader, self.update_config, cluster, update),
+            Route(code.GET_CONTROLLER_CONFIG, NoHeader, self.get_config, cluster, get),
+            Route(code.CLEAN_BROKER_DATA, CleanControllerBrokerDataRequestHeader, self.clean, cluster, update),
+            Route(code.FORGET_CONTROLLER, ForgetControllerRequestHeader, self.forget, cluster, update),
+        ]
+
+    def metadata(self, request: Request[Any]) -> Response:
+        """Return the group of controllers and its leader, as this controller knows them."""
+        config = self._settings.current
+        addresses = {peer.id: f"{peer.host}:{peer.port}" for peer in config.peers}
+        leader = self._consensus.leader
+        return Response(
+            header=GetMetaDataResponseHeader(
+                group=config.controller_dleger_group,
+                controller_leader_id=leader,
+                controller_leader_address=None if leader is None else addresses.get(leader),
+                is_leader=self._consensus.is_leader,
+                peers="".join(f"{peer_id}:{address};" for peer_id, address in addresses.items()),
+            )
+        )
+
+    async def sync_state_data(self, request: Request[Any]) -> Response:
+        """Return the replicas of groups, in sync and not; unknown groups are left out."""
+        names = read_broker_names(request.body)
+        if not names:
+            raise RequestError(ResponseCode.CONTROLLER_INVALID_REQUEST, "name at least one broker")
+        groups = await self._service.groups(dict.fromkeys(names))
+        return Response(body=dumps(BrokerReplicasInfo({group.name: self._replicas(group) for group in groups})))
+
+    def _replicas(self, group: Group) -> ReplicasInfo:
+        info = ReplicasInfo(
+            group.master_id,
+            group.address_of(group.master_id),
+            group.master_epoch,
+            group.sync_state_set_epoch,
+            [],
+            [],
+        )
+        for replica in group.replicas:
+            is_live = self._service.is_live(group, replica.broker_id)
+            shown = ReplicaIdentity(group.name, replica.broker_id, replica.address, is_live)
+            is_in_sync = replica.broker_id in group.sync_state_set
+            (info.in_sync_replicas if is_in_sync else info.not_in_sync_replicas).append(shown)
+        return info
+
+    async def clean(self, request: Request[CleanControllerBrokerDataRequestHeader]) -> Response:
+        """Forget brokers of a group."""
+        header = request.header
+        ids = _broker_ids(header.broker_controller_ids_to_clean or "")
+        outcome = await self._service.clean_broker_data(
+            header.cluster_name or "", header.broker_name, ids, includes_living=header.is_clean_living_broker
+        )
+        if outcome.code == ResponseCode.SUCCESS:
+            peer = request.channel.peer
+            logger.info("event=broker_data_cleaned group=%s ids=%s peer=%s:%s", header.broker_name, ids, *peer)
+        return Response(outcome.code, outcome.remark)
+
+    async def forget(self, request: Request[ForgetControllerRequestHeader]) -> Response:
+        """Let a controller that lost its disk come back with an empty one."""
+        controller_id = request.header.controller_id
+        await self._service.forget_controller(controller_id)
+        logger.warning("event=controller_forgotten id=%s peer=%s:%s", controller_id, *request.channel.peer)
+        return Response()
+
+    def get_config(self, request: Request[Any]) -> Response:
+        """Return the controller's configuration as a properties file."""
+        return Response(body=self._settings.text().encode())
+
+    def update_config(self, request: Request[Any]) -> Response:
+        """Change mutable keys of the controller's configuration."""
+        allowed = self._settings.mutable_keys()
+        try:
+            refused = sorted({entry.key for entry in update_entries(request.body)} - set(allowed))
+            if refused:
+                named = ", ".join(refused[:_MAX_NAMED_KEYS])
+                remark = f"Can not update {named}; these can be updated: {', '.join(allowed)}"
+                raise RequestError(ResponseCode.NO_PERMISSION, remark)
+            changed = self._settings.update(request.body)
+        except ConfigError as error:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        note = self._settings.note
+        if changed:
+            peer = request.channel.peer
+            logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, note or "")
+        return Response(remark=note)
+
+
+def _broker_ids(text: str) -> tuple[int, ...]:
+    """Return the ids in ``1;2;3``.  Raises RequestError."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    code = ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    if len(parts) > limits.MAX_GROUP_REPLICAS:
+        raise RequestError(code, f"{len(parts)} broker ids, the limit is {limits.MAX_GROUP_REPLICAS}")
+    if any(not part.isascii() or not part.isdigit() or len(part) > 18 for part in parts):
+        says = "Please set the option <brokerControllerIdsToClean> according to the format: 1;2;3"
+        raise RequestError(code, says)
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,199 @@
+"""A controller on a free port with a consensus of its own, and brokers of all kinds that talk to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from controller.config import ControllerConfig
+from controller.server import Controller
+from controller.state.group import Group
+from ha.raft.consensus import StateMachine
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.controller import SyncStateSet
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.controller import (
+    AlterSyncStateSetRequestHeader,
+    ApplyBrokerIdRequestHeader,
+    ElectMasterRequestHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+    RegisterBrokerToControllerRequestHeader,
+)
+from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
+from tests.clock import ManualClock
+from tests.compat.ports import free_port
+from tests.controller.lone_consensus import LoneConsensus
+
+WAIT_S = 30.0
+CLUSTER, GROUP = "c", "broker-a"
+H = TypeVar("H", bound=Header)
+Notice = tuple[NotifyBrokerRoleChangedRequestHeader, SyncStateSet]
+
+
+class Site:
+    """A controller, a clock that the test turns, and the connections to it."""
+
+    def __init__(self, tmp_path: Path, changes: dict[str, Any]) -> None:
+        self.clock = ManualClock()
+        self.failures: list[SprocketError] = []
+        self.consensuses: list[LoneConsensus] = []
+        fields: dict[str, Any] = {
+            "bind_address": "127.0.0.1",
+            "controller_dleger_group": "g",
+            "controller_dleger_peers": f"n0-127.0.0.1:{free_port()}",
+            "controller_dleger_self_id": "n0",
+            "controller_store_path": tmp_path / "controller",
+        }
+        self.config = ControllerConfig(**(fields | changes))
+        self.server = Controller(
+            self.config, clock=self.clock, on_fatal=self.failures.append, make_consensus=self._consensus
+        )
+        self.clients: list[RemotingClient] = []
+        self.client = self.connection()
+
+    def _consensus(self, config: ControllerConfig, machine: StateMachine, *_: object) -> LoneConsensus:
+        self.consensuses.append(LoneConsensus(config, machine))
+        return self.consensuses[-1]
+
+    @property
+    def consensus(self) -> LoneConsensus:
+        return self.consensuses[0]
+
+    def connection(self) -> RemotingClient:
+        self.clients.append(RemotingClient())
+        return self.clients[-1]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    @property
+    def group(self) -> Group:
+        found = self.server.machine.group(GROUP)
+        assert found is not None
+        return found
+
+    async def ask(
+        self,
+        code: RequestCode,
+        of: Header | None = None,
+        content: bytes = b"",
+        expect: ResponseCode = ResponseCode.SUCCESS,
+        by: RemotingClient | None = None,
+    ) -> ReceivedResponse:
+        response = await (by or self.client).invoke(self.address, code, of, content, timeout_s=WAIT_S)
+        assert response.code == expect, response.remark
+        return response
+
+    async def elect(
+        self, broker_id: int, expect: ResponseCode = ResponseCode.SUCCESS, **fields: Any
+    ) -> ReceivedResponse:
+        header = ElectMasterRequestHeader(cluster_name=CLUSTER, broker_name=GROUP, broker_id=broker_id, **fields)
+        return await self.ask(RequestCode.CONTROLLER_ELECT_MASTER, header, expect=expect)
+
+    async def in_sync(self, *ids: int, expect: ResponseCode = ResponseCode.SUCCESS) -> ReceivedResponse:
+        group = self.group
+        header = AlterSyncStateSetRequestHeader(
+            broker_name=GROUP, master_broker_id=group.master_id, master_epoch=group.master_epoch
+        )
+        body = dumps(SyncStateSet(list(ids), group.sync_state_set_epoch))
+        return await self.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body, expect=expect)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not holds():
+                await asyncio.sleep(0.005)
+
+
+class FakeBroker:
+    """A broker's requests in RocketMQ's order, and a port that records the controller's notices."""
+
+    def __init__(self, site: Site, name: str = GROUP) -> None:
+        self._site = site
+        self.name = name
+        self.broker_id = 0
+        self.heard: list[Notice] = []
+        self.connection = site.connection()
+        route = Route(
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequestHeader, self._hear,
+            Resource.CLUSTER, Action.UPDATE,
+        )  # fmt: skip
+        self.port = RemotingServer(RouteTable([route]), host="127.0.0.1")
+
+    def _hear(self, request: Request[NotifyBrokerRoleChangedRequestHeader]) -> None:
+        self.heard.append((request.header, loads(request.body, SyncStateSet)))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port.port}"
+
+    async def start(self, code_suffix: str = "1") -> None:
+        """Get an id, register, and send a heartbeat."""
+        await self.port.start()
+        names = {"cluster_name": CLUSTER, "broker_name": self.name}
+        site = self._site
+        answer = await site.ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, GetNextBrokerIdRequestHeader(**names))
+        self.broker_id = answer.header(GetNextBrokerIdResponseHeader).next_broker_id or 0
+        apply = ApplyBrokerIdRequestHeader(
+            **names, applied_broker_id=self.broker_id, register_check_code=f"{self.address};{code_suffix}"
+        )
+        await site.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
+        await self.register()
+        await self.beat()
+
+    async def register(self, expect: ResponseCode = ResponseCode.SUCCESS, **changes: Any) -> ReceivedResponse:
+        fields: dict[str, Any] = {
+            "cluster_name": CLUSTER, "broker_name": self.name, "broker_id": self.broker_id,
+            "broker_address": self.address,
+        }  # fmt: skip
+        header = RegisterBrokerToControllerRequestHeader(**(fields | changes))
+        return await self._site.ask(RequestCode.CONTROLLER_REGISTER_BROKER, header, expect=expect, by=self.connection)
+
+    async def beat(self, expect: ResponseCode = ResponseCode.SUCCESS, **changes: Any) -> ReceivedResponse:
+        fields: dict[str, Any] = {
+            "cluster_name": CLUSTER, "broker_name": self.name, "broker_id": self.broker_id,
+            "broker_addr": self.address, "epoch": 1, "max_offset": 100,
+        }  # fmt: skip
+        header = BrokerHeartbeatRequestHeader(**(fields | changes))
+        return await self._site.ask(RequestCode.BROKER_HEARTBEAT, header, expect=expect, by=self.connection)
+
+    async def die(self) -> None:
+        await self.connection.close()
+        await self.port.stop()
+
+
+@asynccontextmanager
+async def site_at(tmp_path: Path, **changes: Any) -> AsyncIterator[Site]:
+    site = Site(tmp_path, changes)
+    await site.server.start()
+    try:
+        yield site
+    finally:
+        for client in site.clients:
+            await client.close()
+        await site.server.stop()
+
+
+@asynccontextmanager
+async def group_of(site: Site, count: int) -> AsyncIterator[list[FakeBroker]]:
+    """A group of `count` brokers, of which the first leads and all are in sync."""
+    brokers = [FakeBroker(site) for _ in range(count)]
+    try:
+        for broker in brokers:
+            await broker.start()
+        await site.elect(brokers[0].broker_id)
+        if count > 1:
+            await site.in_sync(*(broker.broker_id for broker in brokers))
+        yield brokers
+    finally:
+        for broker in brokers:
+            await broker.port.stop()
