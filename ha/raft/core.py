@@ -4,7 +4,7 @@ The rules that pysyncobj lacks are here: who may ask for votes (`ha.raft.electio
 not count, that each member's vote counts once, and that a member whose disk is empty or old does not take part.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,20 +138,19 @@ class Core:
                 f"member {claims.member_id} acknowledged entry {known[1]} of term {known[0]}, and its log ends at "
                 f"{claims.last_index} of term {claims.last_term}: its disk is older; remove and add it again"
             )
-        return self._reason_against_disk(claims)
+        reason = _reason_against(self._replicated.disks, claims)
+        return reason and _reason_against(self._disks_of_log, claims) and reason
 
-    def _reason_against_disk(self, claims: Claims) -> str:
-        """Return why the group does not know a member with this disk; empty if it does, or will do.
+    def _is_counted(self, claims: Claims) -> bool:
+        """Return whether what a member with this disk acknowledges counts: to forget its older disk is committed.
 
         After a start, all entries since the snapshot are not known to be committed.  If one of them says that the
-        member was seen with this disk, then a leader knew that an older disk was forgotten, and that was committed.
+        member was seen with this disk, then a leader knew that the older disk was forgotten, and that was committed.
         """
-        member_id, disk_id, starts = claims.member_id, claims.disk_id, claims.starts
-        reason = reason_against(self._replicated.disks, member_id, disk_id, starts)
-        if not reason:
-            return ""
-        seen = self._disks_of_log.get(member_id)
-        return "" if seen is not None and seen.disk_id == disk_id and seen.starts <= starts else reason
+        if not _reason_against(self._replicated.disks, claims):
+            return True
+        seen = self._disks_of_log.get(claims.member_id)
+        return seen is not None and seen.disk_id == claims.disk_id
 
     @property
     def _disks_of_log(self) -> dict[str, KnownDisk]:
@@ -295,8 +294,7 @@ class Core:
             position = self.journal.term_at(index) or 0, index
             key = member_id, self.connected[member_id].disk_id
             self._acknowledged[key] = max(position, self._acknowledged.get(key, (0, 0)))
-        # To forget the disk of a member must be committed without this member.
-        is_counted = message.is_success and not self._reason_against_disk(self.connected[member_id])
+        is_counted = message.is_success and self._is_counted(self.connected[member_id])
         message = Appended(message.term, min(message.next_index, end), message.is_reset, is_counted)
         self._deliver(member_id, message)
         # A follower whose log ends elsewhere gets the entries from there at once.
@@ -432,3 +430,7 @@ class Core:
 
 def _ignore(_: Any, reason: int) -> None:
     """Do nothing: the next leader reports again what was not applied."""
+
+
+def _reason_against(disks: Mapping[str, KnownDisk], claims: Claims) -> str:
+    return reason_against(disks, claims.member_id, claims.disk_id, claims.starts)
