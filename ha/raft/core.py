@@ -4,6 +4,7 @@ The rules that pysyncobj lacks are here: who may ask for votes (`ha.raft.electio
 not count, that each member's vote counts once, and that a member whose disk is empty or old does not take part.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ from ha.raft.replicated import KnownDisk, MemberSeen, Replicated, encode_change,
 from ha.raft.snapshots import Snapshots
 from ha.raft.storage import Stored
 from sprocket.common.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class Core:
         self._votes: tuple[int, set[str]] = (0, set())
         # Member and disk id -> term and index of the last entry that it acknowledged to this member.
         self._acknowledged: dict[tuple[str, str], tuple[int, int]] = {}
-        self._reported: set[tuple[int, MemberSeen]] = set()
+        # What was offered to the log about members -> the term, and the index that it has there or an earlier one.
+        self._reported: dict[MemberSeen, tuple[int, int]] = {}
         self._sent_state = (0, 0)
         self._has_voted = False
         self._sends_more = False
@@ -265,14 +269,20 @@ class Core:
     def _offer_all(self) -> None:
         """Give to pysyncobj what waits to become entries."""
         if self.is_leader:
-            own = self.claims
-            for one in (own, *self.connected.values()):
-                news = self._replicated.news(one.member_id, one.disk_id, one.starts)
-                if news is not None and (self.term, news) not in self._reported:
-                    self._reported.add((self.term, news))
-                    self.engine.offer(encode_change(news), _ignore)
+            self._report_members()
         while (batch := self.proposals.next_batch()) is not None:
             self.engine.offer(*batch)
+
+    def _report_members(self) -> None:
+        """Have the group know this member and those that are connected, if it does not yet."""
+        for one in (self.claims, *self.connected.values()):
+            news = self._replicated.news(one.member_id, one.disk_id, one.starts)
+            if news is None:
+                continue
+            term, index = self._reported.get(news, (0, 0))
+            if term != self.term or self.engine.raftLastApplied > index:
+                self._reported[news] = self.term, self.journal.last_index + 1
+                self.engine.offer(encode_change(news), _ignore)
 
     def _ask_confirmations(self) -> None:
         round_number = self.confirmations.next_round()
@@ -308,6 +318,8 @@ class Core:
             return
         if message.term == self.term and self.engine.is_raft_leader:
             raise ProtocolError("raft_leader", f"{member_id} also leads in term {self.term}")
+        if self._is_fresh and self._may_vote:
+            logger.info("event=raft_founded group=%s member=%s", self._group.name, self._group.own_id)
         if message.term > self.term or self.engine.leader_id != member_id:
             self._sent_state = (0, 0)
         self._stands = False

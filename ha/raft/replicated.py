@@ -1,8 +1,14 @@
 """What the group replicates: the user's state, and the disk with which each member is known.
 
 A member that comes back with an empty or older disk has forgotten what it acknowledged and whom it voted for.  So the
-group remembers each member's disk id and its number of starts, and members refuse whoever has another disk, or an
-earlier start.  `forget` makes room for a new disk.  That is safe: a majority without this member has agreed to it.
+group remembers each member's disk id and its number of starts, and members refuse one with another disk, or with an
+earlier start.  `MemberForgotten` makes room for a new disk.
+
+Why that is safe: the entry is committed by a majority without this member, since what a member with another disk
+acknowledges does not count.  The member votes only once its log has a later entry that names its new disk.  Then its log
+has everything that was committed before.  A vote of its older disk decides nothing any more: a candidate that wins also
+needs a member of that majority, which votes only for a log with the entry, and such a candidate began after the loss.
+In the term of the entry itself the member's vote is its leader's.
 """
 
 from collections.abc import Iterable, Mapping
