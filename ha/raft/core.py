@@ -5,7 +5,7 @@ not count, that each member's vote counts once, and that a member whose disk is 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,25 +142,24 @@ class Core:
                 f"member {claims.member_id} acknowledged entry {known[1]} of term {known[0]}, and its log ends at "
                 f"{claims.last_index} of term {claims.last_term}: its disk is older; remove and add it again"
             )
-        reason = _reason_against(self._replicated.disks, claims)
-        return reason and _reason_against(self._disks_of_log, claims) and reason
+        disks, _ = self._known_by_log
+        return reason_against(disks, claims.member_id, claims.disk_id, claims.starts)
 
     def _is_counted(self, claims: Claims) -> bool:
-        """Return whether what a member with this disk acknowledges counts: to forget its older disk is committed.
+        """Return whether what a member acknowledges counts: not while to forget its older disk is not committed.
 
-        After a start, all entries since the snapshot are not known to be committed.  If one of them says that the
-        member was seen with this disk, then a leader knew that the older disk was forgotten, and that was committed.
+        After a start, no entry since the snapshot is known to be committed.  If one of them says that the member was
+        seen with this disk, then a leader knew that the older disk was forgotten, and that was committed.
         """
-        if not _reason_against(self._replicated.disks, claims):
-            return True
-        seen = self._disks_of_log.get(claims.member_id)
-        return seen is not None and seen.disk_id == claims.disk_id
+        disks, forgotten = self._known_by_log
+        seen = disks.get(claims.member_id)
+        return claims.member_id not in forgotten if seen is None else seen.disk_id == claims.disk_id
 
     @property
-    def _disks_of_log(self) -> dict[str, KnownDisk]:
-        """Disks as they will be known if all entries of the log are applied."""
+    def _known_by_log(self) -> tuple[dict[str, KnownDisk], set[str]]:
+        """Disks as they will be known if the whole log is applied, and members that its unapplied part forgets."""
         unapplied = self.engine.raftLastApplied + 1 - self.journal[0][1]
-        return self._replicated.disks_with(entry[0] for entry in self.journal[unapplied:])
+        return self._replicated.after(entry[0] for entry in self.journal[unapplied:])
 
     @property
     def _is_fresh(self) -> bool:
@@ -175,7 +174,7 @@ class Core:
         """
         if self.journal.vote.is_founder or self._knows_own_disk:
             return True
-        own = self._disks_of_log.get(self._group.own_id)
+        own = self._known_by_log[0].get(self._group.own_id)
         self._knows_own_disk = own is not None and own.disk_id == self._meta.disk_id
         if self._knows_own_disk or not self._is_fresh:
             return self._knows_own_disk
@@ -442,7 +441,3 @@ class Core:
 
 def _ignore(_: Any, reason: int) -> None:
     """Do nothing: the next leader reports again what was not applied."""
-
-
-def _reason_against(disks: Mapping[str, KnownDisk], claims: Claims) -> str:
-    return reason_against(disks, claims.member_id, claims.disk_id, claims.starts)
