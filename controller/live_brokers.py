@@ -4,9 +4,8 @@ Every controller counts for itself, because brokers send heartbeats to all of th
 
 Differences from RocketMQ, which measures with the wall clock.  The latest heartbeat counts, not the one with the
 highest offset: a replica that truncated its log has less than before.  A broker that connects again is found by its new
-connection.  A second broker with the same id does not replace the first while that is alive.  A master of which this
-controller has not heard since its own start counts as alive for the usual time of expiry: a controller that has just
-started knows nothing.
+connection.  A second broker with the same id does not replace the first while the first is alive.  A controller that
+has just started has no heartbeats yet: a master counts as alive until its first one, for the usual time of expiry.
 Source: RocketMQ 5.3.3, `DefaultBrokerHeartbeatManager`, `BrokerLiveInfo`.
 """
 
@@ -63,7 +62,7 @@ class LiveBrokers:
     def __init__(self, started_ms: int) -> None:
         self._started_ms = started_ms
         self._seen: dict[BrokerKey, _Seen] = {}
-        # Of which a heartbeat came since the start, until they are forgotten with their group.
+        # Brokers that have sent a heartbeat since the start.
         self._heard: set[BrokerKey] = set()
 
     def __len__(self) -> int:

@@ -4,6 +4,7 @@ The rules that pysyncobj lacks are here: who may ask for votes (`ha.raft.electio
 not count, that each member's vote counts once, and that a member whose disk is empty or old does not take part.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ from ha.raft.replicated import KnownDisk, MemberSeen, Replicated, encode_change,
 from ha.raft.snapshots import Snapshots
 from ha.raft.storage import Stored
 from sprocket.common.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class Core:
         self._votes: tuple[int, set[str]] = (0, set())
         # Member and disk id -> term and index of the last entry that it acknowledged to this member.
         self._acknowledged: dict[tuple[str, str], tuple[int, int]] = {}
-        self._reported: set[tuple[int, MemberSeen]] = set()
+        # What was offered to the log about members -> the term, and the index that it has there or an earlier one.
+        self._reported: dict[MemberSeen, tuple[int, int]] = {}
         self._sent_state = (0, 0)
         self._has_voted = False
         self._sends_more = False
@@ -138,26 +142,24 @@ class Core:
                 f"member {claims.member_id} acknowledged entry {known[1]} of term {known[0]}, and its log ends at "
                 f"{claims.last_index} of term {claims.last_term}: its disk is older; remove and add it again"
             )
-        return self._reason_against_disk(claims)
+        disks, _ = self._known_by_log
+        return reason_against(disks, claims.member_id, claims.disk_id, claims.starts)
 
-    def _reason_against_disk(self, claims: Claims) -> str:
-        """Return why the group does not know a member with this disk; empty if it does, or will do.
+    def _is_counted(self, claims: Claims) -> bool:
+        """Return whether what a member acknowledges counts: not while to forget its older disk is not committed.
 
-        After a start, all entries since the snapshot are not known to be committed.  If one of them says that the
-        member was seen with this disk, then a leader knew that an older disk was forgotten, and that was committed.
+        After a start, no entry since the snapshot is known to be committed.  If one of them says that the member was
+        seen with this disk, then a leader knew that the older disk was forgotten, and that was committed.
         """
-        member_id, disk_id, starts = claims.member_id, claims.disk_id, claims.starts
-        reason = reason_against(self._replicated.disks, member_id, disk_id, starts)
-        if not reason:
-            return ""
-        seen = self._disks_of_log.get(member_id)
-        return "" if seen is not None and seen.disk_id == disk_id and seen.starts <= starts else reason
+        disks, forgotten = self._known_by_log
+        seen = disks.get(claims.member_id)
+        return claims.member_id not in forgotten if seen is None else seen.disk_id == claims.disk_id
 
     @property
-    def _disks_of_log(self) -> dict[str, KnownDisk]:
-        """Disks as they will be known if all entries of the log are applied."""
+    def _known_by_log(self) -> tuple[dict[str, KnownDisk], set[str]]:
+        """Disks as they will be known if the whole log is applied, and members that its unapplied part forgets."""
         unapplied = self.engine.raftLastApplied + 1 - self.journal[0][1]
-        return self._replicated.disks_with(entry[0] for entry in self.journal[unapplied:])
+        return self._replicated.after(entry[0] for entry in self.journal[unapplied:])
 
     @property
     def _is_fresh(self) -> bool:
@@ -172,7 +174,7 @@ class Core:
         """
         if self.journal.vote.is_founder or self._knows_own_disk:
             return True
-        own = self._disks_of_log.get(self._group.own_id)
+        own = self._known_by_log[0].get(self._group.own_id)
         self._knows_own_disk = own is not None and own.disk_id == self._meta.disk_id
         if self._knows_own_disk or not self._is_fresh:
             return self._knows_own_disk
@@ -266,14 +268,20 @@ class Core:
     def _offer_all(self) -> None:
         """Give to pysyncobj what waits to become entries."""
         if self.is_leader:
-            own = self.claims
-            for one in (own, *self.connected.values()):
-                news = self._replicated.news(one.member_id, one.disk_id, one.starts)
-                if news is not None and (self.term, news) not in self._reported:
-                    self._reported.add((self.term, news))
-                    self.engine.offer(encode_change(news), _ignore)
+            self._report_members()
         while (batch := self.proposals.next_batch()) is not None:
             self.engine.offer(*batch)
+
+    def _report_members(self) -> None:
+        """Have the group know this member and those that are connected, if it does not yet."""
+        for one in (self.claims, *self.connected.values()):
+            news = self._replicated.news(one.member_id, one.disk_id, one.starts)
+            if news is None:
+                continue
+            term, index = self._reported.get(news, (0, 0))
+            if term != self.term or self.engine.raftLastApplied > index:
+                self._reported[news] = self.term, self.journal.last_index + 1
+                self.engine.offer(encode_change(news), _ignore)
 
     def _ask_confirmations(self) -> None:
         round_number = self.confirmations.next_round()
@@ -295,8 +303,7 @@ class Core:
             position = self.journal.term_at(index) or 0, index
             key = member_id, self.connected[member_id].disk_id
             self._acknowledged[key] = max(position, self._acknowledged.get(key, (0, 0)))
-        # To forget the disk of a member must be committed without this member.
-        is_counted = message.is_success and not self._reason_against_disk(self.connected[member_id])
+        is_counted = message.is_success and self._is_counted(self.connected[member_id])
         message = Appended(message.term, min(message.next_index, end), message.is_reset, is_counted)
         self._deliver(member_id, message)
         # A follower whose log ends elsewhere gets the entries from there at once.
@@ -310,6 +317,8 @@ class Core:
             return
         if message.term == self.term and self.engine.is_raft_leader:
             raise ProtocolError("raft_leader", f"{member_id} also leads in term {self.term}")
+        if self._is_fresh and self._may_vote:
+            logger.info("event=raft_founded group=%s member=%s", self._group.name, self._group.own_id)
         if message.term > self.term or self.engine.leader_id != member_id:
             self._sent_state = (0, 0)
         self._stands = False

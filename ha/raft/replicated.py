@@ -1,8 +1,14 @@
 """What the group replicates: the user's state, and the disk with which each member is known.
 
 A member that comes back with an empty or older disk has forgotten what it acknowledged and whom it voted for.  So the
-group remembers each member's disk id and its number of starts, and members refuse whoever has another disk, or an
-earlier start.  `forget` makes room for a new disk.  That is safe: a majority without this member has agreed to it.
+group remembers each member's disk id and its number of starts, and members refuse one with another disk, or with an
+earlier start.  `MemberForgotten` makes room for a new disk.
+
+Why that is safe: the entry is committed by a majority without this member, because what a member with another disk
+acknowledges does not count.  The member votes only once its log has a later entry that names its new disk.  Then its
+log has everything that was committed before.  A vote of its older disk decides nothing any more.  A candidate that wins
+also needs a member of that majority, which votes only for a log with the entry; such a candidate began after the loss.
+In the term of the entry itself, the member's vote is its leader's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -99,15 +105,17 @@ class Replicated:
         self._machine.restore(state.user)
         self.disks = state.disks
 
-    def disks_with(self, commands: Iterable[bytes]) -> dict[str, KnownDisk]:
-        """Return the disks as they will be known once `commands` are applied as well."""
-        disks = dict(self.disks)
+    def after(self, commands: Iterable[bytes]) -> tuple[dict[str, KnownDisk], set[str]]:
+        """Return the disks as they will be known once `commands` are applied, and the members that these forget."""
+        disks, forgotten = dict(self.disks), set()
         for command in commands:
             if command[:_KIND_BYTES] == REGULAR and command[_KIND_BYTES + 1 : _KIND_BYTES + 2] != _COMMANDS_TAG:
                 change = _DECODER.decode(memoryview(command)[_KIND_BYTES:])
                 if not isinstance(change, Commands):
                     _note(disks, change)
-        return disks
+                if isinstance(change, MemberForgotten):
+                    forgotten.add(change.member_id)
+        return disks, forgotten
 
     def news(self, member_id: str, disk_id: str, starts: int) -> MemberSeen | None:
         """Return what the group does not know yet of a member that is not refused."""

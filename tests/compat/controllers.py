@@ -6,12 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
 from tests.compat import maven, ports, wire
-from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Server, SprocketCluster
+from tests.compat.cluster import ApacheCluster, Server
 from tests.compat.replicas import Kind, Replicas, until
 
 GROUP: Final = "broker-a"
@@ -24,15 +24,21 @@ GET_SYNC_STATE_DATA: Final = 1006
 class ControllerCluster(Replicas):
     """A name server of ours, controllers of either kind, and brokers of Apache; all end with this context."""
 
-    def __init__(self, directory: Path, kind: Kind = "sprocket", count: int = 3, **properties: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kind: Kind = "sprocket",
+        count: int = 3,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(directory)
         self._root = directory
         self.kind = kind
         chosen = [ports.free_port() for _ in range(count)]
         self.peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(chosen))
-        self.controllers = [self._controller(number, port, properties) for number, port in enumerate(chosen)]
+        self.controllers = [self._controller(number, port, properties or {}) for number, port in enumerate(chosen)]
 
-    def _controller(self, number: int, port: int, properties: dict[str, str]) -> Server:
+    def _controller(self, number: int, port: int, properties: Mapping[str, str]) -> Server:
         home = self._root / f"controller-{number}"
         home.mkdir(parents=True)
         content = {
@@ -203,6 +209,3 @@ class StockClient:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-__all__ = ["CLUSTER_NAME", "GROUP", "TOPIC", "ControllerCluster", "SprocketCluster", "StockClient", "now_ms"]

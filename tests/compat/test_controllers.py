@@ -1,5 +1,6 @@
 """Brokers of Apache RocketMQ in controller mode under our controllers, beside a stock client, and Java's mqadmin."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -7,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from sprocket.common.errors import ClientError
+from sprocket.remoting.bodies.controller import SyncStateSet
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.controller import GetReplicaInfoRequestHeader, GetReplicaInfoResponseHeader
 from tests.compat import maven, wire
 from tests.compat.cluster import CLUSTER_NAME, Server
 from tests.compat.controllers import GROUP, TOPIC, ControllerCluster, StockClient, now_ms
 from tests.compat.java_client import AdminShell
 from tests.compat.replicas import Kind, until
+
+ELECT_MASTER = 1002
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
@@ -71,6 +81,55 @@ def test_a_stock_client_goes_on_through_failovers_of_apaches_brokers(tmp_path: P
             until(lambda: client.sent.keys() <= client.got.keys(), "every acknowledged message is delivered")
         assert len(cluster.replica_info()["body"]) > 0
         assert cluster.replica_info()["masterEpoch"] == "3"
+
+
+INNER = Credentials("inner", "secret-of-inner")
+_PROVIDERS = "org.apache.rocketmq.auth.authentication.provider."
+_ACCESS = {
+    "authenticationEnabled": "true",
+    "initAuthenticationUser": '{"username":"root","password":"secret-of-root"}',
+    "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"secret-of-inner"}',
+}
+
+
+def signed_info(cluster: ControllerCluster) -> tuple[GetReplicaInfoResponseHeader, SyncStateSet] | None:
+    """What the leader says of the group to a signed request; None while there is no leader or no group."""
+
+    async def ask() -> tuple[GetReplicaInfoResponseHeader, SyncStateSet] | None:
+        client = RemotingClient(credentials=INNER)
+        try:
+            for controller in cluster.controllers:
+                header = GetReplicaInfoRequestHeader(broker_name=GROUP)
+                answer = await client.invoke(controller.address, RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
+                if answer.code == 0:
+                    return answer.header(GetReplicaInfoResponseHeader), loads(answer.body, SyncStateSet)
+        except ClientError:
+            pass
+        finally:
+            await client.close()
+        return None
+
+    return asyncio.run(ask())
+
+
+def test_apaches_brokers_sign_for_controllers_with_access_control(tmp_path: Path) -> None:
+    with ControllerCluster(tmp_path, properties=_ACCESS | {"authorizationEnabled": "true"}) as cluster:
+        for controller in cluster.controllers:
+            controller.start()
+        providers = {
+            "authenticationProvider": f"{_PROVIDERS}DefaultAuthenticationProvider",
+            "authenticationMetadataProvider": f"{_PROVIDERS}LocalAuthenticationMetadataProvider",
+        }
+        first, second = (cluster.add_broker(number, **_ACCESS, **providers) for number in range(2))
+        first.start()
+        until(lambda: (info := signed_info(cluster)) and info[0].master_address == first.address, "the first leads")
+        second.start()
+        until(lambda: (info := signed_info(cluster)) and len(info[1].sync_state_set) == 2, "both are in sync")
+        elect = {"clusterName": CLUSTER_NAME, "brokerName": GROUP, "brokerId": "2", "designateElect": "true"}
+        for controller in cluster.controllers:
+            assert wire.invoke(controller.address, ELECT_MASTER, elect).code == ResponseCode.NO_PERMISSION
+        first.kill()
+        until(lambda: (info := signed_info(cluster)) and info[0].master_address == second.address, "the second leads")
 
 
 def masked(output: str, cluster: ControllerCluster, brokers: tuple[Server, ...]) -> str:

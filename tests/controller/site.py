@@ -185,7 +185,7 @@ async def site_at(tmp_path: Path, **changes: Any) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def group_of(site: Site, count: int) -> AsyncIterator[list[FakeBroker]]:
-    """A group of `count` brokers, of which the first leads and all are in sync."""
+    """A group of `count` brokers: the first leads, and all are in sync."""
     brokers = [FakeBroker(site) for _ in range(count)]
     try:
         for broker in brokers:

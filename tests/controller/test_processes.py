@@ -87,7 +87,7 @@ async def until(holds: Callable[[], Awaitable[object]], what: str) -> None:
 
 
 async def make_group(world: World) -> None:
-    """Two brokers, of which the first leads and both are in sync."""
+    """Two brokers: the first leads, and both are in sync."""
     for broker_id in world.brokers:
         answer = await world.done(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, GetNextBrokerIdRequestHeader(**NAMES))
         assert answer.header(GetNextBrokerIdResponseHeader).next_broker_id == broker_id

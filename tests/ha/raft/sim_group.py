@@ -42,11 +42,11 @@ class Checker:
         """At most one member leads in a term."""
         assert self.leaders.setdefault(term, member_id) == member_id, f"two leaders in term {term}"
 
-    def sent(self, member_id: str, to: str, message: Message) -> None:
-        """A member votes for one member in a term, be it itself."""
+    def sent(self, member_id: str, disk_id: str, to: str, message: Message) -> None:
+        """A member votes for one member in a term, be it itself, as long as it has its disk."""
         if isinstance(message, Vote | RequestVote):
             voted_for = to if isinstance(message, Vote) else member_id
-            key = (member_id, message.term)
+            key = (disk_id, message.term)
             assert self.votes.setdefault(key, voted_for) == voted_for, f"{key} voted twice"
 
     def check(self, machine: Register) -> None:
@@ -252,7 +252,9 @@ class SimGroup:
     # Network
 
     def _send(self, sender: str, to: str, message: Message) -> None:
-        self.checker.sent(sender, to, message)
+        core = self.members[sender].core
+        assert core is not None
+        self.checker.sent(sender, core.claims.disk_id, to, message)
         link = _link(sender, to)
         if link not in self._open:
             return

@@ -17,8 +17,10 @@ from ha.raft.messages import (
     Vote,
     WouldVote,
 )
+from ha.raft.replicated import MemberForgotten, encode_change
 from sprocket.common.errors import ProtocolError
 from tests.ha.raft.sim_group import SimGroup, SimMember
+from tests.sim.sim_image import Subset, Survivors
 
 
 @pytest.fixture
@@ -261,8 +263,6 @@ async def test_a_member_with_an_empty_disk_elects_nobody_who_lacks_what_was_comm
 
 
 async def test_a_forgotten_member_comes_back_with_an_empty_disk(group: SimGroup) -> None:
-    from ha.raft.replicated import MemberForgotten, encode_change
-
     lost = _followers(group)[0]
     group.crash(lost.id)
     group.wipe(lost.id)
@@ -276,8 +276,6 @@ async def test_a_forgotten_member_comes_back_with_an_empty_disk(group: SimGroup)
 
 async def test_an_older_copy_of_a_disk_is_refused(group: SimGroup) -> None:
     member = _followers(group)[0]
-    from tests.sim.sim_image import Subset, Survivors
-
     copy = member.disk.crash(Subset(Survivors.ALL))
     for _ in range(2):
         group.crash(member.id)
@@ -300,3 +298,31 @@ async def test_a_new_group_waits_for_all_its_members_once(monkeypatch: pytest.Mo
     assert group.leader() is None
     group.start("n2")
     group.run_until(lambda: group.leader() is not None)
+
+
+async def test_every_member_of_a_new_group_may_vote_from_the_first_election_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that heard of the first leader before it was asked for its vote."""
+    group = SimGroup(5, monkeypatch)
+    for member_id in group.members:
+        group.start(member_id)
+    group.run_until(lambda: all(len(_core(one).connected) == 2 for one in group.members.values()))
+    late = group.members["n2"]
+    assert _told(group, group.members["n1"], "n0", RequestVote(1, 1, 0)) == [("n0", Vote(1))]
+    assert _told(group, late, "n0", Append(1, 1, 1, 0, [(b"\x01", 2, 1)]))
+    group.run(0.001)
+    group.crash("n2")
+    group.start("n2")
+    group.crash("n0")
+    group.run_until(lambda: group.leader() is not None)
+
+
+async def test_a_member_is_reported_again_after_it_was_forgotten(group: SimGroup) -> None:
+    member = _followers(group)[0]
+    for _ in range(2):
+        group.run(1)
+        assert member.id in _core(_leader(group))._replicated.disks
+        _core(_leader(group)).engine.offer(encode_change(MemberForgotten(member.id)), lambda result, reason: None)
+        group.run(1)
+        assert member.id in _core(_leader(group))._replicated.disks

@@ -98,7 +98,7 @@ class LostDisk:
                 leader.core.engine.offer(encode_change(MemberForgotten(lost.id)), self._forgotten)
         elif lost.core is None:
             group.start(lost.id)
-        elif leader is not None and leader.core is not None and leader is not lost:
+        elif leader is not None and leader.core is not None:
             is_behind = lost.core.engine.raftLastApplied < leader.core.engine.raftCommitIndex
             if not is_behind:
                 self.lost = None
