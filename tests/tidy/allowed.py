@@ -37,6 +37,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("broker/config/local_address.py", "network"): "edge: asks the system for this machine's address and name",
     ("broker/replication/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
     ("broker/server.py", "randomness"): "composition root: the default of an injected function",
+    # proxy
+    ("proxy/server/certificates.py", "clock"): "edge: from when the certificate of the test mode is valid",
+    ("sprocket/cli/server/mqproxy.py", "randomness"): "composition root: an injected function",
     # sprocket.client
     (
         "sprocket/client/admin/admin_client.py",
