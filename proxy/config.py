@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from acl.auth.settings import AuthSettings
+from acl.gate_settings import GateSettings
 from proxy.convert.delay_levels import delays_ms
 from proxy.listeners import Listener, parse_listeners
 from sprocket.common.config import Configuration, read
 from sprocket.common.errors import ConfigError
 from sprocket.common.properties import Entry
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
-from sprocket.remoting.credentials import Credentials
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 _MODES: Final = ("CLUSTER", "LOCAL")
@@ -207,11 +208,9 @@ class ProxyConfig:
     tls_server_mode: str = text_setting(
         "tlsServerMode", "permissive", "disabled: no TLS. permissive: TLS and plain text. enforcing: TLS alone."
     )
-    authentication_enabled: bool = bool_setting("authenticationEnabled", False, "Whether calls must be signed.")
-    inner_client_authentication_credentials: str = text_setting(
-        "innerClientAuthenticationCredentials", "",
-        'Account with which the proxy signs its requests to brokers: {"accessKey": "...", "secretKey": "..."}.',
-    )  # fmt: skip
+    auth_config_path: str = text_setting(
+        "authConfigPath", "", "Folder with the auth.json of a broker, whose users may call if calls must be signed."
+    )
 
     def check(self) -> None:
         """Raise ConfigError for values that do not fit together."""
@@ -238,7 +237,6 @@ class ProxyConfig:
         ):
             raise ConfigError("tlsTestModeEnable = false: give tlsKeyPath and tlsCertPath, or tlsServerMode = disabled")
         parse_listeners(self.listeners)
-        _credentials(self.inner_client_authentication_credentials)
 
     @property
     def is_local(self) -> bool:
@@ -248,16 +246,11 @@ class ProxyConfig:
     def named_listeners(self) -> list[Listener]:
         return parse_listeners(self.listeners)
 
-    @property
-    def credentials(self) -> Credentials | None:
-        """The proxy's own account at brokers and name servers."""
-        return _credentials(self.inner_client_authentication_credentials)
-
 
 def load(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
     """Return the configuration in the JSON file `path`; `overrides` win.  Raises ConfigError."""
     entries = [] if path is None else list(_entries(path))
-    return read([ProxyConfig], entries, str(path), overrides)
+    return read([ProxyConfig, AuthSettings, GateSettings], entries, str(path), overrides)
 
 
 def _entries(path: Path) -> Iterator[Entry]:
@@ -288,16 +281,3 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return json.dumps(value)
-
-
-def _credentials(text: str) -> Credentials | None:
-    """Return the account in ``{"accessKey": ..., "secretKey": ...}``; None for the empty text.  Raises ConfigError."""
-    if not text.strip():
-        return None
-    try:
-        table = json.loads(text)
-        return Credentials(str(table["accessKey"]), str(table["secretKey"]), str(table.get("securityToken", "")))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ConfigError(
-            'innerClientAuthenticationCredentials: allowed is {"accessKey": "...", "secretKey": "..."}'
-        ) from None

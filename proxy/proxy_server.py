@@ -9,8 +9,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+from acl.auth.settings import AuthSettings
+from acl.gate_settings import GateSettings
+from proxy.access.gate import GrpcGate
+from proxy.access.users import SharedUsers
 from proxy.activity.ack import AckActivity
 from proxy.activity.client import ClientActivity
 from proxy.activity.offsets import OffsetActivity
@@ -52,8 +57,26 @@ _GRACE_S: Final = 1.0
 class Proxy:
     """One proxy.  `choose` returns a random number below its argument."""
 
-    def __init__(self, config: ProxyConfig, *, clock: Clock, choose: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        *,
+        clock: Clock,
+        choose: Callable[[int], int],
+        auth: AuthSettings | None = None,
+        gate: GateSettings | None = None,
+    ) -> None:
+        """Raises ConfigError."""
         self.config = config
+        auth = auth or AuthSettings()
+        self._users: SharedUsers | None = None
+        self._gate: GrpcGate | None = None
+        if auth.asks_for_users:
+            if not config.auth_config_path:
+                raise ConfigError("authConfigPath: calls must be signed; give the folder of a broker's auth.json")
+            self._users = SharedUsers(auth, Path(config.auth_config_path))
+            cluster = config.rocketmq_cluster_name
+            self._gate = GrpcGate(auth, gate or GateSettings(), self._users.tables, clock, cluster)
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
@@ -71,7 +94,7 @@ class Proxy:
         orphans = OrphanedTransactions(self.clients, choose, self._broker_at, clock.wall_ms)
         self._producers = TransactionalProducers(self.clients, lambda: self.metadata)
         self._instance = ClientInstance(
-            _client_settings(config),
+            _client_settings(config, auth),
             routes=orphans.routes(),
             heartbeat=lambda: self._producers.heartbeat(self._instance.client_id),
             clock=clock,
@@ -119,6 +142,8 @@ class Proxy:
 
     async def start(self) -> None:
         """Open the ports, and serve as soon as there are brokers.  Raises ConfigError if a port cannot be opened."""
+        if self._users is not None:
+            self._users.load()
         await self._instance.open()
         descriptors = DescriptorReserve()
         for listener in [Listener("default", self.config.grpc_server_port), *self.config.named_listeners]:
@@ -136,7 +161,7 @@ class Proxy:
         """The open ports."""
         return [port.listener for port in self._ports]
 
-    def _dispatcher(self, listener: Listener, peer_behind: PeerBehind) -> Dispatcher:
+    def _dispatcher(self, listener: Callable[[], Listener], peer_behind: PeerBehind) -> Dispatcher:
         limits = Limits(
             write_s=self.config.grpc_write_timeout_millis / 1000,
             settings_s=self.config.telemetry_settings_timeout_millis / 1000,
@@ -206,6 +231,8 @@ class Proxy:
         while True:
             await pause(_EXPIRY_PERIOD_S)
             self.clients.expire()
+            if self._users is not None:
+                self._users.look()
 
     async def _renew(self) -> None:
         while True:
@@ -237,6 +264,8 @@ class Proxy:
 
     def _admit(self, call: Call, request: Any) -> None:
         """Raise Refusal unless the caller may do what it asks for."""
+        if self._gate is not None:
+            self._gate.admit(call, request)
 
     def _client_died(self, client_id: str) -> None:
         self.renewal.release_client(client_id)
@@ -257,7 +286,7 @@ class Proxy:
             logger.error("event=proxy_task_failed", exc_info=task.exception())
 
 
-def _client_settings(config: ProxyConfig) -> ClientSettings:
+def _client_settings(config: ProxyConfig, auth: AuthSettings) -> ClientSettings:
     """Return the settings of the proxy as a client of brokers.  Raises ConfigError."""
     if not config.namesrv_addr.strip():
         raise ConfigError("namesrvAddr: no name server; give -n HOST:PORT, or namesrvAddr in rmq-proxy.json")
@@ -265,5 +294,5 @@ def _client_settings(config: ProxyConfig) -> ClientSettings:
         namesrv=config.namesrv_addr,
         poll_name_server_interval_s=float(config.topic_route_service_cache_refresh_seconds),
         heartbeat_broker_interval_s=float(config.transaction_heartbeat_period_second),
-        credentials=config.credentials,
+        credentials=auth.inner_credentials(),
     )

@@ -117,7 +117,7 @@ class OrphanedTransactions:
             return
         message_id = header.transaction_id or message.message_id
         transaction = TransactionId(message_id, broker_name, header.tran_state_table_offset, header.commit_log_offset)
-        topic = header.topic or message.properties.get(names.REAL_TOPIC) or message.topic
+        topic = message.properties.get(names.REAL_TOPIC) or message.topic
         command = wire.TelemetryCommand()
         command.recover_orphaned_transaction_command.message.CopyFrom(outgoing(message, topic, None, self._now_ms()))
         command.recover_orphaned_transaction_command.transaction_id = transaction.encode()

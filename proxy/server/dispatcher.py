@@ -52,12 +52,12 @@ class Limits:
 
 
 class Dispatcher:
-    """Calls of one listener.  `peer_behind` returns the client behind a connection of the entrance."""
+    """Calls of one port, whose `listener` is known when it is open.  `peer_behind` returns the client behind a connection of the entrance."""
 
     def __init__(
         self,
         methods: Methods,
-        listener: Listener,
+        listener: Callable[[], Listener],
         admit: Admit,
         limits: Limits,
         peer_behind: Callable[[tuple[str, int]], tuple[str, int]] = lambda peer: peer,
@@ -85,7 +85,7 @@ class Dispatcher:
 
     def _call(self, context: Any) -> Call:
         peer = self._peer_behind(peer_of(context.peer()))
-        return make_call(context.invocation_metadata(), peer, self._listener, context.time_remaining())
+        return make_call(context.invocation_metadata(), peer, self._listener(), context.time_remaining())
 
     def _unary(self, method: Unary, response: Any) -> Any:
         async def serve(request: Any, context: Any) -> Any:
@@ -113,7 +113,7 @@ class Dispatcher:
                 await method(call, request, write)
             except TimeoutError:
                 logger.info("event=stream_unread peer=%s", context.peer())
-                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the stream was not read")
+                await _ended(context)
             except Refusal as refused:
                 await write(response(status=status_of(refused)))
             except Exception as error:
@@ -150,9 +150,21 @@ class Dispatcher:
                 command = await context.read()
             if command is grpc.aio.EOF:
                 return
-            self._admit(call, command)
+            try:
+                self._admit(call, command)
+            except Refusal as refused:
+                # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
+                await context.write(wire.TelemetryCommand(status=status_of(refused)))
+                return
             await self._methods.telemetry(call, command, stream)
             is_first = False
+
+
+async def _ended(context: Any) -> None:
+    """Wait for the end of a call that is not read: gRPC cannot send its status before the part that it holds."""
+    ended = asyncio.Event()
+    context.add_done_callback(lambda _: ended.set())
+    await ended.wait()
 
 
 async def _abort_telemetry(context: Any, error: BaseException | None) -> None:

@@ -23,7 +23,7 @@ class Port:
         self,
         listener: Listener,
         config: ProxyConfig,
-        dispatcher: Callable[[Listener, PeerBehind], Dispatcher],
+        dispatcher: Callable[[Callable[[], Listener], PeerBehind], Dispatcher],
         descriptors: DescriptorReserve,
     ) -> None:
         self.listener = listener
@@ -50,8 +50,7 @@ class Port:
         self.listener = replace(self.listener, port=number)
 
     def _make(self, peer_behind: PeerBehind) -> GrpcServer:
-        # The listener's number may not be known yet: calls come only later.
-        self._server = GrpcServer(self._dispatcher(self.listener, peer_behind), self._config)
+        self._server = GrpcServer(self._dispatcher(lambda: self.listener, peer_behind), self._config)
         return self._server
 
     async def serve(self) -> None:

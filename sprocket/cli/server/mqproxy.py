@@ -17,9 +17,11 @@ from sprocket.cli.client_session import HELP, WrongUsage
 from sprocket.cli.server.server_commands import checked, namesrv_flag, printed_only, start_line
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
     from proxy.config import ProxyConfig
     from proxy.proxy_server import Proxy
     from sprocket.common.config import Configuration
+    from store.config.store_config import StoreConfig
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _LEVELS = click.Choice(["debug", "info", "warning", "error"])
@@ -65,7 +67,7 @@ def main(
     if config.is_local:
         path = Path(config.broker_config_path) if config.broker_config_path else None
         broker = checked(lambda: broker_configuration(path, config.namesrv_addr or None))
-    run_proxy(config, broker, as_json, log_level)
+    run_proxy(configuration, broker, as_json, log_level)
 
 
 def require_grpc() -> None:
@@ -79,10 +81,13 @@ def require_grpc() -> None:
             raise WrongUsage("the proxy needs grpcio: pip install 'sprocket-mq[proxy]'")
 
 
-def run_proxy(config: "ProxyConfig", broker: "Configuration | None", as_json: bool, log_level: str) -> None:
+def run_proxy(configuration: "Configuration", broker: "Configuration | None", as_json: bool, log_level: str) -> None:
     """Run a proxy, and in local mode a broker before it, until a signal or a failure; then exit the process."""
+    from acl.auth.settings import AuthSettings
+    from acl.gate_settings import GateSettings
     from broker.config.broker_config import BrokerConfig
     from broker.server import Broker
+    from proxy.config import ProxyConfig
     from proxy.proxy_server import Proxy
     from sprocket.cli.server.broker_command import broker_line
     from sprocket.cli.server.server_process import Process, Server, log_to_stderr
@@ -95,29 +100,37 @@ def run_proxy(config: "ProxyConfig", broker: "Configuration | None", as_json: bo
     process = Process()
     servers: list[Callable[[], Server]] = []
     brokers: list[Broker] = []
-    proxies: list[Proxy] = []
-    namesrv = config.namesrv_addr
-
-    if broker is not None:
-        broker_config = broker.of(BrokerConfig)
-        namesrv = namesrv or broker_config.namesrv_addr or ""
-        brokers.append(
-            Broker(
-                broker_config, broker.of(StoreConfig), tls=broker.of(TlsSettings), on_fatal=process.fail,
-                file=ConfigurationFile.of(broker),
-            )
-        )  # fmt: skip
+    config = configuration.of(ProxyConfig)
+    if broker is None:
+        auth, gate = configuration.of(AuthSettings), configuration.of(GateSettings)
+        proxy = Proxy(config, clock=SystemClock(), choose=random.randrange, auth=auth, gate=gate)
+    else:
+        own, store, file = broker.of(BrokerConfig), broker.of(StoreConfig), ConfigurationFile.of(broker)
+        brokers.append(Broker(own, store, tls=broker.of(TlsSettings), on_fatal=process.fail, file=file))
         servers.append(lambda: brokers[0])
-        cluster = broker_config.broker_cluster_name
-        config = replace(config, namesrv_addr=namesrv, rocketmq_cluster_name=cluster)
-    proxies.append(Proxy(config, clock=SystemClock(), choose=random.randrange))
-    servers.append(lambda: proxies[0])
+        proxy = proxy_beside(config, own, store)
+    servers.append(lambda: proxy)
 
     def announce() -> str:
         lines = [] if as_json else [broker_line(one, as_json) for one in brokers]
-        return "\n".join([*lines, proxy_line(proxies[0], as_json)])
+        return "\n".join([*lines, proxy_line(proxy, as_json)])
 
     sys.exit(process.run(servers, announce))
+
+
+def proxy_beside(config: "ProxyConfig", own: "BrokerConfig", store: "StoreConfig") -> "Proxy":
+    """Return a proxy beside a broker in the same process: with its name servers, cluster, users and rules."""
+    from proxy.proxy_server import Proxy
+    from sprocket.common.clock import SystemClock
+
+    config = replace(
+        config,
+        proxy_mode="LOCAL",
+        namesrv_addr=config.namesrv_addr or own.namesrv_addr or "",
+        rocketmq_cluster_name=own.broker_cluster_name,
+        auth_config_path=str(store.store_path_root_dir / "config"),
+    )
+    return Proxy(config, clock=SystemClock(), choose=random.randrange, auth=own, gate=own)
 
 
 def proxy_line(proxy: "Proxy", as_json: bool) -> str:
