@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 # Checked for an unknown user, so that the answer takes as long.
 _NO_KEY: Final = "no user has this password"
+_MAX_PROVEN: Final = 16_384
 _CREDENTIAL: Final = "Credential"
 _SIGNATURE: Final = "Signature"
 
@@ -50,6 +51,8 @@ class GrpcGate:
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
         self._cluster = cluster
+        # Connections on which a user has signed: wrong signatures of others at their address do not lock them out.
+        self._proven: set[tuple[tuple[str, int], str]] = set()
         self.refused = 0
 
     def admit(self, call: Call, request: Any) -> None:
@@ -57,12 +60,14 @@ class GrpcGate:
         peer = parts_of(call.peer[0])
         name, signature = None, ""
         try:
-            if self._attempts.is_locked(peer, self._clock.monotonic()):
-                raise Refusal(wire.UNAUTHORIZED, "too many wrong signatures from this address, try again later")
             name, signature = signed_by(call.metadata)
+            connection = (call.peer, name)
+            if connection not in self._proven and self._attempts.is_locked(peer, self._clock.monotonic()):
+                raise Refusal(wire.UNAUTHORIZED, "too many wrong signatures from this address, try again later")
             if not self._is_proved(name, signature, call.metadata.get(DATE_TIME, "")):
                 self._attempts.failed(peer, self._clock.monotonic())
                 raise Refusal(wire.UNAUTHORIZED, "check signature failed.")
+            self._remember(connection)
             user = self._tables.user(name)
             if user is None or user.user_status is UserStatus.DISABLE:
                 raise Refusal(wire.UNAUTHORIZED, f"User:{name} is disabled.")
@@ -74,6 +79,12 @@ class GrpcGate:
             asked = AccessRequest(0, 0, peer, {} if name is None else {ACCESS_KEY: name}, b"", cluster=self._cluster)
             self._audit.refused(asked, call.peer, f"{type(request).__name__}: {refused.message}")
             raise
+
+    def _remember(self, connection: tuple[tuple[str, int], str]) -> None:
+        if connection not in self._proven:
+            if len(self._proven) >= _MAX_PROVEN:
+                self._proven.clear()
+            self._proven.add(connection)
 
     def _check(self, name: str, asked: AccessRequest) -> None:
         try:

@@ -52,7 +52,10 @@ class Limits:
 
 
 class Dispatcher:
-    """Calls of one port, whose `listener` is known when it is open.  `peer_behind` returns the client behind a connection of the entrance."""
+    """Calls of one port.  `listener` returns what is known when the port is open.
+
+    `peer_behind` returns the client behind a connection of the entrance.
+    """
 
     def __init__(
         self,

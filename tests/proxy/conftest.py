@@ -12,13 +12,13 @@ _PROPERTIES = {
     "recallMessageEnable": "true",
     "enableMixedMessageType": "true",
     "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
 }
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    properties = {**_PROPERTIES, "transactionTimeOut": "1000"}
-    with Broker(tmp_path_factory.mktemp("proxy"), properties=properties) as running_broker:
+    with Broker(tmp_path_factory.mktemp("proxy"), properties=_PROPERTIES) as running_broker:
         yield running_broker
 
 
