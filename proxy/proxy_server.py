@@ -243,8 +243,11 @@ class Proxy:
         """Tell brokers of the transactional producers, at once when there is a new one."""
         while True:
             await self._look_due.wait(self.config.transaction_heartbeat_period_second)
-            if await self._producers.look():
+            is_new, gone = await self._producers.look()
+            if is_new:
                 await self._instance.heartbeat_all()
+            for group in gone:
+                await self._instance.unregister(group, None)
 
     # Parts
 

@@ -134,13 +134,16 @@ class TransactionalProducers:
         self._metadata = metadata
         self._groups: frozenset[str] = frozenset()
 
-    async def look(self) -> bool:
-        """Look at the connected producers; return whether the groups changed."""
+    async def look(self) -> tuple[bool, frozenset[str]]:
+        """Look at the connected producers.  Return whether there is a new group, and the groups that are gone.
+
+        A group that is gone must be unregistered: a broker closes connections whose producers stop their heartbeats.
+        """
         topics = {topic for client in self._clients for topic in client.topics}
         kinds = {topic: await self._metadata().message_type(topic) for topic in topics}
         groups = frozenset(topic for topic, kind in kinds.items() if kind in ("TRANSACTION", "MIXED"))
-        is_changed, self._groups = groups != self._groups, groups
-        return is_changed
+        before, self._groups = self._groups, groups
+        return bool(groups - before), before - groups
 
     def heartbeat(self, client_id: str) -> HeartbeatData | None:
         """Return the heartbeat for brokers; None while there is no such producer."""

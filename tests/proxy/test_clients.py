@@ -7,6 +7,9 @@ import grpc
 import pytest
 
 from proxy.wire import messaging_pb2 as wire
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.client import GetProducerConnectionListRequestHeader
 from sprocket.testing import Broker
 from tests.proxy.rig import (
     Rig,
@@ -195,6 +198,29 @@ async def test_orphaned_transaction_is_recovered(rig: Rig, broker: Broker) -> No
     assert ended.status.code == wire.OK
     assert [one.body for one in await consumer.messages(topic, "group-orphan", 1)] == [b"orphan"]
     stream.cancel()
+
+
+async def test_brokers_know_transactional_producers_while_they_are_connected(broker: Broker) -> None:
+    topic = await create_topic(broker, "TRANSACTION")
+    remoting = RemotingClient()
+    async with running(broker, transaction_heartbeat_period_second=1) as rig:
+
+        async def is_known() -> bool:
+            header = GetProducerConnectionListRequestHeader(producer_group=topic)
+            code = RequestCode.GET_PRODUCER_CONNECTION_LIST
+            return (await remoting.invoke(broker.address, code, header)).code == 0
+
+        client = rig.client()
+        await client.report(producer_settings(topic))
+        await until_async(is_known)
+        await client.call("NotifyClientTermination", wire.NotifyClientTerminationRequest())
+
+        async def is_unknown() -> bool:
+            return not await is_known()
+
+        # Otherwise the broker would close the proxy's connection when the heartbeats of the group expire.
+        await until_async(is_unknown)
+    await remoting.close()
 
 
 async def test_transactions_end_at_any_proxy(rig: Rig, broker: Broker) -> None:
