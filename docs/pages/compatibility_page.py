@@ -33,6 +33,8 @@ The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's nam
 and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](replication-protocol.md) and
 [security.md](security.md#other-brokers).
 
+Methods and status codes of gRPC are in [proxy.md](proxy.md#methods).
+
 """
 
 

@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 
 from docs.pages.fixed_keys import FIXED_KEYS
+from proxy.config import ProxyConfig
 from sprocket.cli.server.server_config import BROKER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, allowed_text, settings_of, value_text
 from sprocket.common.rocketmq_keys import ReferenceKey, reference_keys
@@ -37,6 +38,11 @@ environment (`-Dtls.enable=true`, as in RocketMQ's scripts), the server's file, 
 read them from the environment and from that last file. See [security.md](security.md).
 
 """
+_PROXY = """\
+`mqproxy -pc rmq-proxy.json` reads these keys from one JSON object, and a broker's keys about users and refused requests
+(`authenticationEnabled`, `authFailuresPerSecond` and so on). See [proxy.md](proxy.md).
+
+"""
 _FIXED = """\
 Every other key of a name server and a broker can be changed while the server runs. RocketMQ also accepts updates of
 these keys, except brokerConfigPath, rocketmqHome and configBlackList; most of them have no effect before a restart.
@@ -52,6 +58,7 @@ def page() -> str:
         ("Name server", NAMESRV_CLASSES[0], ""),
         ("Broker", broker, ""),
         ("Store", store, ""),
+        ("Proxy", ProxyConfig, _PROXY),
         ("TLS, of name servers, brokers and clients", tls, _TLS),
     )
     for title, declaration, about in sections:
@@ -93,7 +100,9 @@ def _fixed() -> Iterator[str]:
 
 
 def _unsupported() -> Iterator[str]:
-    supported = {s.key for declaration in (*BROKER_CLASSES, *NAMESRV_CLASSES) for s in settings_of(declaration)}
+    supported = {
+        s.key for declaration in (*BROKER_CLASSES, *NAMESRV_CLASSES, ProxyConfig) for s in settings_of(declaration)
+    }
     by_owner: dict[str, list[ReferenceKey]] = {}
     for reference in reference_keys().values():
         if reference.key not in supported:
