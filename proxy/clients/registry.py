@@ -108,9 +108,9 @@ class Clients:
             async with asyncio.timeout(wait_s):
                 await asyncio.shield(awaited)
         except TimeoutError:
+            # Others may wait for the same future: each has its own timeout.
             if self._awaited.get(client_id) is awaited:
                 del self._awaited[client_id]
-                awaited.cancel()
         client = self._clients.get(client_id)
         return None if client is None else client.reported
 

@@ -16,7 +16,7 @@ from proxy.convert.settings import retry_delay_ms
 from proxy.handles.held_handles import Held, HeldHandles
 from proxy.status import Refusal
 from proxy.wire import messaging_pb2 as wire
-from sprocket.client.errors import ClientError
+from sprocket.client.errors import ClientError, ConnectFailed, ConnectionLost, RemotingTimeout
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
@@ -46,13 +46,21 @@ class Renewal:
         self._clock = brokers.instance.clock
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def newest(self, client_id: str, group: str, message_id: str, given: str) -> Receipt:
-        """Return the receipt to use for the handle that a client has, and renew it no more.  Raises Refusal."""
+    async def take(self, client_id: str, group: str, message_id: str, given: str) -> tuple[Receipt, Held | None]:
+        """Return the receipt to use for the handle that a client has, and what was held under it; renew it no more.
+
+        Raises Refusal.
+        """
         held = self.held.take(client_id, group, message_id, given)
         if held is None:
-            return parse_receipt(given)
+            return parse_receipt(given), None
         await self._settled(held)
-        return held.receipt
+        return held.receipt, held
+
+    def put_back(self, held: Held | None, error: Exception) -> None:
+        """Hold a handle again after a request that no broker answered: the client tries again with the old handle."""
+        if held is not None and isinstance(error, ConnectFailed | ConnectionLost | RemotingTimeout):
+            self.held.add(held)
 
     def renew_due(self) -> None:
         """Start the renewals that are due."""

@@ -1,6 +1,7 @@
 """Telemetry, heartbeats and the end of clients; handles are renewed while a client lives."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -119,6 +120,39 @@ async def test_message_is_renewed_while_its_client_works(broker: Broker, topic: 
         assert acked.status.code == wire.OK  # with the handle that it got, which was replaced meanwhile
         assert not len(rig.proxy.held)
         stream.cancel()
+
+
+async def test_handle_is_kept_if_no_broker_answers(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        topic = await create_topic(broker)
+        settings = {
+            "default_invisible_time_mills": 15_000, "renew_schedule_period_millis": 100,
+            "renew_ahead_time_millis": 14_500,
+        }  # fmt: skip
+        async with running(broker, **settings) as rig:
+            client = rig.client()
+            stream, _ = await client.report(consumer_settings(topic, "group-kept"))
+            received = await _held(rig, client, topic, "group-kept")
+            await until(lambda: all(held.renewals for held in rig.proxy.held))  # the client's handle is an old one now
+            broker.kill()
+            refused = await client.ack(topic, "group-kept", handle_of(received))
+            assert refused.status.code in (wire.INTERNAL_SERVER_ERROR, wire.PROXY_TIMEOUT)
+            assert len(rig.proxy.held) == 1
+            broker.start()
+            acked = await client.ack(topic, "group-kept", handle_of(received))
+            assert acked.status.code == wire.OK and not len(rig.proxy.held)
+            stream.cancel()
+
+
+async def test_heartbeats_of_one_unknown_client_wait_each_for_itself(broker: Broker) -> None:
+    async with running(broker, settings_wait_millis=300) as rig:
+        client = rig.client()
+
+        async def beat(delay_s: float) -> int:
+            await asyncio.sleep(delay_s)
+            return int((await client.call("Heartbeat", _heartbeat("group"))).status.code)
+
+        assert set(await asyncio.gather(beat(0), beat(0.1), beat(0.2))) == {wire.UNRECOGNIZED_CLIENT_TYPE}
 
 
 async def test_message_of_a_client_that_ends_is_released(rig: Rig, topic: str) -> None:
