@@ -26,7 +26,7 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
 	@$(PIP) install --quiet --constraint requirements.lock setuptools
-	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[failover,spark,demo,dev]'
+	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[failover,proxy,spark,demo,dev]'
 	@$(BIN)/python -m spark.runtime.java_home requirements.lock
 	@touch $@
 

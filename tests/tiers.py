@@ -61,6 +61,7 @@ _FOLDERS: Final = {
     "tests/namesrv": _QUICK,
     "tests/notebooks": _FULL_SPARK,
     "tests/processes": _QUICK_PROCESSES,
+    "tests/proxy": _QUICK_PROCESSES,
     "tests/remoting": _QUICK,
     "tests/sim": _QUICK,
     "tests/spark": _QUICK,

@@ -36,6 +36,8 @@ The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's nam
 PROVE_BROKER_IDENTITY and FORGET_CONTROLLER are Sprocket's own, see [replication-protocol.md](replication-protocol.md),
 [security.md](security.md#other-brokers) and [failover.md](failover.md#commands).
 
+Methods and status codes of gRPC are in [proxy.md](proxy.md#methods).
+
 """
 
 

@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 
 from docs.pages.fixed_keys import FIXED_KEYS, READ_ONCE
+from proxy.config import ProxyConfig
 from sprocket.cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, allowed_text, settings_of, value_text
 from sprocket.common.rocketmq_keys import ReferenceKey, reference_keys
@@ -42,6 +43,11 @@ These keys are in the file of `mqcontroller`, or with enableControllerInNamesrv 
 that of the own peer in controllerDLegerPeers. See [failover.md](failover.md).
 
 """
+_PROXY = """\
+`mqproxy -pc rmq-proxy.json` reads these keys from one JSON object, and a broker's keys about users and refused requests
+(`authenticationEnabled`, `authFailuresPerSecond` and so on). See [proxy.md](proxy.md).
+
+"""
 _FIXED = """\
 Every other key of a name server, a controller and a broker can be changed while the server runs. RocketMQ also accepts
 updates of these keys, except brokerConfigPath, rocketmqHome and configBlackList; most of them have no effect before a
@@ -58,6 +64,7 @@ def page() -> str:
         ("Controller", CONTROLLER_CLASSES[0], _CONTROLLER),
         ("Broker", broker, ""),
         ("Store", store, ""),
+        ("Proxy", ProxyConfig, _PROXY),
         ("TLS, of name servers, brokers and clients", tls, _TLS),
     )
     for title, declaration, about in sections:
@@ -106,7 +113,7 @@ def _fixed() -> Iterator[str]:
 
 
 def _unsupported() -> Iterator[str]:
-    declarations = (*BROKER_CLASSES, *NAMESRV_CLASSES, *CONTROLLER_CLASSES)
+    declarations = (*BROKER_CLASSES, *NAMESRV_CLASSES, *CONTROLLER_CLASSES, ProxyConfig)
     supported = {s.key for declaration in declarations for s in settings_of(declaration)}
     by_owner: dict[str, list[ReferenceKey]] = {}
     for reference in reference_keys().values():

@@ -13,6 +13,7 @@ from sprocket.cli.commands.transaction_commands import transaction
 from sprocket.cli.server.mqbroker import main as broker
 from sprocket.cli.server.mqcontroller import main as controller
 from sprocket.cli.server.mqnamesrv import main as namesrv
+from sprocket.cli.server.mqproxy import main as proxy
 from sprocket.cli.server.standalone import standalone
 from sprocket.cli.spark.commands import spark
 from sprocket.cli.spark.shell import shell as spark_shell
@@ -58,12 +59,20 @@ def completion(shell: str) -> None:
 def _programs() -> dict[str, click.Command]:
     from sprocket.cli.mqadmin.main import main as mqadmin
 
-    return {"sprocket": main, "mqadmin": mqadmin, "mqbroker": broker, "mqnamesrv": namesrv, "mqcontroller": controller}
+    return {
+        "sprocket": main,
+        "mqadmin": mqadmin,
+        "mqbroker": broker,
+        "mqnamesrv": namesrv,
+        "mqcontroller": controller,
+        "mqproxy": proxy,
+    }
 
 
 main.add_command(namesrv, "namesrv")
 main.add_command(broker, "broker")
 main.add_command(controller, "controller")
+main.add_command(proxy, "proxy")
 for _command in (check, repair, dump, stat, export, import_):
     store.add_command(_command)
 for _command in (spark_shell, sql, backfill, tables, compact):

@@ -242,6 +242,11 @@ class ReceivedMessage:
         return self._body
 
     @property
+    def stored_body(self) -> bytes:
+        """The body as the broker has it: compressed if `sys_flag` says so, unless `body` has inflated it."""
+        return self._body
+
+    @property
     def properties(self) -> dict[str, str]:
         """All properties, the protocol's own among them."""
         if self._properties is None:

@@ -1,7 +1,8 @@
 """Reads the configuration of a server, and describes the durability that it gives."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,22 @@ def broker_configuration(file: Path | None, namesrv: str | None, overrides: Iter
     """Return the configuration of a broker; `namesrv` overrides the file.  Raises ConfigError."""
     given = {} if namesrv is None else {"namesrvAddr": namesrv}
     return load(BROKER_CLASSES, file, given | _pairs(overrides), system_properties(os.environ))
+
+
+def proxy_configuration(file: Path | None, given: Mapping[str, str], overrides: Iterable[str] = ()) -> Configuration:
+    """Return the configuration of a proxy; `given` overrides the file, and $NAMESRV_ADDR is used without either.
+
+    Raises ConfigError.
+    """
+    # Only here: the proxy needs an extra.
+    from proxy.config import ProxyConfig
+    from proxy.config import load as load_proxy
+
+    configuration = load_proxy(file, {**given, **_pairs(overrides)})
+    config = configuration.of(ProxyConfig)
+    if config.namesrv_addr or not os.environ.get("NAMESRV_ADDR"):
+        return configuration
+    return configuration.with_object(replace(config, namesrv_addr=os.environ["NAMESRV_ADDR"]))
 
 
 def _pairs(overrides: Iterable[str]) -> dict[str, str]:

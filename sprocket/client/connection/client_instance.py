@@ -325,6 +325,10 @@ class ClientInstance:
     def master_address(self, broker_name: str) -> str | None:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
+    def broker_at(self, address: str) -> str | None:
+        """Return the name of the broker group that has a member at `address`."""
+        return next((name for name, members in self._addresses.items() if address in members.values()), None)
+
     def master_or_slave_address(self, broker_name: str) -> str | None:
         """Return the master's address, or another member's while the routes have no master."""
         return subscribe_address(self._addresses.get(broker_name), MASTER_ID)[0] or None

@@ -154,7 +154,7 @@ def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: C
         _check_batched(message, first)
         message_id = derived_id(message.topic, message.unique_key) if message.unique_key else new_id()
         ids.append(message_id)
-        pieces.append(_batched(message, _properties_text(message, message_id)))
+        pieces.append(batched(message.body, _properties_text(message, message_id), message.flag))
     body = b"".join(pieces)
     if len(body) > settings.max_message_size:
         raise IllegalMessage(
@@ -182,11 +182,12 @@ def _check_batched(message: Message, first: Message) -> None:
     arguments.whole("flag", message.flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
 
 
-def _batched(message: Message, properties: str) -> bytes:
+def batched(body: bytes, properties: str, flag: int) -> bytes:
+    """Return one message as it lies in the body of a batch; `properties` are encoded."""
     encoded = properties.encode()
-    size = _BATCHED_HEAD.size + len(message.body) + 2 + len(encoded)
-    head = _BATCHED_HEAD.pack(size, 0, 0, message.flag, len(message.body))
-    return b"".join((head, message.body, len(encoded).to_bytes(2, "big"), encoded))
+    size = _BATCHED_HEAD.size + len(body) + 2 + len(encoded)
+    head = _BATCHED_HEAD.pack(size, 0, 0, flag, len(body))
+    return b"".join((head, body, len(encoded).to_bytes(2, "big"), encoded))
 
 
 def _properties_text(message: Message, message_id: str) -> str:

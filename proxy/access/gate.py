@@ -1,0 +1,122 @@
+"""Gate before the methods: who signed a call, and whether that user may do what it asks for.
+
+Users and policies are those of ACL 2.0, in the file of a broker; the policy is the same as on the remoting port.
+The signature of a call is HMAC-SHA1 over its date and time, in hexadecimal (``MQv2-HMAC-SHA1``).  As in RocketMQ, a
+signature holds for any call of its second or later: use TLS, so that nobody can read it.
+Source: RocketMQ 5.3.3, `DefaultAuthenticationContextBuilder`, `AuthenticationPipeline`, `AuthorizationPipeline`.
+"""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from acl.access_request import AccessRequest
+from acl.audit_log import AuditLog
+from acl.auth.model import UserStatus
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
+from acl.failed_attempts import FailedAttempts
+from acl.gate_settings import GateSettings
+from acl.remote_addresses import parts_of
+from proxy.access.needs import needs
+from proxy.server.call import AUTHORIZATION, DATE_TIME, Call
+from proxy.status import Refusal
+from proxy.wire import messaging_pb2 as wire
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+from sprocket.remoting.credentials import ACCESS_KEY
+
+logger = logging.getLogger(__name__)
+
+# Checked for an unknown user, so that the answer takes as long.
+_NO_KEY: Final = "no user has this password"
+_MAX_PROVEN: Final = 16_384
+_CREDENTIAL: Final = "Credential"
+_SIGNATURE: Final = "Signature"
+
+
+class GrpcGate:
+    """Gate of one proxy.  The constructor raises ConfigError."""
+
+    def __init__(
+        self, auth: AuthSettings, settings: GateSettings, tables: AuthTables, clock: Clock, cluster: str
+    ) -> None:
+        self._tables = tables
+        self._policy = AuthPolicy(auth, tables, required)
+        self._audit = AuditLog(settings, clock)
+        self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
+        self._clock = clock
+        self._cluster = cluster
+        # Connections on which a user has signed: wrong signatures of others at their address do not lock them out.
+        self._proven: set[tuple[tuple[str, int], str]] = set()
+        self.refused = 0
+
+    def admit(self, call: Call, request: Any) -> None:
+        """Raise Refusal unless the caller has signed and may do what `request` asks for."""
+        peer = parts_of(call.peer[0])
+        name, signature = None, ""
+        try:
+            name, signature = signed_by(call.metadata)
+            connection = (call.peer, name)
+            if connection not in self._proven and self._attempts.is_locked(peer, self._clock.monotonic()):
+                raise Refusal(wire.UNAUTHORIZED, "too many wrong signatures from this address, try again later")
+            if not self._is_proved(name, signature, call.metadata.get(DATE_TIME, "")):
+                self._attempts.failed(peer, self._clock.monotonic())
+                raise Refusal(wire.UNAUTHORIZED, "check signature failed.")
+            self._remember(connection)
+            user = self._tables.user(name)
+            if user is None or user.user_status is UserStatus.DISABLE:
+                raise Refusal(wire.UNAUTHORIZED, f"User:{name} is disabled.")
+            for needed in needs(request):
+                asked = AccessRequest(0, 0, peer, {ACCESS_KEY: name}, b"", cluster=self._cluster, found=(needed,))
+                self._check(name, asked)
+        except Refusal as refused:
+            self.refused += 1
+            asked = AccessRequest(0, 0, peer, {} if name is None else {ACCESS_KEY: name}, b"", cluster=self._cluster)
+            self._audit.refused(asked, call.peer, f"{type(request).__name__}: {refused.message}")
+            raise
+
+    def _remember(self, connection: tuple[tuple[str, int], str]) -> None:
+        if connection not in self._proven:
+            if len(self._proven) >= _MAX_PROVEN:
+                self._proven.clear()
+            self._proven.add(connection)
+
+    def _check(self, name: str, asked: AccessRequest) -> None:
+        try:
+            self._policy.check_right(name, asked)
+        except RequestError as error:
+            raise Refusal(wire.UNAUTHORIZED, error.remark) from None
+
+    def _is_proved(self, name: str, signature: str, date_time: str) -> bool:
+        user = self._tables.user(name)
+        password = _NO_KEY if user is None else user.password
+        expected = hmac.new(password.encode(), date_time.encode(), hashlib.sha1).hexdigest()
+        is_equal = hmac.compare_digest(expected.encode(), signature.lower().encode("utf-8", "replace"))
+        return is_equal and user is not None
+
+
+def signed_by(metadata: Mapping[str, str]) -> tuple[str, str]:
+    """Return the user that a call names and its signature.  Raises Refusal."""
+    text = metadata.get(AUTHORIZATION, "")
+    if not text:
+        raise Refusal(wire.UNAUTHORIZED, "username cannot be null.")
+    if not metadata.get(DATE_TIME):
+        raise Refusal(wire.UNAUTHORIZED, "datetime is null.")
+    _, separator, listed = text.partition(" ")
+    if not separator:
+        raise Refusal(wire.UNAUTHORIZED, "authentication header is incorrect.")
+    found: dict[str, str] = {}
+    for entry in listed.split(","):
+        key, equals, value = entry.strip().partition("=")
+        if not equals:
+            raise Refusal(wire.UNAUTHORIZED, "authentication keyValues length is incorrect, actual length=1.")
+        found[key] = value
+    name = found.get(_CREDENTIAL, "").split("/")[0]
+    if not name:
+        raise Refusal(wire.UNAUTHORIZED, "username cannot be null.")
+    return name, found.get(_SIGNATURE, "")

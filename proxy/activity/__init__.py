@@ -1,0 +1,1 @@
+"""Methods of MessagingService, one module for each group."""

@@ -1,0 +1,119 @@
+"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what becomes of a received message.
+
+Source: RocketMQ 5.3.3, `AckMessageActivity`, `ChangeInvisibleDurationActivity`, `ForwardMessageToDLQActivity`.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from proxy.brokers.brokers import Brokers
+from proxy.brokers.receipts import Receipt, parse_receipt
+from proxy.clients.registry import Clients
+from proxy.config import ProxyConfig
+from proxy.convert.times import duration_ms
+from proxy.handles.held_handles import Held
+from proxy.handles.renewal import Renewal
+from proxy.server.call import Call
+from proxy.status import OK, Refusal, code_of, joint_status, status, status_of
+from proxy.validation import check_invisible, group_of, topic_of
+from proxy.wire import messaging_pb2 as wire
+from sprocket.client.errors import ClientError
+
+_MAX_ENTRIES: Final = 4096
+
+
+class _Entry(NamedTuple):
+    """One message to acknowledge: its place in the request, its newest receipt, and what was held."""
+
+    place: int
+    receipt: Receipt
+    held: Held | None
+
+
+class AckActivity:
+    """Acknowledgements of clients, and the opposite."""
+
+    def __init__(self, brokers: Brokers, clients: Clients, renewal: Renewal, config: ProxyConfig) -> None:
+        self._brokers = brokers
+        self._clients = clients
+        self._renewal = renewal
+        self._config = config
+
+    async def ack_message(self, call: Call, request: wire.AckMessageRequest) -> wire.AckMessageResponse:
+        """Acknowledge the messages of a request; each has its own status."""
+        topic, group = topic_of(request.topic), group_of(request.group)
+        if len(request.entries) > _MAX_ENTRIES:
+            raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(request.entries)} entries, the max is {_MAX_ENTRIES}")
+        self._clients.seen(call.client_id)
+        outcomes: list[wire.Status] = [OK] * len(request.entries)
+        of_broker: defaultdict[str, list[_Entry]] = defaultdict(list)
+        now_ms = self._brokers.instance.clock.wall_ms()
+        for index, entry in enumerate(request.entries):
+            try:
+                receipt, held = await self._renewal.take(call.client_id, group, entry.message_id, entry.receipt_handle)
+                if receipt.is_expired(now_ms):
+                    raise Refusal(wire.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
+            except Refusal as refused:
+                outcomes[index] = status_of(refused)
+            else:
+                of_broker[receipt.handle.broker_name].append(_Entry(index, receipt, held))
+        batches = (self._ack_at(batch, group, topic, outcomes) for batch in of_broker.values())
+        await asyncio.gather(*batches)
+        response = wire.AckMessageResponse(
+            status=joint_status({one.code for one in outcomes}, "ack message result is empty")
+        )
+        for entry, outcome in zip(request.entries, outcomes, strict=True):
+            response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
+        return response
+
+    async def _ack_at(self, batch: "list[_Entry]", group: str, topic: str, outcomes: list[wire.Status]) -> None:
+        """Acknowledge messages of one broker, and put the status of each into `outcomes`."""
+        if len(batch) == 1 or any(entry.receipt.handle.is_ordered for entry in batch):
+            await asyncio.gather(*(self._ack_one(entry, group, topic, outcomes) for entry in batch))
+            return
+        try:
+            await self._brokers.ack_batch([entry.receipt for entry in batch], group, topic)
+        except (Refusal, ClientError) as error:
+            for entry in batch:
+                self._renewal.put_back(entry.held, error)
+                outcomes[entry.place] = status_of(error)
+
+    async def _ack_one(self, entry: "_Entry", group: str, topic: str, outcomes: list[wire.Status]) -> None:
+        try:
+            await self._brokers.ack(entry.receipt, group, topic)
+        except (Refusal, ClientError) as error:
+            self._renewal.put_back(entry.held, error)
+            outcomes[entry.place] = status_of(error)
+
+    async def change_invisible_duration(
+        self, call: Call, request: wire.ChangeInvisibleDurationRequest
+    ) -> wire.ChangeInvisibleDurationResponse:
+        """Make a message invisible from now on, and answer with its new handle."""
+        topic, group = topic_of(request.topic), group_of(request.group)
+        invisible_ms = duration_ms(request.invisible_duration)
+        check_invisible(invisible_ms, 0, self._config.max_invisible_time_mills)
+        self._clients.seen(call.client_id)
+        parse_receipt(request.receipt_handle)
+        receipt, held = await self._renewal.take(call.client_id, group, request.message_id, request.receipt_handle)
+        try:
+            changed = await self._brokers.change_invisible(receipt, group, topic, invisible_ms)
+        except ClientError as error:
+            self._renewal.put_back(held, error)
+            raise
+        return wire.ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.encode())
+
+    async def forward_message_to_dead_letter_queue(
+        self, call: Call, request: wire.ForwardMessageToDeadLetterQueueRequest
+    ) -> wire.ForwardMessageToDeadLetterQueueResponse:
+        """Make a message a dead letter of its group."""
+        topic, group = topic_of(request.topic), group_of(request.group)
+        self._clients.seen(call.client_id)
+        receipt, held = await self._renewal.take(call.client_id, group, request.message_id, request.receipt_handle)
+        try:
+            answer = await self._brokers.forward_to_dead_letters(receipt, request.message_id, group, topic)
+        except ClientError as error:
+            self._renewal.put_back(held, error)
+            raise
+        message = answer.remark or str(answer.code)
+        return wire.ForwardMessageToDeadLetterQueueResponse(status=status(code_of(answer.code), message))

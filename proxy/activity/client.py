@@ -1,0 +1,94 @@
+"""Heartbeat, Telemetry and NotifyClientTermination: clients come, report their settings, and go.
+
+Source: RocketMQ 5.3.3, `ClientActivity`, `GrpcClientSettingsManager`.
+"""
+
+import logging
+from collections.abc import Callable
+
+from proxy.brokers.metadata import Metadata
+from proxy.clients.registry import Clients
+from proxy.clients.telemetry_stream import TelemetryStream
+from proxy.config import ProxyConfig
+from proxy.convert.filters import subscription_of
+from proxy.convert.settings import merged
+from proxy.server.call import Call
+from proxy.status import OK, Refusal, status
+from proxy.validation import group_of, topic_of
+from proxy.wire import messaging_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+_CONSUMERS = frozenset({wire.PUSH_CONSUMER, wire.SIMPLE_CONSUMER, wire.PULL_CONSUMER})
+_MAX_NAMES = 4096
+
+
+class ClientActivity:
+    """Life of clients.  `settings_changed` is called when a producer has reported its topics."""
+
+    def __init__(
+        self, clients: Clients, metadata: Metadata, config: ProxyConfig, settings_changed: Callable[[], None]
+    ) -> None:
+        self._clients = clients
+        self._metadata = metadata
+        self._config = config
+        self._settings_changed = settings_changed
+
+    async def heartbeat(self, call: Call, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
+        """Record that a client lives."""
+        reported = await self._clients.settings(call.client_id, self._config.settings_wait_millis / 1000)
+        if reported is None:
+            raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
+        if reported.client_type in _CONSUMERS:
+            group_of(request.group)
+        elif reported.client_type != wire.PRODUCER:
+            raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(reported.client_type))
+        self._clients.seen(call.client_id)
+        return wire.HeartbeatResponse(status=OK)
+
+    async def notify_client_termination(
+        self, call: Call, request: wire.NotifyClientTerminationRequest
+    ) -> wire.NotifyClientTerminationResponse:
+        """Forget a client that ends; what it holds is released."""
+        client = self._clients.get(call.client_id)
+        if client is None or client.reported is None:
+            raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
+        if client.reported.client_type in _CONSUMERS:
+            group_of(request.group)
+        elif client.reported.client_type != wire.PRODUCER:
+            raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(client.reported.client_type))
+        self._clients.remove(call.client_id)
+        return wire.NotifyClientTerminationResponse(status=OK)
+
+    async def telemetry(self, call: Call, command: wire.TelemetryCommand, stream: TelemetryStream) -> None:
+        """Take one command of a client.  Raises Refusal for settings that are none."""
+        kind = command.WhichOneof("command")
+        if kind == "settings":
+            await self._take_settings(call, command.settings, stream)
+        elif kind in ("thread_stack_trace", "verify_message_result"):
+            # Answers to commands that this proxy does not send.
+            logger.info("event=telemetry_answer_unasked client=%r kind=%s", call.client_id, kind)
+
+    async def _take_settings(self, call: Call, reported: wire.Settings, stream: TelemetryStream) -> None:
+        kind = reported.WhichOneof("pub_sub")
+        group = None
+        if kind == "publishing":
+            if len(reported.publishing.topics) > _MAX_NAMES:
+                raise Refusal(wire.BAD_REQUEST, f"more than {_MAX_NAMES} topics")
+            for topic in reported.publishing.topics:
+                topic_of(topic)
+        elif kind == "subscription":
+            group_name = group_of(reported.subscription.group)
+            if len(reported.subscription.subscriptions) > _MAX_NAMES:
+                raise Refusal(wire.BAD_REQUEST, f"more than {_MAX_NAMES} subscriptions")
+            for entry in reported.subscription.subscriptions:
+                subscription_of(entry.topic.name, entry.expression)
+            group = await self._metadata.group(group_name)
+        else:
+            raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
+        if reported.client_type in (wire.LITE_PUSH_CONSUMER, wire.LITE_SIMPLE_CONSUMER):
+            raise Refusal(wire.UNSUPPORTED, f"{wire.ClientType.Name(reported.client_type)} is not supported")
+        self._clients.report(call.client_id, reported, stream)
+        stream.send(wire.TelemetryCommand(status=status(wire.OK), settings=merged(reported, group, self._config)))
+        if kind == "publishing":
+            self._settings_changed()

@@ -1,0 +1,190 @@
+"""SendMessage: one message, or several of one topic.
+
+Source: RocketMQ 5.3.3, `SendMessageActivity`, `ProducerProcessor`, `DefaultTopicMessageTypeValidator`.
+Unlike there, each message of a batch has its own entry in the answer, and a broker that cannot be reached is not the
+end of a send: nothing was sent yet, so another broker takes it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from proxy.brokers.brokers import TIMEOUT_S, Brokers
+from proxy.brokers.metadata import Metadata
+from proxy.brokers.transaction_ids import TransactionId
+from proxy.config import ProxyConfig
+from proxy.convert.incoming import Incoming, incoming
+from proxy.convert.sharding import consistent_hash
+from proxy.server.call import Call
+from proxy.status import OK, Refusal, joint_status, status, status_of
+from proxy.validation import topic_of
+from proxy.wire import messaging_pb2 as wire
+from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.errors import AnswerUnreadable, ConnectFailed, refusal
+from sprocket.client.send.queue_choice import RoundRobin
+from sprocket.client.send.send_request import SendRequest, SendSettings, batched
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
+
+_NOT_DURABLE: Final = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: (wire.MASTER_PERSISTENCE_TIMEOUT, "FLUSH_DISK_TIMEOUT"),
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: (wire.SLAVE_PERSISTENCE_TIMEOUT, "FLUSH_SLAVE_TIMEOUT"),
+    ResponseCode.SLAVE_NOT_AVAILABLE: (wire.HA_NOT_AVAILABLE, "SLAVE_NOT_AVAILABLE"),
+}
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_SETTINGS: Final = SendSettings()
+_MAX_MESSAGES: Final = 1024
+_BATCHABLE: Final = frozenset({"NORMAL", "FIFO"})
+# Offset of the record in the log, in the last 8 bytes of the offset message id, as hexadecimal digits.
+_LOG_OFFSET_DIGITS: Final = 16
+
+
+class SendActivity:
+    """Sender of the messages of clients.  `new_id` makes the id of a batch."""
+
+    def __init__(self, brokers: Brokers, metadata: Metadata, config: ProxyConfig, first: Callable[[], int]) -> None:
+        self._brokers = brokers
+        self._metadata = metadata
+        self._config = config
+        self._round_robin = RoundRobin(first)
+        self._in_flight_bytes = 0
+
+    async def send_message(self, call: Call, request: wire.SendMessageRequest) -> wire.SendMessageResponse:
+        """Send the messages of a request, all of one topic."""
+        count = len(request.messages)
+        if not count:
+            raise Refusal(wire.MESSAGE_CORRUPTED, "no message to send")
+        if count > _MAX_MESSAGES:
+            raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{count} messages in one request, the max is {_MAX_MESSAGES}")
+        topic_resource = request.messages[0].topic
+        topic = topic_of(topic_resource)
+        now_ms = self._brokers.instance.clock.wall_ms()
+        messages = []
+        for message in request.messages:
+            if message.topic != topic_resource:
+                raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
+            messages.append(incoming(message, topic, call.peer_text, self._config, now_ms))
+        size = sum(len(message.body) for message in messages)
+        if self._in_flight_bytes and self._in_flight_bytes + size > self._config.grpc_max_in_flight_size:
+            raise Refusal(wire.TOO_MANY_REQUESTS, "flow limit")
+        self._in_flight_bytes += size
+        try:
+            await self._check_types(topic, messages)
+            entries = await self._send(topic, messages)
+        finally:
+            self._in_flight_bytes -= size
+        codes = {entry.status.code for entry in entries}
+        return wire.SendMessageResponse(status=joint_status(codes, "send status is empty"), entries=entries)
+
+    async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
+        if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            return
+        await self._brokers.route(topic)  # an unknown topic is answered as such, not as one without a type
+        expected = await self._metadata.message_type(topic)
+        check_type(expected, {message.message_type for message in messages})
+
+    async def _send(self, topic: str, messages: Sequence[Incoming]) -> list[wire.SendResultEntry]:
+        if len(messages) == 1:
+            return await self._send_request(topic, _single(topic, messages[0]), messages)
+        is_batch = (
+            all(message.message_type in _BATCHABLE and not message.sys_flag for message in messages)
+            and len({message.message_group for message in messages}) == 1
+        )
+        if is_batch:
+            return await self._send_request(topic, _batch(topic, messages), messages)
+        if any(message.message_group for message in messages):
+            # In order, because messages of one group are.
+            return [await self._send_one(topic, message) for message in messages]
+        return list(await asyncio.gather(*(self._send_one(topic, message) for message in messages)))
+
+    async def _send_one(self, topic: str, message: Incoming) -> wire.SendResultEntry:
+        """Send one of several messages; its failure is its own."""
+        try:
+            return (await self._send_request(topic, _single(topic, message), [message]))[0]
+        except SprocketError as error:
+            return wire.SendResultEntry(status=status_of(error), message_id=message.message_id)
+
+    async def _send_request(
+        self, topic: str, request: SendRequest, messages: Sequence[Incoming]
+    ) -> list[wire.SendResultEntry]:
+        route = await self._brokers.route(topic)
+        group = messages[0].message_group
+        failed: list[str] = []
+        while True:
+            queue = self._queue(route, group, failed)
+            fields = request.ext_fields(topic, _SETTINGS, queue, messages[0].born_ms)
+            try:
+                response = await self._brokers.ask(
+                    queue.broker_name, request.code, fields, request.body, timeout_s=TIMEOUT_S
+                )
+            except (ConnectFailed, Refusal):
+                # Nothing was sent.  A message group stays with its queue.
+                self._brokers.instance.request_refresh(topic)
+                failed.append(queue.broker_name)
+                if group or len(failed) >= len({one.broker_name for one in route.publish}):
+                    raise
+                continue
+            return list(_entries(response, queue, messages))
+
+    def _queue(self, route: TopicRoute, group: str, failed: Sequence[str]) -> MessageQueue:
+        if not route.publish:
+            raise Refusal(wire.FORBIDDEN, "no writable queue")
+        if group:
+            return route.publish[consistent_hash(java_hash_code(group), len(route.publish))]
+        return self._round_robin.choose(route, None, failed)
+
+
+def check_type(expected: str, found: "set[str]") -> None:
+    """Raise Refusal unless a topic whose type is `expected` takes messages of the types `found`."""
+    for actual in sorted(found):
+        if actual == "UNSPECIFIED" or expected not in (actual, "MIXED"):
+            raise Refusal(
+                wire.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {actual}",
+            )
+
+
+def _single(topic: str, message: Incoming) -> SendRequest:
+    request = SendRequest(topic, message.body, message.properties, message.message_id, message.flag)
+    request.sys_flag = message.sys_flag
+    return request
+
+
+def _batch(topic: str, messages: Sequence[Incoming]) -> SendRequest:
+    body = b"".join(batched(message.body, message.properties, message.flag) for message in messages)
+    properties = names.encode({names.UNIQ_KEY: messages[0].message_id, names.WAIT: "true"})
+    request = SendRequest(topic, body, properties, messages[0].message_id)
+    request.code = int(RequestCode.SEND_BATCH_MESSAGE)
+    return request
+
+
+def _entries(
+    response: ReceivedResponse, queue: MessageQueue, messages: Sequence[Incoming]
+) -> "list[wire.SendResultEntry]":
+    if response.code in _NOT_DURABLE:
+        code, name = _NOT_DURABLE[ResponseCode(response.code)]
+        refused = status(code, f"send message failed, sendStatus={name}")
+        return [wire.SendResultEntry(status=refused) for _ in messages]
+    if response.code != ResponseCode.SUCCESS:
+        raise refusal(response.code, response.remark, queue.broker_name)
+    fields = response.ext_fields
+    try:
+        offset = int(fields.get("queueOffset", 0))
+        log_offset = int(fields.get("msgId", "").split(",")[0][-_LOG_OFFSET_DIGITS:] or "0", 16)
+    except ValueError as error:
+        raise AnswerUnreadable(f"{queue.broker_name} took the message and answered with no number: {error}") from None
+    entries = []
+    for index, message in enumerate(messages):
+        entry = wire.SendResultEntry(status=OK, message_id=message.message_id, offset=offset + index)
+        if message.sys_flag & _PREPARED:
+            transaction = TransactionId(message.message_id, queue.broker_name, offset, log_offset)
+            entry.transaction_id = transaction.encode()
+        entry.recall_handle = fields.get("recallHandle") or ""
+        entries.append(entry)
+    return entries

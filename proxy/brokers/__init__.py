@@ -1,0 +1,1 @@
+"""The way to brokers and name servers."""

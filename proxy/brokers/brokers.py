@@ -1,0 +1,181 @@
+"""Requests to brokers: to the master of a broker group, over the connections and routes of the client.
+
+Source: RocketMQ 5.3.3, `ClusterMessageService`, `ConsumerProcessor`, `AbstractProcessor`.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.brokers.receipts import Receipt
+from proxy.status import Refusal
+from proxy.wire import messaging_pb2 as wire
+from sprocket.client.answers import header_of
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound, refusal
+from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Buffer, ReceivedResponse
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+
+logger = logging.getLogger(__name__)
+
+# `MessagingProcessor.DEFAULT_TIMEOUT_MILLS`
+TIMEOUT_S: Final = 2.0
+# The answer to a held pop may come this much later than its wait.
+_POLL_SLACK_S: Final = 5.0
+_NOTHING: Final = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
+
+
+class Brokers:
+    """Sender of requests to brokers.  Methods raise Refusal and ClientError; `status_of` turns both into a status."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self.instance = instance
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return the route of `topic`."""
+        return await self.instance.route(topic)
+
+    async def is_known(self, broker_name: str, topic: str) -> bool:
+        """Return whether a broker group has a master now; ask for the route of `topic` if not."""
+        if self.instance.master_address(broker_name) is not None:
+            return True
+        try:
+            await self.instance.refresh_route(topic)
+        except TopicNotFound:
+            return False
+        return self.instance.master_address(broker_name) is not None
+
+    async def ask(
+        self,
+        broker_name: str,
+        code: int,
+        header: Header | dict[str, str] | None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float,
+    ) -> ReceivedResponse:
+        """Return the response of a master, whatever its code."""
+        address = self.instance.master_address(broker_name)
+        if address is None:
+            raise Refusal(wire.BAD_REQUEST, f"cannot find broker {broker_name}")
+        channel = await self.instance.remoting.channel(address)
+        return await channel.request(code, header, body, timeout_s=timeout_s)
+
+    def success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
+        """Return `response` unless it is an error.  Raises BrokerRefused."""
+        if response.code != ResponseCode.SUCCESS:
+            raise refusal(response.code, response.remark, broker_name)
+        return response
+
+    async def pop(self, broker_name: str, header: PopMessageRequestHeader, wait_s: float) -> list[PoppedMessage]:
+        """Return what a pop took; nothing if no message came in time."""
+        asked_at = self.instance.clock.monotonic()
+        limit_s = wait_s + _POLL_SLACK_S
+        response = await self.ask(broker_name, RequestCode.POP_MESSAGE, header, timeout_s=limit_s)
+        if response.code in _NOTHING:
+            return []
+        if response.code == ResponseCode.POLLING_FULL:
+            raise Refusal(wire.TOO_MANY_REQUESTS, "polling full")
+        answer = header_of(self.success(response, broker_name), PopMessageResponseHeader)
+        try:
+            return popped_messages(response.body, answer, header.topic, broker_name, asked_at)
+        except ProtocolError as error:
+            raise AnswerUnreadable(f"the answer of {broker_name} to a pop: {error}") from None
+
+    async def ack(self, receipt: Receipt, group: str, topic: str) -> None:
+        """Acknowledge one message."""
+        await self._check(receipt, topic)
+        handle = receipt.handle
+        header = AckMessageRequestHeader(
+            consumer_group=group,
+            topic=receipt.stored_topic(topic, group),
+            queue_id=handle.queue_id,
+            extra_info=handle.encode(),
+            offset=receipt.offset,
+        )
+        response = await self.ask(handle.broker_name, RequestCode.ACK_MESSAGE, header, timeout_s=TIMEOUT_S)
+        self.success(response, handle.broker_name)
+
+    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
+        """Acknowledge several messages of one broker."""
+        await self._check(receipts[0], topic)
+        acks: dict[tuple[str, int, int, int, int], BatchAck] = {}
+        bits: defaultdict[tuple[str, int, int, int, int], int] = defaultdict(int)
+        for receipt in receipts:
+            handle = receipt.handle
+            key = (handle.retry, handle.queue_id, handle.first_offset, handle.pop_time_ms, handle.invisible_ms)
+            bits[key] |= 1 << (receipt.offset - handle.first_offset)
+            acks[key] = BatchAck(
+                c=group, t=topic, r=handle.retry, so=handle.first_offset, q=handle.queue_id,
+                rq=handle.revive_queue_id, pt=handle.pop_time_ms, it=handle.invisible_ms,
+            )  # fmt: skip
+        for key, ack in acks.items():
+            ack.b = bits[key].to_bytes((bits[key].bit_length() + 7) // 8, "little")
+        broker_name = receipts[0].handle.broker_name
+        body = dumps(BatchAckMessageRequestBody(broker_name, list(acks.values())))
+        response = await self.ask(broker_name, RequestCode.BATCH_ACK_MESSAGE, None, body, timeout_s=TIMEOUT_S)
+        self.success(response, broker_name)
+
+    async def change_invisible(self, receipt: Receipt, group: str, topic: str, invisible_ms: int) -> Receipt:
+        """Make a message invisible for `invisible_ms` from now on.  Return its new receipt."""
+        await self._check(receipt, topic)
+        handle = receipt.handle
+        header = ChangeInvisibleTimeRequestHeader(
+            consumer_group=group,
+            topic=receipt.stored_topic(topic, group),
+            queue_id=handle.queue_id,
+            extra_info=handle.encode(),
+            offset=receipt.offset,
+            invisible_time=invisible_ms,
+        )
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        response = await self.ask(handle.broker_name, code, header, timeout_s=TIMEOUT_S)
+        answer = header_of(self.success(response, handle.broker_name), ChangeInvisibleTimeResponseHeader)
+        return receipt.renewed(answer.pop_time, answer.invisible_time, answer.revive_qid)
+
+    async def forward_to_dead_letters(
+        self, receipt: Receipt, message_id: str, group: str, topic: str
+    ) -> ReceivedResponse:
+        """Let the broker make a message a dead letter of `group`, then acknowledge it.  Return the broker's answer."""
+        if receipt.log_offset < 0:
+            raise Refusal(wire.INVALID_RECEIPT_HANDLE, "commit log offset is empty")
+        await self._check(receipt, topic, may_be_expired=True)
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=receipt.log_offset,
+            group=group,
+            delay_level=-1,
+            origin_msg_id=message_id,
+            origin_topic=receipt.stored_topic(topic, group),
+            max_reconsume_times=0,
+        )
+        broker_name = receipt.handle.broker_name
+        response = await self.ask(broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=TIMEOUT_S)
+        if response.code == ResponseCode.SUCCESS:
+            try:
+                await self.ack(receipt, group, topic)
+            except (ClientError, Refusal) as error:
+                # It is redelivered once more, and then found in both places: better than in none.
+                logger.warning("event=ack_of_dead_letter_failed id=%s reason=%r", message_id, str(error))
+        return response
+
+    async def _check(self, receipt: Receipt, topic: str, *, may_be_expired: bool = False) -> None:
+        if not may_be_expired and receipt.is_expired(self.instance.clock.wall_ms()):
+            raise Refusal(wire.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
+        broker_name = receipt.handle.broker_name
+        if not await self.is_known(broker_name, topic):
+            raise Refusal(wire.INVALID_RECEIPT_HANDLE, f"cannot find broker {broker_name}")

@@ -1,0 +1,1 @@
+"""Connected clients: their settings, their telemetry streams, and when they were last seen."""

@@ -1,0 +1,143 @@
+"""Table of connected clients: settings, telemetry stream, and when each was last seen.
+
+A client lives while it calls: heartbeats come every 10 s.  Source: RocketMQ 5.3.3, `GrpcClientSettingsManager`,
+`GrpcChannelManager`, `ConsumerManager.scanNotActiveChannel`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from proxy.clients.telemetry_stream import TelemetryStream
+from proxy.wire import messaging_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+_PRODUCER: Final = "publishing"
+
+
+class Client:
+    """One client.  Times are monotonic s."""
+
+    __slots__ = ("client_id", "reported", "seen_at", "stream", "stream_lost_at")
+
+    def __init__(self, client_id: str, seen_at: float) -> None:
+        self.client_id = client_id
+        self.seen_at = seen_at
+        self.reported: wire.Settings | None = None  # what the client sent
+        self.stream: TelemetryStream | None = None
+        self.stream_lost_at: float | None = None
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics that a producer publishes to."""
+        if self.reported is None or self.reported.WhichOneof("pub_sub") != _PRODUCER:
+            return []
+        return [topic.name for topic in self.reported.publishing.topics]
+
+
+class Clients:
+    """All clients.  `died` is called with the id of each that has gone."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        *,
+        silent_s: float,
+        lost_s: float,
+        died: Callable[[str], None] = lambda client_id: None,
+    ) -> None:
+        self._monotonic = monotonic
+        self._silent_s = silent_s
+        self._lost_s = lost_s
+        self._died = died
+        self._clients: dict[str, Client] = {}
+        self._awaited: dict[str, asyncio.Future[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(self._clients.values())
+
+    def get(self, client_id: str) -> Client | None:
+        """Return a client that is known."""
+        return self._clients.get(client_id)
+
+    def seen(self, client_id: str) -> Client:
+        """Record a call of a client; return it."""
+        now = self._monotonic()
+        client = self._clients.get(client_id)
+        if client is None:
+            client = self._clients[client_id] = Client(client_id, now)
+        client.seen_at = now
+        return client
+
+    def report(self, client_id: str, settings: wire.Settings, stream: TelemetryStream) -> Client:
+        """Record what a client reported on its telemetry stream."""
+        client = self.seen(client_id)
+        if client.stream is not stream:
+            # The newest stream counts; the old one may be half open.
+            previous, client.stream = client.stream, stream
+            if previous is not None:
+                previous.close()
+        client.stream_lost_at = None
+        client.reported = settings
+        awaited = self._awaited.pop(client_id, None)
+        if awaited is not None and not awaited.done():
+            awaited.set_result(None)
+        return client
+
+    def stream_ended(self, client_id: str, stream: TelemetryStream) -> None:
+        """Record that a telemetry stream ended; the client may open another."""
+        client = self._clients.get(client_id)
+        if client is not None and client.stream is stream:
+            client.stream = None
+            client.stream_lost_at = self._monotonic()
+
+    async def settings(self, client_id: str, wait_s: float) -> wire.Settings | None:
+        """Return what a client reported; wait up to `wait_s` for it: it may be on its way."""
+        client = self._clients.get(client_id)
+        if client is not None and client.reported is not None:
+            return client.reported
+        awaited = self._awaited.get(client_id)
+        if awaited is None:
+            awaited = self._awaited[client_id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(wait_s):
+                await asyncio.shield(awaited)
+        except TimeoutError:
+            # Others may wait for the same future: each has its own timeout.
+            if self._awaited.get(client_id) is awaited:
+                del self._awaited[client_id]
+        client = self._clients.get(client_id)
+        return None if client is None else client.reported
+
+    def remove(self, client_id: str) -> Client | None:
+        """Forget a client that ends or has died; return it."""
+        client = self._clients.pop(client_id, None)
+        if client is not None:
+            self._died(client_id)
+        return client
+
+    def expire(self) -> list[str]:
+        """Forget the clients that are silent for too long; return their ids."""
+        now = self._monotonic()
+        dead = [client.client_id for client in self._clients.values() if self._is_dead(client, now)]
+        for client_id in dead:
+            client = self.remove(client_id)
+            if client is not None and client.stream is not None:
+                client.stream.close()
+            logger.info("event=client_expired client=%r", client_id)
+        return dead
+
+    def _is_dead(self, client: Client, now: float) -> bool:
+        if now - client.seen_at > self._silent_s:
+            return True
+        lost_at = client.stream_lost_at
+        return lost_at is not None and now - max(lost_at, client.seen_at) > self._lost_s
+
+    def publishing(self, topic: str) -> list[Client]:
+        """Return the connected producers of `topic`."""
+        return [client for client in self._clients.values() if client.stream is not None and topic in client.topics]

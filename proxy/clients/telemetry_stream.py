@@ -1,0 +1,73 @@
+"""The proxy's side of one telemetry stream: commands to a client.
+
+Nothing runs while there is nothing to write, so that thousands of idle streams cost little.  A client that does not
+read loses the stream: it opens another, and gets its settings again.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from proxy.wire import messaging_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+# Commands that wait for a client that does not read.
+MAX_WAITING: Final = 64
+
+
+class TelemetryStream:
+    """Stream to the client `client_id`; `write` writes one command, `close` ends the call."""
+
+    __slots__ = ("_close", "_timeout_s", "_waiting", "_write", "_writing", "client_id")
+
+    def __init__(
+        self,
+        client_id: str,
+        write: Callable[[wire.TelemetryCommand], Awaitable[None]],
+        close: Callable[[], None],
+        timeout_s: float,
+    ) -> None:
+        self.client_id = client_id
+        self._write = write
+        self._close = close
+        self._timeout_s = timeout_s
+        self._waiting: deque[wire.TelemetryCommand] = deque()
+        self._writing: asyncio.Task[None] | None = None
+
+    def send(self, command: wire.TelemetryCommand) -> bool:
+        """Write `command` soon.  Return False, and end the stream, if too many wait."""
+        if len(self._waiting) >= MAX_WAITING:
+            logger.warning("event=telemetry_unread client=%r waiting=%d", self.client_id, len(self._waiting))
+            self.close()
+            return False
+        self._waiting.append(command)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+        return True
+
+    def close(self) -> None:
+        """End the stream."""
+        self._waiting.clear()
+        self._close()
+
+    def ended(self) -> None:
+        """Stop writing, because the call has ended."""
+        self._waiting.clear()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting:
+                command = self._waiting.popleft()
+                async with asyncio.timeout(self._timeout_s):
+                    await self._write(command)
+        except Exception as error:
+            # gRPC raises its own errors for a call that has ended.
+            logger.info("event=telemetry_write_failed client=%r reason=%r", self.client_id, str(error))
+            self.close()
+        finally:
+            self._writing = None

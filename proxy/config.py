@@ -1,0 +1,283 @@
+"""Configuration of the proxy: the keys of rmq-proxy.json.
+
+Source: RocketMQ 5.3.3, `ProxyConfig`, `AuthConfig`.  The file is one JSON object.  Unknown keys and keys without effect
+are notices with their names and lines.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from acl.auth.settings import AuthSettings
+from acl.gate_settings import GateSettings
+from proxy.convert.delay_levels import delays_ms
+from proxy.listeners import Listener, parse_listeners
+from sprocket.common.config import Configuration, read
+from sprocket.common.errors import ConfigError
+from sprocket.common.properties import Entry
+from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+_MODES: Final = ("CLUSTER", "LOCAL")
+
+
+@dataclass(frozen=True)
+class ProxyConfig:
+    """Everything that an operator can set for a proxy.  Times are ms unless the key says otherwise."""
+
+    rocketmq_cluster_name: str = text_setting(
+        "rocketMQClusterName", "DefaultCluster", "Cluster whose brokers exist before the proxy serves."
+    )
+    namesrv_addr: str = text_setting("namesrvAddr", "", "Name servers, with ; between them; -n overrides it.")
+    proxy_mode: str = text_setting("proxyMode", "CLUSTER", "CLUSTER, or LOCAL with a broker in this process.")
+    broker_config_path: str = text_setting("brokerConfigPath", "", "The broker's file in local mode; -bc overrides it.")
+    bind_address: str = text_setting("bindAddress", "0.0.0.0", "Address to listen on.")
+    grpc_server_port: int = int_setting(
+        "grpcServerPort", 8081, "Port for gRPC clients; 0: any free one.", 0, maximum=65535
+    )
+    listeners: str = text_setting(
+        "listeners", "",
+        "Further ports, each with the address that routes name to clients which connect there: "
+        '[{"name": "lan", "port": 8091, "advertise": "10.0.0.5:8091"}].',
+    )  # fmt: skip
+    use_endpoint_port_from_request: bool = bool_setting(
+        "useEndpointPortFromRequest", False, "Whether routes name the port that the client gave, not grpcServerPort."
+    )
+    grpc_shutdown_time_seconds: int = int_setting(
+        "grpcShutdownTimeSeconds", 30, "Time for long polls and work of clients at a stop.", 0, "s"
+    )
+    grpc_max_inbound_message_size: int = int_setting(
+        "grpcMaxInboundMessageSize", 130 * 1024 * 1024, "Limit of one request.", 1024, "bytes", 2**31 - 1
+    )
+    grpc_max_inbound_metadata_size: int = int_setting(
+        "grpcMaxInboundMetadataSize", 8192, "Limit of the metadata of one request.", 1024, "bytes", 2**20
+    )
+    grpc_max_concurrent_streams: int = int_setting(
+        "grpcMaxConcurrentStreams", 1024, "Calls of one connection at a time; further ones wait.", 1, "", 2**20
+    )
+    grpc_max_in_flight_size: int = int_setting(
+        "grpcMaxInFlightSize",
+        256 * 1024 * 1024,
+        "Bodies of all sends at a time; above it sends are refused.",
+        1,
+        "bytes",
+    )
+    grpc_client_idle_time_mills: int = int_setting(
+        "grpcClientIdleTimeMills",
+        120_000,
+        "A connection without calls is closed after this time.",
+        1000,
+        "ms",
+        2**31 - 1,
+    )
+    grpc_write_timeout_millis: int = int_setting(
+        "grpcWriteTimeoutMillis",
+        10_000,
+        "A client that does not read a message for this time loses the call.",
+        10,
+        "ms",
+    )
+    max_message_size: int = int_setting("maxMessageSize", 4 * 1024 * 1024, "Limit of a body; 0: none.", 0, "bytes")
+    enable_message_body_empty_check: bool = bool_setting(
+        "enableMessageBodyEmptyCheck", True, "Whether empty bodies are refused."
+    )
+    max_user_property_size: int = int_setting(
+        "maxUserPropertySize", 16 * 1024, "Limit of user properties, tag and keys together; 0: none.", 0, "bytes"
+    )
+    user_property_max_num: int = int_setting("userPropertyMaxNum", 128, "Number of user properties.", 0)
+    max_message_group_size: int = int_setting(
+        "maxMessageGroupSize", 64, "Limit of a message group; 0: none.", 0, "bytes"
+    )
+    enable_topic_message_type_check: bool = bool_setting(
+        "enableTopicMessageTypeCheck", True, "Whether a topic takes only messages of its message.type."
+    )
+    max_delay_time_mills: int = int_setting("maxDelayTimeMills", 86_400_000, "Limit of delays; 0: none.", 0, "ms")
+    use_delay_level: bool = bool_setting(
+        "useDelayLevel", False, "Whether delays become levels, for brokers without a timer."
+    )
+    message_delay_level: str = text_setting(
+        "messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The brokers' levels."
+    )
+    max_transaction_recovery_second: int = int_setting(
+        "maxTransactionRecoverySecond",
+        3600,
+        "Limit of the time until an open transaction is checked; 0: none.",
+        0,
+        "s",
+    )
+    transaction_heartbeat_period_second: int = int_setting(
+        "transactionHeartbeatPeriodSecond", 20, "Interval of heartbeats for transactional producers.",
+        1, "s",
+    )  # fmt: skip
+    default_invisible_time_mills: int = int_setting(
+        "defaultInvisibleTimeMills", 60_000, "Invisible time of messages that the proxy renews.", 1000, "ms"
+    )
+    min_invisible_time_mills_for_recv: int = int_setting(
+        "minInvisibleTimeMillsForRecv", 10_000, "Least invisible time that a receive may ask for.", 0, "ms"
+    )
+    max_invisible_time_mills: int = int_setting(
+        "maxInvisibleTimeMills", 43_200_000, "Limit of invisible times; 0: none.", 0, "ms"
+    )
+    invisible_time_millis_when_clear: int = int_setting(
+        "invisibleTimeMillisWhenClear",
+        1000,
+        "Messages of a client that died are visible again after this time.",
+        1,
+        "ms",
+    )
+    enable_proxy_auto_renew: bool = bool_setting(
+        "enableProxyAutoRenew", True, "Whether the proxy keeps messages invisible while push consumers work on them."
+    )
+    max_renew_retry_times: int = int_setting("maxRenewRetryTimes", 3, "Failed renewals in a row, then none.", 1)
+    renew_ahead_time_millis: int = int_setting(
+        "renewAheadTimeMillis", 10_000, "A renewal happens this long before the invisible time ends.", 1, "ms"
+    )
+    renew_max_time_millis: int = int_setting(
+        "renewMaxTimeMillis", 10_800_000, "A message is renewed for this time at most, then retried.", 1, "ms"
+    )
+    renew_schedule_period_millis: int = int_setting(
+        "renewSchedulePeriodMillis", 5000, "Interval at which due renewals are looked for.", 10, "ms"
+    )
+    channel_expired_timeout: int = int_setting(
+        "channelExpiredTimeout", 120_000, "A client that is silent for this time is dead.", 1000, "ms"
+    )
+    client_lost_timeout_millis: int = int_setting(
+        "clientLostTimeoutMillis", 30_000,
+        "A client whose telemetry stream broke is dead if it is silent for this time after.", 100, "ms",
+    )  # fmt: skip
+    telemetry_settings_timeout_millis: int = int_setting(
+        "telemetrySettingsTimeoutMillis",
+        30_000,
+        "A telemetry stream without settings is closed after this time.",
+        10,
+        "ms",
+    )
+    settings_wait_millis: int = int_setting(
+        "settingsWaitMillis",
+        3000,
+        "How long a heartbeat waits for the client's settings, which may be on their way.",
+        0,
+        "ms",
+    )
+    grpc_client_producer_max_attempts: int = int_setting("grpcClientProducerMaxAttempts", 3, "Attempts of a send.", 1)
+    grpc_client_producer_backoff_initial_millis: int = int_setting(
+        "grpcClientProducerBackoffInitialMillis", 10, "Pause after a send's first failure.", 0, "ms"
+    )
+    grpc_client_producer_backoff_max_millis: int = int_setting(
+        "grpcClientProducerBackoffMaxMillis", 1000, "Longest such pause.", 0, "ms"
+    )
+    grpc_client_producer_backoff_multiplier: int = int_setting(
+        "grpcClientProducerBackoffMultiplier", 2, "Its growth.", 1
+    )
+    grpc_client_consumer_min_long_polling_timeout_millis: int = int_setting(
+        "grpcClientConsumerMinLongPollingTimeoutMillis", 5000, "Shortest long poll.", 0, "ms"
+    )
+    grpc_client_consumer_max_long_polling_timeout_millis: int = int_setting(
+        "grpcClientConsumerMaxLongPollingTimeoutMillis", 20_000, "Longest long poll.", 0, "ms"
+    )
+    grpc_client_consumer_long_polling_batch_size: int = int_setting(
+        "grpcClientConsumerLongPollingBatchSize", 32, "Messages of one receive of a push consumer.", 1
+    )
+    topic_route_service_cache_refresh_seconds: int = int_setting(
+        "topicRouteServiceCacheRefreshSeconds", 20, "Interval at which routes are asked for again.", 1, "s"
+    )
+    topic_config_cache_refresh_seconds: int = int_setting(
+        "topicConfigCacheRefreshSeconds", 20, "Age at which a topic's type is asked for again.", 0, "s"
+    )
+    subscription_group_config_cache_refresh_seconds: int = int_setting(
+        "subscriptionGroupConfigCacheRefreshSeconds",
+        20,
+        "Age at which a group's configuration is asked for again.",
+        0,
+        "s",
+    )
+    metric_collector_mode: str = text_setting(
+        "metricCollectorMode", "off", "Where clients send metrics: off, on or proxy."
+    )
+    metric_collector_address: str = text_setting(
+        "metricCollectorAddress", "", "host:port for metricCollectorMode = on."
+    )
+    tls_test_mode_enable: bool = bool_setting(
+        "tlsTestModeEnable", True, "Whether TLS uses a certificate made at the start, instead of the files."
+    )
+    tls_key_path: str = text_setting("tlsKeyPath", "", "File with the private key.")
+    tls_cert_path: str = text_setting("tlsCertPath", "", "File with the certificate chain.")
+    tls_server_mode: str = text_setting(
+        "tlsServerMode", "permissive", "disabled: no TLS. permissive: TLS and plain text. enforcing: TLS alone."
+    )
+    auth_config_path: str = text_setting(
+        "authConfigPath", "", "Folder with the auth.json of a broker, whose users may call if calls must be signed."
+    )
+
+    def check(self) -> None:
+        """Raise ConfigError for values that do not fit together."""
+        if self.proxy_mode.upper() not in _MODES:
+            raise ConfigError(f"proxyMode = {self.proxy_mode!r}: allowed is CLUSTER or LOCAL")
+        if self.tls_server_mode not in ("disabled", "permissive", "enforcing"):
+            raise ConfigError(f"tlsServerMode = {self.tls_server_mode!r}: allowed is disabled, permissive or enforcing")
+        if self.metric_collector_mode.lower() not in ("off", "on", "proxy"):
+            raise ConfigError(f"metricCollectorMode = {self.metric_collector_mode!r}: allowed is off, on or proxy")
+        host, _, port = self.metric_collector_address.rpartition(":")
+        if self.metric_collector_mode.lower() == "on" and not (host and port.isdecimal() and int(port) < 65536):
+            raise ConfigError(f"metricCollectorAddress = {self.metric_collector_address!r}: allowed is host:port")
+        try:
+            if not delays_ms(self.message_delay_level):
+                raise ValueError("no level")
+        except ValueError:
+            raise ConfigError(
+                f"messageDelayLevel = {self.message_delay_level!r}: allowed are words such as 1s 5s 1m 2h"
+            ) from None
+        if (
+            not self.tls_test_mode_enable
+            and self.tls_server_mode != "disabled"
+            and not (self.tls_key_path and self.tls_cert_path)
+        ):
+            raise ConfigError("tlsTestModeEnable = false: give tlsKeyPath and tlsCertPath, or tlsServerMode = disabled")
+        parse_listeners(self.listeners)
+
+    @property
+    def is_local(self) -> bool:
+        return self.proxy_mode.upper() == "LOCAL"
+
+    @property
+    def named_listeners(self) -> list[Listener]:
+        return parse_listeners(self.listeners)
+
+
+def load(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
+    """Return the configuration in the JSON file `path`; `overrides` win.  Raises ConfigError."""
+    entries = [] if path is None else list(_entries(path))
+    return read([ProxyConfig, AuthSettings, GateSettings], entries, str(path), overrides)
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: more than {MAX_FILE_BYTES} bytes: this is no configuration")
+    try:
+        text = content.decode()
+        table = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: allowed is one JSON object with keys and values")
+    for key, value in table.items():
+        found = re.search(rf"{re.escape(json.dumps(key))}\s*:", text)
+        line = text.count("\n", 0, found.start()) + 1 if found else 1
+        yield Entry(key, _text(value), line)
+
+
+def _text(value: Any) -> str:
+    """Return a value of JSON as the text of a property; objects and lists stay JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return json.dumps(value)

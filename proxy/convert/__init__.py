@@ -1,0 +1,1 @@
+"""Messages and settings, between gRPC and remoting: pure."""

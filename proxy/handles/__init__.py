@@ -1,0 +1,1 @@
+"""Receipt handles that the proxy renews while a client works on the messages."""

@@ -1,0 +1,136 @@
+"""Renewal of held handles: each stays invisible while its client lives, and is released when the client dies.
+
+Source: RocketMQ 5.3.3, `DefaultReceiptHandleManager`, `ReceiptHandleProcessor`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Final
+
+from proxy.brokers.brokers import Brokers
+from proxy.brokers.metadata import Metadata
+from proxy.brokers.receipts import Receipt, parse_receipt
+from proxy.config import ProxyConfig
+from proxy.convert.settings import retry_delay_ms
+from proxy.handles.held_handles import Held, HeldHandles
+from proxy.status import Refusal
+from proxy.wire import messaging_pb2 as wire
+from sprocket.client.errors import ClientError, ConnectFailed, ConnectionLost, RemotingTimeout
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+
+logger = logging.getLogger(__name__)
+
+# Requests at a time, so that a client with many messages that dies is no storm for a broker.
+_AT_ONCE: Final = 64
+# Limit of an acknowledgement's wait for the renewal of its handle.
+_RENEWAL_LIMIT_S: Final = 3.0
+
+
+class Renewal:
+    """Renewer of the handles in `held`; `spawn` runs work until the proxy ends."""
+
+    def __init__(
+        self,
+        held: HeldHandles,
+        brokers: Brokers,
+        metadata: Metadata,
+        config: ProxyConfig,
+        spawn: Callable[[Coroutine[object, object, None]], object],
+    ) -> None:
+        self.held = held
+        self._brokers = brokers
+        self._metadata = metadata
+        self._config = config
+        self._spawn = spawn
+        self._clock = brokers.instance.clock
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def take(self, client_id: str, group: str, message_id: str, given: str) -> tuple[Receipt, Held | None]:
+        """Return the receipt to use for the handle that a client has, and what was held under it; renew it no more.
+
+        Raises Refusal.
+        """
+        held = self.held.take(client_id, group, message_id, given)
+        if held is None:
+            return parse_receipt(given), None
+        await self._settled(held)
+        return held.receipt, held
+
+    def put_back(self, held: Held | None, error: Exception) -> None:
+        """Hold a handle again after a request that no broker answered: the client tries again with the old handle."""
+        if held is not None and isinstance(error, ConnectFailed | ConnectionLost | RemotingTimeout):
+            self.held.add(held)
+
+    def renew_due(self) -> None:
+        """Start the renewals that are due."""
+        for held in self.held.due(self._clock.wall_ms(), self._config.renew_ahead_time_millis):
+            held.renewing = asyncio.get_running_loop().create_future()
+            self._spawn(self._renew(held, held.renewing))
+
+    def release_client(self, client_id: str) -> None:
+        """Release what a client that has died holds: it is redelivered soon."""
+        taken = self.held.take_client(client_id)
+        if taken:
+            logger.info("event=handles_released client=%r count=%d", client_id, len(taken))
+            self._spawn(self.release(taken))
+
+    async def release(self, taken: Iterable[Held]) -> None:
+        """Make messages visible soon."""
+        await asyncio.gather(*(self._release(held) for held in taken))
+
+    async def release_receipt(self, receipt: Receipt, group: str, topic: str) -> None:
+        """Make one message visible soon that no client got."""
+        async with self._slots:
+            try:
+                delay_ms = self._config.invisible_time_millis_when_clear
+                await self._brokers.change_invisible(receipt, group, topic, delay_ms)
+            except (ClientError, Refusal) as error:
+                logger.info("event=release_failed handle=%r reason=%r", receipt.encode(), str(error))
+
+    async def _release(self, held: Held) -> None:
+        await self._settled(held)
+        await self.release_receipt(held.receipt, held.group, held.topic)
+
+    async def _settled(self, held: Held) -> None:
+        """Wait for the renewal under way: it replaces the handle, and a broker refuses the old one."""
+        if held.renewing is not None:
+            await asyncio.wait([held.renewing], timeout=_RENEWAL_LIMIT_S)
+
+    async def _renew(self, held: Held, done: "asyncio.Future[None]") -> None:
+        async with self._slots:
+            try:
+                await self._renew_or_end(held)
+            except Refusal as refused:
+                if refused.code == wire.INVALID_RECEIPT_HANDLE:
+                    # The message is redelivered, or its broker is gone: nothing can change that.
+                    self._drop(held, str(refused))
+                else:
+                    self._failed(held, str(refused))
+            except ClientError as error:
+                self._failed(held, str(error))
+            finally:
+                held.renewing = None
+                done.set_result(None)
+
+    async def _renew_or_end(self, held: Held) -> None:
+        if held.failures >= self._config.max_renew_retry_times:
+            self._drop(held, f"{held.failures} renewals failed")
+        elif self._clock.wall_ms() - held.received_ms < self._config.renew_max_time_millis:
+            invisible_ms = held.next_invisible_ms
+            held.renewed(await self._brokers.change_invisible(held.receipt, held.group, held.topic, invisible_ms))
+        else:
+            group = await self._metadata.group(held.group) or SubscriptionGroupConfig(held.group)
+            delay_ms = retry_delay_ms(group, held.reconsume_times)
+            self._drop(held, f"received {self._config.renew_max_time_millis} ms ago")
+            await self._brokers.change_invisible(held.receipt, held.group, held.topic, delay_ms)
+
+    def _failed(self, held: Held, reason: str) -> None:
+        held.failures += 1
+        logger.warning("event=renewal_failed message=%s failures=%d reason=%r", held.message_id, held.failures, reason)
+
+    def _drop(self, held: Held, reason: str) -> None:
+        if self.held.drop(held):
+            logger.warning(
+                "event=renewal_ended message=%s client=%r reason=%r", held.message_id, held.client_id, reason
+            )

@@ -1,0 +1,1 @@
+"""The gRPC port: calls, limits, listeners, TLS."""

@@ -1,0 +1,66 @@
+"""One call as the methods see it: who calls, from where, and how much time is left.
+
+Source of the metadata's names: RocketMQ 5.3.3, `GrpcConstants`, `ContextInitPipeline`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+from proxy.listeners import Listener
+from proxy.status import Refusal
+from proxy.wire import messaging_pb2 as wire
+
+CLIENT_ID: Final = "x-mq-client-id"
+LANGUAGE: Final = "x-mq-language"
+CLIENT_VERSION: Final = "x-mq-client-version"
+DATE_TIME: Final = "x-mq-date-time"
+AUTHORIZATION: Final = "authorization"
+_MAX_CLIENT_ID_CHARS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call.  `remaining_ms` is the time to its deadline; None without one.  Nothing in `metadata` is proved."""
+
+    client_id: str
+    metadata: Mapping[str, str]
+    peer: tuple[str, int]
+    listener: Listener
+    remaining_ms: int | None = None
+
+    @property
+    def client_version(self) -> str:
+        return self.metadata.get(CLIENT_VERSION, "")
+
+    @property
+    def peer_text(self) -> str:
+        """Address of the client: ``host:port``."""
+        host, port = self.peer
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def make_call(
+    metadata: Iterable[tuple[str, Any]], peer: tuple[str, int], listener: Listener, remaining_s: float | None
+) -> Call:
+    """Return the call with this metadata.  Raises Refusal if it names no client."""
+    texts = {name: value for name, value in metadata if isinstance(value, str)}
+    client_id = texts.get(CLIENT_ID, "")
+    if not client_id.strip():
+        raise Refusal(wire.CLIENT_ID_REQUIRED, "client id cannot be empty")
+    if len(client_id) > _MAX_CLIENT_ID_CHARS:
+        raise Refusal(
+            wire.BAD_REQUEST, f"the client id has {len(client_id)} characters, at most {_MAX_CLIENT_ID_CHARS}"
+        )
+    remaining_ms = None if remaining_s is None else max(0, int(remaining_s * 1000))
+    return Call(client_id, texts, peer, listener, remaining_ms)
+
+
+def peer_of(text: str) -> tuple[str, int]:
+    """Return address and port of gRPC's ``ipv4:10.0.0.1:4711`` or ``ipv6:[::1]:4711``; others have port 0."""
+    kind, _, address = unquote(text).partition(":")
+    host, _, port = address.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdecimal():
+        return text, 0
+    return host.strip("[]"), int(port)

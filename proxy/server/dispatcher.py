@@ -1,0 +1,195 @@
+"""Dispatcher of calls: reads who calls, runs the method, and turns failures into statuses.
+
+A method of the protocol that has no handler is answered UNSUPPORTED by name.
+Source: RocketMQ 5.3.3, `GrpcMessagingApplication`, `ClientActivity.processTelemetryException`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from proxy.clients.telemetry_stream import TelemetryStream
+from proxy.listeners import Listener
+from proxy.server.call import Call, make_call, peer_of
+from proxy.status import Refusal, status, status_of
+from proxy.wire import messaging_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+# gRPC brings no types: contexts and messages of any method are Any here.
+Unary = Callable[[Call, Any], Awaitable[Any]]
+Streaming = Callable[[Call, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
+Telemetry = Callable[[Call, wire.TelemetryCommand, TelemetryStream], Awaitable[None]]
+# Checks whether a caller may do what a request asks for.  Raises Refusal.
+Admit = Callable[[Call, Any], None]
+
+SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
+_TELEMETRY: Final = "Telemetry"
+# Failures of a telemetry stream that are the client's fault.
+_CLIENT_FAULTS: Final = range(wire.BAD_REQUEST, wire.INTERNAL_ERROR)
+
+
+@dataclass(frozen=True)
+class Methods:
+    """Handlers by method name."""
+
+    unary: Mapping[str, Unary]
+    streaming: Mapping[str, Streaming]
+    telemetry: Telemetry
+    telemetry_ended: Callable[[str, TelemetryStream], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Times that calls get, in s."""
+
+    write_s: float
+    settings_s: float
+
+
+class Dispatcher:
+    """Calls of one port.  `listener` returns what is known when the port is open.
+
+    `peer_behind` returns the client behind a connection of the entrance.
+    """
+
+    def __init__(
+        self,
+        methods: Methods,
+        listener: Callable[[], Listener],
+        admit: Admit,
+        limits: Limits,
+        peer_behind: Callable[[tuple[str, int]], tuple[str, int]] = lambda peer: peer,
+    ) -> None:
+        self._methods = methods
+        self._listener = listener
+        self._admit = admit
+        self._limits = limits
+        self._peer_behind = peer_behind
+
+    def handlers(self) -> dict[str, Any]:
+        """Return gRPC's handler of every method of the protocol."""
+        return {method.name: self._handler(method) for method in SERVICE.methods}
+
+    def _handler(self, method: Any) -> Any:
+        request, response = (getattr(wire, kind.name) for kind in (method.input_type, method.output_type))
+        codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
+        if method.name == _TELEMETRY:
+            return grpc.stream_stream_rpc_method_handler(self._telemetry, **codec)
+        if method.server_streaming:
+            streaming = self._methods.streaming.get(method.name) or _unsupported_stream(method.name, response)
+            return grpc.unary_stream_rpc_method_handler(self._streaming(streaming, response), **codec)
+        unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
+        return grpc.unary_unary_rpc_method_handler(self._unary(unary, response), **codec)
+
+    def _call(self, context: Any) -> Call:
+        peer = self._peer_behind(peer_of(context.peer()))
+        return make_call(context.invocation_metadata(), peer, self._listener(), context.time_remaining())
+
+    def _unary(self, method: Unary, response: Any) -> Any:
+        async def serve(request: Any, context: Any) -> Any:
+            try:
+                call = self._call(context)
+                self._admit(call, request)
+                return await method(call, request)
+            except Exception as error:
+                return response(status=status_of(error))
+
+        return serve
+
+    def _streaming(self, method: Streaming, response: Any) -> Any:
+        write_s = self._limits.write_s
+
+        async def serve(request: Any, context: Any) -> None:
+            async def write(part: Any) -> None:
+                # A client that does not read must not hold its messages.
+                async with asyncio.timeout(write_s):
+                    await context.write(part)
+
+            try:
+                call = self._call(context)
+                self._admit(call, request)
+                await method(call, request, write)
+            except TimeoutError:
+                logger.info("event=stream_unread peer=%s", context.peer())
+                await _ended(context)
+            except Refusal as refused:
+                await write(response(status=status_of(refused)))
+            except Exception as error:
+                await write(response(status=status_of(error)))
+
+        return serve
+
+    async def _telemetry(self, _: Any, context: Any) -> None:
+        """Serve one telemetry stream until the client or the proxy ends it."""
+        try:
+            call = self._call(context)
+        except Refusal as refused:
+            await context.write(wire.TelemetryCommand(status=status_of(refused)))
+            return
+        ended = asyncio.Event()
+        stream = TelemetryStream(call.client_id, context.write, ended.set, self._limits.write_s)
+        reading = asyncio.ensure_future(self._read_telemetry(call, context, stream))
+        waiting = asyncio.ensure_future(ended.wait())
+        try:
+            await asyncio.wait([reading, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and reading.exception() is not None:
+                await _abort_telemetry(context, reading.exception())
+        finally:
+            waiting.cancel()
+            reading.cancel()
+            stream.ended()
+            self._methods.telemetry_ended(call.client_id, stream)
+
+    async def _read_telemetry(self, call: Call, context: Any, stream: TelemetryStream) -> None:
+        is_first = True
+        while True:
+            # Without settings a stream is of no use, and anybody can open thousands.
+            async with asyncio.timeout(self._limits.settings_s if is_first else None):
+                command = await context.read()
+            if command is grpc.aio.EOF:
+                return
+            try:
+                self._admit(call, command)
+            except Refusal as refused:
+                # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
+                await context.write(wire.TelemetryCommand(status=status_of(refused)))
+                return
+            await self._methods.telemetry(call, command, stream)
+            is_first = False
+
+
+async def _ended(context: Any) -> None:
+    """Wait for the end of a call that is not read: gRPC cannot send its status before the part that it holds."""
+    ended = asyncio.Event()
+    context.add_done_callback(lambda _: ended.set())
+    await ended.wait()
+
+
+async def _abort_telemetry(context: Any, error: BaseException | None) -> None:
+    if error is None or isinstance(error, asyncio.CancelledError):
+        return
+    if isinstance(error, TimeoutError):
+        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no settings arrived on the telemetry stream")
+    found = status_of(error)
+    is_fault = found.code in _CLIENT_FAULTS
+    code = grpc.StatusCode.INVALID_ARGUMENT if is_fault else grpc.StatusCode.INTERNAL
+    await context.abort(code, f"process client telemetryCommand failed. {found.message}")
+
+
+def _unsupported(name: str, response: Any) -> Unary:
+    async def refuse(call: Call, request: Any) -> Any:
+        return response(status=status(wire.UNSUPPORTED, f"{name} is not supported by this proxy"))
+
+    return refuse
+
+
+def _unsupported_stream(name: str, response: Any) -> Streaming:
+    async def refuse(call: Call, request: Any, write: Callable[[Any], Awaitable[None]]) -> None:
+        await write(response(status=status(wire.UNSUPPORTED, f"{name} is not supported by this proxy")))
+
+    return refuse

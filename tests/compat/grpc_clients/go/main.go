@@ -1,0 +1,124 @@
+// Scenarios of the Go client for gRPC against a proxy: endpoints, account, run, and the scenarios' names.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	rmq "github.com/apache/rocketmq-clients/golang/v5"
+	"github.com/apache/rocketmq-clients/golang/v5/credentials"
+)
+
+var config rmq.Config
+
+func producer(topic string) (rmq.Producer, error) {
+	made, err := rmq.NewProducer(&config, rmq.WithTopics(topic))
+	if err != nil {
+		return nil, err
+	}
+	return made, made.Start()
+}
+
+// A group begins at the end of a topic, so the first receive is before the first send.
+func consumer(topic, group string, filter *rmq.FilterExpression) (rmq.SimpleConsumer, error) {
+	own := config
+	own.ConsumerGroup = group
+	made, err := rmq.NewSimpleConsumer(&own, rmq.WithAwaitDuration(5*time.Second),
+		rmq.WithSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: filter}))
+	if err != nil {
+		return nil, err
+	}
+	if err = made.Start(); err != nil {
+		return nil, err
+	}
+	_, _ = made.Receive(context.Background(), 1, 15*time.Second)
+	return made, nil
+}
+
+func receive(from rmq.SimpleConsumer, count int, limit time.Duration) ([]string, error) {
+	var got []string
+	end := time.Now().Add(limit)
+	for len(got) < count && time.Now().Before(end) {
+		views, _ := from.Receive(context.Background(), 16, 20*time.Second)
+		for _, view := range views {
+			got = append(got, string(view.GetBody()))
+			if err := from.Ack(context.Background(), view); err != nil {
+				return got, err
+			}
+		}
+	}
+	return got, nil
+}
+
+func scenario(name, topic, group string) error {
+	filter := rmq.SUB_ALL
+	if name == "tag" {
+		filter = rmq.NewFilterExpression("red")
+	}
+	from, err := consumer(topic, group, filter)
+	if err != nil {
+		return err
+	}
+	to, err := producer(topic)
+	if err != nil {
+		return err
+	}
+	var want []string
+	due := time.Now()
+	for number := 0; number < 10; number++ {
+		message := &rmq.Message{Topic: topic, Body: []byte(fmt.Sprint(number))}
+		wanted := true
+		switch name {
+		case "fifo":
+			message.SetMessageGroup("one")
+		case "tag":
+			message.SetTag([]string{"red", "green"}[number%2])
+			wanted = number%2 == 0
+		case "delay":
+			due = time.Now().Add(2 * time.Second)
+			message.SetDelayTimestamp(due)
+		}
+		if wanted {
+			want = append(want, fmt.Sprint(number))
+		}
+		if _, err := to.Send(context.Background(), message); err != nil {
+			return err
+		}
+	}
+	got, err := receive(from, len(want), 20*time.Second)
+	if err != nil {
+		return err
+	}
+	if len(got) != len(want) {
+		return fmt.Errorf("%d of %d messages", len(got), len(want))
+	}
+	if name == "fifo" && strings.Join(got, "") != strings.Join(want, "") {
+		return fmt.Errorf("the order was %v", got)
+	}
+	if name == "delay" && time.Now().Before(due.Add(-time.Second)) {
+		return fmt.Errorf("delivered early")
+	}
+	return nil
+}
+
+func main() {
+	os.Setenv("mq.consoleAppender.enabled", "false")
+	rmq.ResetLogger()
+	config = rmq.Config{
+		Endpoint:    os.Args[1],
+		Credentials: &credentials.SessionCredentials{AccessKey: os.Args[2], AccessSecret: os.Args[3]},
+	}
+	for _, name := range os.Args[5:] {
+		begin := time.Now()
+		topic := os.Args[4] + "-" + name
+		verdict, what := "PASS", ""
+		if err := scenario(name, topic, topic+"-group"); err != nil {
+			verdict, what = "FAIL", strings.Join(strings.Fields(err.Error()), " ")
+		}
+		fmt.Printf("RESULT\t%s\t%s\t%d\t%s\n", name, verdict, time.Since(begin).Milliseconds(), what)
+	}
+	os.Exit(0)
+}

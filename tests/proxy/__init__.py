@@ -1,0 +1,1 @@
+"""Tests of the proxy, in the order of its packages."""
