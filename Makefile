@@ -50,11 +50,13 @@ lint: setup ## Check style, types, layers and the rules for files (ruff, mypy --
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n 0 tests/tidy
 
-docs: setup ## Write from the code what docs/ says of configuration, files, replication and request codes
+docs: setup ## Write from the code what docs/ says of keys, files, replication, request codes, mqadmin and figures
 	$(BIN)/python -m docs.pages.configuration_page docs/configuration.md
 	$(BIN)/python -m docs.pages.format_page docs/format.md
 	$(BIN)/python -m docs.pages.replication_page docs/replication-protocol.md
 	$(BIN)/python -m docs.pages.compatibility_page docs/compatibility.md
+	$(BIN)/python -m docs.pages.mqadmin_page docs/mqadmin.md
+	$(BIN)/python -m docs.pages.figures_page docs/figures.md
 
 lock: setup ## Write requirements.lock from what .venv holds now
 	@{ grep '^#' requirements.lock; $(PIP) freeze --all --exclude pip --exclude sprocket-mq --exclude-editable | grep '==' | sort -f; } > requirements.lock.new

@@ -9,6 +9,7 @@ from acl.auth.model import Action as AuthAction
 from acl.auth.model import Resource
 from acl.remote_addresses import Parts
 from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE
 from sprocket.remoting.message.properties import INNER_MULTI_DISPATCH, NAME_END, TIMER_DEL_UNIQKEY, VALUE_END
@@ -18,6 +19,8 @@ from sprocket.remoting.routes import Resource as RouteResource
 
 class FailedAttempt(RequestError):
     """The caller proved no identity: there is no such account, or the signature is wrong."""
+
+    refusal_reason = Reason.WRONG_SIGNATURE
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):

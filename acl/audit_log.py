@@ -42,12 +42,12 @@ class AuditLog:
     def refused(self, asked: AccessRequest, peer: tuple[str, int], reason: str) -> None:
         """Log that a request is refused."""
         if self._has_room():
-            audit.warning("%s", _line("deny", asked, peer, reason))
+            audit.warning("event=access decision=deny %s", _facts(asked, peer, reason))
 
     def allowed(self, asked: AccessRequest, peer: tuple[str, int]) -> None:
         """Log that a request is served."""
         if self._has_room():
-            audit.info("%s", _line("allow", asked, peer, ""))
+            audit.info("event=access decision=allow %s", _facts(asked, peer, ""))
 
     def flush(self) -> None:
         """Log how many lines were left out, if any.  Called about once a second."""
@@ -67,9 +67,9 @@ class AuditLog:
         return True
 
 
-def _line(decision: str, asked: AccessRequest, peer: tuple[str, int], reason: str) -> str:
+def _facts(asked: AccessRequest, peer: tuple[str, int], reason: str) -> str:
     return (
-        f"event=access decision={decision} code={asked.code} name={code_name(asked.code)} "
+        f"code={asked.code} name={code_name(asked.code)} "
         f"account={_shown(asked.access_key or '')} certificate={_shown(asked.certificate_name or '')} "
         f"peer={_shown(f'{peer[0]}:{peer[1]}')} resources={_shown(_resources(asked))} reason={_shown(reason)}"
     )

@@ -17,12 +17,14 @@ from acl.gate_settings import GateSettings
 from acl.remote_addresses import Parts, parts_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.command import ReceivedResponse, Request
 from sprocket.remoting.credentials import ACCESS_KEY
 from sprocket.remoting.frame_opener import FrameOpener
 from sprocket.remoting.framing import Frame
+from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest
 
 logger = logging.getLogger(__name__)
@@ -63,6 +65,8 @@ class Policy(Protocol):
 class TooManyFailures(RequestError):
     """The request was not checked: its address has sent too many wrong signatures."""
 
+    refusal_reason = Reason.LOCKED_OUT
+
 
 def _nobody(asked: AccessRequest) -> bool:
     return False
@@ -86,7 +90,7 @@ class Gate:
         refused_code: int = ResponseCode.NO_PERMISSION,
         self_checked: Mapping[int, str] | None = None,
     ) -> None:
-        self.policies = policies
+        self._policies = policies
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
@@ -94,49 +98,21 @@ class Gate:
         self.self_checked = {} if self_checked is None else self_checked
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
-        self._cluster = cluster
+        self.cluster = cluster
         self._is_white = is_white
         self._refused_code = refused_code
-        self._table = RouteTable(())
-        self._open = FrameOpener().open
-        self._kinds: dict[int, tuple[Action, Resource]] = {}
         self._peers: dict[str, Parts | None] = {}
 
+    def replace_policies(self, policies: Sequence[Policy]) -> None:
+        """Apply the policies of changed accounts."""
+        self._policies = policies
+
     def stand_before(self, table: RouteTable) -> RouteTable:
-        """Guard `table` and return it."""
-        self._kinds = {int(route.code): (route.action, route.resource) for route in table.routes}
-        self._table = table
-        table.guard = self.admit
-        return table
+        """Return the routes of `table` behind this gate."""
+        return table.behind(Doorway(self, table).admit)
 
-    def status(self) -> dict[str, str]:
-        """Return figures for a server's runtime information."""
-        return {"accessRefused": str(self.refused), "accessLockedOut": str(self.locked_out)}
-
-    def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
-        """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
-        opened = self._open(frame)
-        if isinstance(opened, ReceivedResponse):
-            return opened
-        request, fields = opened
-        request.channel = channel
-        action, resource = self._kinds.get(request.code, _NO_KIND)
-        asked = AccessRequest(
-            request.code, request.version, self._parts(channel.peer[0]), fields, frame[2], action, resource,
-            self._cluster, channel.certificate_name,
-        )  # fmt: skip
-        if not self._admits(asked, request):
-            return None
-        try:
-            decoded = self._table.routed(request, fields)
-        except UnroutableRequest as error:
-            channel.reply(request, Response(error.code, error.remark))
-            return None
-        if asked.code in RECHECKED:
-            request.access = Access(self, asked)
-        return decoded
-
-    def _admits(self, asked: AccessRequest, request: Request[Any]) -> bool:
+    def admits(self, asked: AccessRequest, request: Request[Any]) -> bool:
+        """Return whether every policy admits `asked`.  A refusal is answered, counted and logged."""
         channel: RemotingChannel = request.channel
         try:
             if self.self_checked.get(asked.code) in asked.fields:
@@ -157,14 +133,15 @@ class Gate:
 
     def check(self, asked: AccessRequest, channel: RemotingChannel) -> None:
         """Raise RequestError if `asked` is refused."""
-        if not self.policies:
-            raise RequestError(self._refused_code, "no request is served before the accounts are read")
+        if not self._policies:
+            reason = "no request is served before the accounts are read"
+            raise RequestError(self._refused_code, reason, Reason.ACCESS_DENIED)
         attributes = channel.attributes
         proven = attributes.get(_PROVEN)
         name = asked.fields.get(ACCESS_KEY)
         if name is not None and name != proven:
             self._check_failures(asked)
-        for policy in self.policies:
+        for policy in self._policies:
             try:
                 verdict = policy.check(asked)
             except FailedAttempt:
@@ -173,21 +150,21 @@ class Gate:
                 raise
             except ProtocolError as error:
                 detail = f"What the request is about cannot be told: {error}"
-                raise RequestError(self._refused_code, detail) from None
+                raise RequestError(self._refused_code, detail, Reason.ACCESS_DENIED) from None
             if verdict is None:
                 unsigned: AccessRequest | None = attributes.get(_UNSIGNED)
                 if unsigned is None or unsigned.access_key != name:
                     named = {} if name is None else {ACCESS_KEY: name}
-                    attributes[_UNSIGNED] = AccessRequest(0, 0, asked.peer, named, b"", cluster=self._cluster)
+                    attributes[_UNSIGNED] = AccessRequest(0, 0, asked.peer, named, b"", cluster=self.cluster)
             elif proven != verdict.account:
                 attributes[_PROVEN] = verdict.account
 
     def proof_failed(self, request: Request[Any]) -> None:
         """Count a wrong proof for a code in `self_checked` like a wrong signature."""
         self.refused += 1
-        parts = self._parts(request.channel.peer[0])
+        parts = self.parts(request.channel.peer[0])
         self._attempts.failed(parts, self._clock.monotonic())
-        asked = AccessRequest(request.code, request.version, parts, {}, b"", cluster=self._cluster)
+        asked = AccessRequest(request.code, request.version, parts, {}, b"", cluster=self.cluster)
         self.audit.refused(asked, request.channel.peer, "the proof of a broker's identity is wrong")
 
     def allows(self, channel: RemotingChannel, topic: str, action: AuthAction) -> bool:
@@ -197,10 +174,10 @@ class Gate:
             # Check each time: the white list may have changed since the request was admitted.
             unsigned = channel.attributes.get(_UNSIGNED)
             return unsigned is not None and self._is_white(unsigned)
-        needed = of_message(topic, action, self._cluster)
-        asked = AccessRequest(0, 0, self._parts(channel.peer[0]), {}, b"", cluster=self._cluster, found=needed)
+        needed = of_message(topic, action, self.cluster)
+        asked = AccessRequest(0, 0, self.parts(channel.peer[0]), {}, b"", cluster=self.cluster, found=needed)
         try:
-            for policy in self.policies:
+            for policy in self._policies:
                 policy.check_right(account, asked)
         except RequestError:
             return False
@@ -215,19 +192,56 @@ class Gate:
     def _refuse(self, asked: AccessRequest, request: Request[Any], error: RequestError) -> None:
         self.refused += 1
         self.audit.refused(asked, request.channel.peer, error.remark)
-        request.channel.reply(request, Response(error.code, error.remark))
+        reason = error.refusal_reason or Reason.ACCESS_DENIED
+        request.channel.reply(request, Refusal(error.code, error.remark, error.fields, reason=reason))
 
     def refuse_late(self, asked: AccessRequest, peer: tuple[str, int], error: RequestError) -> None:
         """Count and log a refusal that a handler sends."""
         self.refused += 1
         self.audit.refused(asked, peer, error.remark)
 
-    def _parts(self, address: str) -> Parts | None:
+    def parts(self, address: str) -> Parts | None:
+        """Return the parts of a peer's address; None if it is none."""
         if address not in self._peers:
             if len(self._peers) >= _MAX_PEERS:
                 self._peers.clear()
             self._peers[address] = parts_of(address)
         return self._peers[address]
+
+
+class Doorway:
+    """Way through a gate to one table: opens each frame once, and decodes it for `table` after the gate admitted it."""
+
+    __slots__ = ("_gate", "_kinds", "_open", "_table")
+
+    def __init__(self, gate: Gate, table: RouteTable) -> None:
+        self._gate = gate
+        self._table = table
+        self._open = FrameOpener().open
+        self._kinds = {int(route.code): (route.action, route.resource) for route in table.routes}
+
+    def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
+        """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
+        opened = self._open(frame)
+        if isinstance(opened, ReceivedResponse):
+            return opened
+        request, fields = opened
+        request.channel = channel
+        action, resource = self._kinds.get(request.code, _NO_KIND)
+        asked = AccessRequest(
+            request.code, request.version, self._gate.parts(channel.peer[0]), fields, frame[2], action, resource,
+            self._gate.cluster, channel.certificate_name,
+        )  # fmt: skip
+        if not self._gate.admits(asked, request):
+            return None
+        try:
+            decoded = self._table.routed(request, fields)
+        except UnroutableRequest as error:
+            channel.reply(request, refusal_of(error))
+            return None
+        if asked.code in RECHECKED:
+            request.access = Access(self._gate, asked)
+        return decoded
 
 
 class Access:

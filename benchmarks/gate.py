@@ -94,7 +94,7 @@ def port(path: HotPath, policy: GatePolicy | None) -> RemotingChannel:
     table = RouteTable([*path.send_processor.routes(), *path.pull_processor.routes()])
     if policy is not None:
         settings = GateSettings(auth_failures_per_second=0, audit_lines_per_second=1)
-        Gate([policy], settings, SystemClock(), cluster="c").stand_before(table)
+        table = Gate([policy], settings, SystemClock(), cluster="c").stand_before(table)
     channel = RemotingChannel(table, ChannelCounters())
     channel.connection_made(Sink())
     return channel

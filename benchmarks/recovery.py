@@ -25,8 +25,8 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
 from store.flush.checkpoint import Checkpoint
-from store.log.chunk_scan import ChunkScan
-from store.log.commit_log import CommitLog, LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan, LogScan
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record, TagsCodes

@@ -11,7 +11,6 @@ from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.role import Role
 from broker.send.confirm_waits import CallLater, ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
@@ -38,7 +37,6 @@ class BrokerCore:
     producers: ProducerRegistry
     filters: ConsumerFilters
     waits: ConfirmWaits
-    timer_intake: TimerIntake
     client: RemotingClient  # for requests to other brokers and to name servers
     # Reports an error that the broker cannot survive to the owner of the process.
     fail: Callable[[SprocketError], None]

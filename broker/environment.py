@@ -3,18 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeVar
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.role import Role
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
 
 Fatal = Callable[[SprocketError], None]
-T = TypeVar("T")
 
 
 def log_fatal(error: SprocketError) -> None:
@@ -56,7 +54,7 @@ class Environment:
             self._fatal = error
             self._on_fatal(error)
 
-    def file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
+    def file(self, name: str) -> ConfigFile:
         """Return the file `name` of the store's folder ``config``; a failed write is fatal."""
         path = self.config.store.store_path_root_dir / "config" / name
-        return ConfigFile(path, content_type, failed=lambda error: self.notify(lambda: self.fail(error)))
+        return ConfigFile(path, failed=lambda error: self.notify(lambda: self.fail(error)))

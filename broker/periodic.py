@@ -28,9 +28,9 @@ class Periodic:
     """
 
     def __init__(self, name: str, period_s: float | Callable[[], float], work: Work) -> None:
-        self._name = name
+        self.name = name
         self._period_s = period_s
-        self._work = work
+        self.work = work
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Future[None] | None = None
         self._running = False
@@ -57,7 +57,7 @@ class Periodic:
     def _begin(self) -> None:
         self._timer = None
         try:
-            answer = self._work()
+            answer = self.work()
         except Exception as error:
             self._log(error)
             answer = None
@@ -77,4 +77,4 @@ class Periodic:
     def _log(self, error: Exception) -> None:
         # The text of a SprocketError says everything, so it needs no stack trace.
         trace = None if isinstance(error, SprocketError) else error
-        logger.error("event=periodic_work_failed work=%s reason=%r", self._name, str(error), exc_info=trace)
+        logger.error("event=periodic_work_failed work=%s reason=%r", self.name, str(error), exc_info=trace)

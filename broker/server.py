@@ -82,8 +82,9 @@ class Broker:
         self.pop, self.revive = parts.pops.pop, parts.pops.revive
         self.pulls, self.held, self.broadcasts = parts.pulls.pulls, parts.pulls.held, parts.pulls.broadcasts
         self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
-        self.replication, self.tables, self.following = parts.replication, parts.tables, parts.following
-        self._slave = parts.slave
+        self.figures = parts.figures
+        self.replication, self.tables, self._slave = parts.slave_port.replication, parts.tables, parts.slave
+        self.following = None if parts.slave is None else parts.slave.following
         self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services
         self._services = parts.services
         self._server = self._new_server(config)
@@ -96,13 +97,9 @@ class Broker:
     def _new_server(self, config: BrokerConfig) -> RemotingServer:
         server = RemotingServer(
             self.routes,
-            host=config.bind_address,
-            port=config.listen_port,
-            idle_s=config.server_channel_max_idle_time_seconds,
+            config,
             on_bug=self._environment.fail,
             tls=self.server_tls,
-            receive_buffer_bytes=config.server_socket_rcv_buf_size,
-            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         server.on_close.append(self._channel_closed)
         self.config.on_update.append(self._configure)
@@ -186,8 +183,8 @@ class Broker:
         await self._listen_for_slaves_of_rocketmq()
         _START_LISTENING()
         self._is_running = True
-        self.topics.saving.start()
-        self.groups.saving.start()
+        for table in self.tables.awaited:
+            table.start()
         for service in self._services:
             service.start()
         for work in self._periodic:
@@ -255,8 +252,8 @@ class Broker:
             await work.stop()
         self.held.wake_all()
         self.held.close()
-        await self.topics.saving.stop()
-        await self.groups.saving.stop()
+        for table in self.tables.awaited:
+            await table.stop()
         await self._server.stop()
         self.waits.close()
         _STOP_CLOSED()
@@ -286,7 +283,7 @@ class Broker:
         """Apply changed keys that no part reads each time it needs them."""
         if changed:
             self.waits.configure(self.config.store)
-            self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds
+            self._server.configure(self.config.broker)
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000

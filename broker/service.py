@@ -1,8 +1,8 @@
-"""Life cycle of a part of the broker: its routes, its files and its periodic work.
+"""Life cycle of a part of the broker: its routes, its figures, its files and its periodic work.
 
 The broker calls, in this order:
 
-- `routes`, once;
+- `routes` and `figures`, once;
 - `check` and `bind`, before the store is opened;
 - `load`, when the store has recovered and no request is served yet;
 - `listen`, when clients can connect, before the broker registers;
@@ -13,6 +13,7 @@ The broker calls, in this order:
 """
 
 from broker.periodic import Periodic
+from sprocket.common.figures import Declared
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.routes import Route
 
@@ -22,6 +23,10 @@ class Service:
 
     def routes(self) -> list[Route]:
         """Return the routes of the requests that it serves."""
+        return []
+
+    def figures(self) -> list[Declared]:
+        """Return the figures that it shows to operators (GET_BROKER_RUNTIME_INFO, docs/figures.md)."""
         return []
 
     def periodic(self) -> list[Periodic]:

@@ -14,6 +14,7 @@ from ha.raft.consensus import Member
 from ha.raft.members import check_members, parse_members
 from sprocket.common.errors import ConfigError
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.remoting.server_settings import ServerSettings
 
 _PEERS = "controllerDLegerPeers"
 
@@ -134,6 +135,20 @@ class ControllerConfig(AuthSettings, GateSettings):
     def own(self) -> Member:
         """This controller among `peers`.  Raises ConfigError."""
         return check_members(self.peers, self.controller_dleger_self_id)
+
+    @property
+    def listener(self) -> ServerSettings:
+        """Settings of the port for brokers and tools.  Raises ConfigError.
+
+        A name server's file has listenPort for the name server, so a controller does not declare that key.
+        """
+        return ServerSettings(
+            self.bind_address,
+            self.own.port,
+            self.server_channel_max_idle_time_seconds,
+            self.server_socket_rcv_buf_size,
+            self.server_socket_snd_buf_size,
+        )
 
     @property
     def raft_members(self) -> tuple[Member, ...]:

@@ -17,7 +17,7 @@ from controller.state.machine import ControllerMachine
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ConfigError, SprocketError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.routes import RouteTable
@@ -68,7 +68,7 @@ class Controller:
         self._client = RemotingClient(
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
         )
-        self.settings = ServerSettings(config, file)
+        self.settings = LiveSettings(config, file)
         self.machine = ControllerMachine(on_fatal)
         server_tls = ServerTls(tls)
         around = Surroundings(self._clock, on_fatal, server_tls, self._client_tls)
@@ -88,13 +88,9 @@ class Controller:
         )
         self._server = RemotingServer(
             self.routes,
-            host=config.bind_address,
-            port=config.own.port,
-            idle_s=config.server_channel_max_idle_time_seconds,
+            config.listener,
             on_bug=on_fatal,
             tls=server_tls,
-            receive_buffer_bytes=config.server_socket_rcv_buf_size,
-            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         self._server.on_close.append(self._channel_closed)
 
@@ -102,6 +98,11 @@ class Controller:
     def port(self) -> int:
         """Port of the listener."""
         return self._server.port
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections of brokers and tools."""
+        return len(self._server.channels)
 
     async def start(self) -> None:
         """Bind the port, read the users, join the other controllers, and listen.
@@ -158,7 +159,7 @@ class Controller:
         now_ms, current = self._now_ms(), self.settings.current
         if now_ms >= self._next_scan_ms:
             self._next_scan_ms = now_ms + current.scan_not_active_broker_interval
-            self._server.idle_s = current.server_channel_max_idle_time_seconds
+            self._server.configure(current.listener)
             self.access.gate.audit.flush()
             self.scan()
         is_leader = self.consensus.is_leader

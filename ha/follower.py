@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `DefaultHAClient.run`.
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Final, Protocol, cast
 
 from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
 from sprocket.common.clock import Clock
@@ -24,16 +24,26 @@ _MIN_READ_BYTES: Final = 256 * 1024
 _MAX_READ_BYTES: Final = 4 * 1024 * 1024
 _SHORT_S: Final = 0.004
 _LONG_S: Final = 0.010
-NewLink = Callable[[str], Awaitable[SlaveLink | None]]
 
 
-def _nothing(_: SlaveLink) -> None:
-    """Do nothing: the default of `on_received`."""
+class Links(Protocol):
+    """The slave's end of each connection to the master: its protocol, its transport, and what follows each read."""
 
+    async def new_link(self, address: str) -> SlaveLink | None:
+        """Return the end of a new connection to `address`; None if that master cannot be followed now."""
+        ...
 
-def _in_clear() -> ssl.SSLContext | None:
-    """Return None, for a connection without TLS: the default of `new_context`."""
-    return None
+    def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context of the connection for the last `new_link`; None for cleartext."""
+        ...
+
+    def connected(self, connection: "MasterConnection | None") -> None:
+        """Take the open connection to the master; None once it has ended."""
+        ...
+
+    def received(self, connection: "MasterConnection") -> None:
+        """Continue after a read from the master."""
+        ...
 
 
 class MasterConnection(asyncio.BufferedProtocol):
@@ -78,7 +88,7 @@ class MasterConnection(asyncio.BufferedProtocol):
             return
         if report and self._transport is not None:
             self._transport.write(report)
-        self._follower.on_received(self.link)
+        self._follower.links.received(self)
         if is_full:
             self._adapt(self._follower.now() - began)
 
@@ -133,26 +143,19 @@ class Follower:
     """Follower of a master whose address may change or be unknown.  Lives in the event loop's thread.
 
     `on_failure` receives an error after which following cannot go on, above all a failed disk; nothing is followed
-    after it. `new_link` returns the slave's end of a connection to an address, or None if that master cannot be
-    followed now.
+    after it.
     """
 
     def __init__(
         self,
-        rules: SlaveRules,
+        links: Links,
         log: ReplicaLog,
         clock: Clock,
         on_failure: Callable[[SprocketError], None],
         *,
         retry_s: float = _RETRY_S,
-        new_link: NewLink | None = None,
     ) -> None:
-        self._rules = rules
-        self.new_link: NewLink = new_link or self._plain_link
-        # Returns the TLS context of the next connection, None for cleartext.  Called after `new_link`.
-        self.new_context: Callable[[], ssl.SSLContext | None] = _in_clear
-        # Called after each read from the master.
-        self.on_received: Callable[[SlaveLink], None] = _nothing
+        self.links = links
         self._log = log
         self._clock = clock
         self._on_failure = on_failure
@@ -164,10 +167,9 @@ class Follower:
         self.connection: MasterConnection | None = None
 
     def configure(self, rules: SlaveRules) -> None:
-        """Apply changed intervals, also to the open connection."""
-        self._rules = rules
+        """Apply changed intervals to the open connection."""
         if self.connection is not None:
-            self.connection.link.rules = rules
+            self.connection.link.configure(rules)
 
     @property
     def master_address(self) -> str:
@@ -217,16 +219,13 @@ class Follower:
             except TimeoutError:
                 continue
 
-    async def _plain_link(self, _address: str) -> SlaveLink:
-        return SlaveLink(self._rules, self._log, self.now())
-
     async def _follow_once(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        link = await self.new_link(address)
+        link = await self.links.new_link(address)
         if link is None or address != self._address:
             return
         try:
-            context, host = self.new_context(), host.strip("[]")
+            context, host = self.links.context(), host.strip("[]")
             connecting = asyncio.get_running_loop().create_connection(
                 lambda: MasterConnection(self, link), host, int(port), ssl=context,
                 server_hostname=None if context is None else host,
@@ -236,10 +235,14 @@ class Follower:
             # ValueError, OverflowError: a name server repeats what a master registered, which need not be an address.
             logger.warning("event=master_unreachable address=%s reason=%r", address, str(error) or "timeout")
             return
-        self.connection = connection
+        self._connected(connection)
         logger.info("event=following master=%s log_end=%d", address, self._log.end_offset)
         try:
             await connection.closed
         finally:
-            self.connection = None
+            self._connected(None)
             connection.close("the slave stops")
+
+    def _connected(self, connection: MasterConnection | None) -> None:
+        self.connection = connection
+        self.links.connected(connection)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from ha.hello import is_hello
 from ha.master_link import LinkRules, MasterLink
@@ -28,6 +28,18 @@ _AHEAD_BYTES: Final = 4 * 1024 * 1024
 # A master has few slaves; more connections than this are a mistake.
 _MAX_SLAVES: Final = 64
 _SWEEP_S: Final = 1.0
+
+
+class Sessions(Protocol):
+    """A master's sessions with Sprocket slaves."""
+
+    # Called before the log is read for a session, to queue what its slave must know before the next piece.
+    before_log: Callable[[MasterSession], None]
+
+    @property
+    def rules(self) -> SessionRules | None:
+        """Rules of new sessions; None while all slaves speak the plain protocol."""
+        ...
 
 
 class SlaveConnection(asyncio.Protocol):
@@ -164,8 +176,8 @@ class SlaveConnection(asyncio.Protocol):
 class SlaveListener:
     """Listener for slaves, with what they have acknowledged.  Lives in the event loop's thread.
 
-    `on_acknowledged` is called when a slave acknowledged more or disconnected.  Without `session_rules` all slaves
-    speak the plain protocol.  `is_awaited` means that senders wait for slaves.  Without `tls` no connection uses TLS.
+    `on_acknowledged` is called when a slave acknowledged more or disconnected.  Without `sessions` all slaves speak the
+    plain protocol.  `is_awaited` means that senders wait for slaves.  Without `tls` no connection uses TLS.
     Where TLS is required, `allows_cleartext` accepts slaves without it.
     """
 
@@ -176,8 +188,8 @@ class SlaveListener:
         replicas: Replicas,
         clock: Clock,
         on_acknowledged: Callable[[], None],
-        session_rules: SessionRules | None = None,
         *,
+        sessions: Sessions | None = None,
         is_awaited: bool = False,
         tls: ServerTls | None = None,
         allows_cleartext: bool = False,
@@ -198,9 +210,8 @@ class SlaveListener:
         # connections.
         self._known_offset = 0
         self.replicas = replicas
-        self.session_rules = session_rules
-        # Called before the log is read for a session, to queue what its slave must know before the next piece.
-        self.before_log: Callable[[MasterSession], None] = lambda _: None
+        self._sessions = sessions
+        self.before_log: Callable[[MasterSession], None] = _nothing if sessions is None else sessions.before_log
         # In the order of connecting.
         self.connections: list[SlaveConnection] = []
 
@@ -250,11 +261,6 @@ class SlaveListener:
             loop = asyncio.get_running_loop()
             self._sweep = loop.call_later(_SWEEP_S, self._sweep_and_repeat)
             self._entrance.sweep(loop.time())
-
-    @property
-    def takes_tls(self) -> bool:
-        """Whether slaves may use TLS."""
-        return self._entrance is not None and self._entrance.takes_tls
 
     def stop(self) -> None:
         """Stop listening, and close all connections."""
@@ -308,10 +314,14 @@ class SlaveListener:
 
     def new_session(self) -> MasterSession | None:
         """Return the master's end of a new session; None if sessions are off."""
-        rules = self.session_rules
+        rules = self._session_rules
         if rules is None:
             return None
         return MasterSession(self._session_link_rules(), rules, self._log, self.now())
+
+    @property
+    def _session_rules(self) -> SessionRules | None:
+        return None if self._sessions is None else self._sessions.rules
 
     def _session_link_rules(self) -> LinkRules:
         return replace(self._rules, batch_bytes=self._rules.session_batch_bytes or self._rules.batch_bytes)
@@ -326,12 +336,14 @@ class SlaveListener:
     @property
     def admits_plain(self) -> bool:
         """Whether a slave may speak the plain protocol."""
-        return self.session_rules is None or self.session_rules.credentials.admits_plain
+        rules = self._session_rules
+        return rules is None or rules.credentials.admits_plain
 
     def plain_slave_joined(self, connection: SlaveConnection) -> None:
         """Tell the tail recovery that a plain slave follows: if the master's log is empty, the slave's is too."""
-        if self.session_rules is not None and not self._log.end_offset:
-            self.session_rules.tail.compared(connection.link, 0, connection.peer[0])
+        rules = self._session_rules
+        if rules is not None and not self._log.end_offset:
+            rules.tail.compared(connection.link, 0, connection.peer[0])
 
     def replace_older(self, connection: SlaveConnection) -> None:
         """Close older connections of the same slave: it reconnected, perhaps with an empty store."""
@@ -362,7 +374,12 @@ class SlaveListener:
             self.connections.remove(connection)
             self._known_offset = max(self._known_offset, connection.link.next_offset)
             self.replicas.left(connection.identity, connection)
-            if self.session_rules is not None:
-                self.session_rules.tail.left(connection.link)
+            rules = self._session_rules
+            if rules is not None:
+                rules.tail.left(connection.link)
             logger.info("event=slave_left slave=%s acked=%d", connection.address, connection.link.acked_offset)
             self._on_acknowledged()
+
+
+def _nothing(_: MasterSession) -> None:
+    """Queue nothing: without sessions."""

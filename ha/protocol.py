@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from ha.piece_reader import PieceReader
 from sprocket.common.errors import ProtocolError
 
 _REPORT: Final = struct.Struct(">q")
@@ -54,53 +55,19 @@ class Transfer:
     content: memoryview
 
 
-class TransferReader:
-    """Reader of a master's transfers, however the bytes are split.
+class TransferReader(PieceReader[Transfer]):
+    """Reader of a master's transfers.
 
-    A transfer is returned as soon as it is complete.  If one read brought all of it, it is a view of that read's
-    buffer, not a copy, and is valid only as long as the buffer.
+    `feed` raises ProtocolError for a size or an offset below 0, and for a size above `MAX_TRANSFER_BYTES`.
     """
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        super().__init__(TRANSFER_HEAD.size)
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of an incomplete transfer."""
-        return len(self._rest)
+    def _content_bytes(self, head: bytearray) -> int:
+        return _head_at(head, 0)[1]
 
-    def feed(self, data: bytes | memoryview) -> list[Transfer]:
-        """Add `data` and return the transfers that are complete.
-
-        Raises ProtocolError for a size or an offset below 0, and for a size above `MAX_TRANSFER_BYTES`.
-        """
-        view = memoryview(data)
-        transfers: list[Transfer] = []
-        if self._rest:
-            view = view[self._complete(view) :]
-            transfers, at = self._cut(memoryview(self._rest))
-            if not at:
-                return []
-            # The returned views keep the old buffer.
-            self._rest = bytearray()
-        more, at = self._cut(view)
-        self._rest += view[at:]
-        return transfers + more
-
-    def _complete(self, view: memoryview) -> int:
-        """Append to the incomplete transfer what it lacks, as far as `view` has it; return how many bytes were used."""
-        rest, used = self._rest, 0
-        for _ in range(2):  # first the head, then the content whose size the head tells
-            wanted = TRANSFER_HEAD.size
-            if len(rest) >= wanted:
-                wanted += _head_at(rest, 0)[1]
-            part = view[used : used + wanted - len(rest)]
-            rest += part
-            used += len(part)
-        return used
-
-    @staticmethod
-    def _cut(view: memoryview) -> tuple[list[Transfer], int]:
+    def _cut(self, view: memoryview) -> tuple[list[Transfer], int]:
         transfers = []
         at, end = 0, len(view)
         while at + TRANSFER_HEAD.size <= end:

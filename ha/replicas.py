@@ -74,12 +74,21 @@ class Replicas:
     """
 
     def __init__(self, rules: ReplicaRules) -> None:
-        self.rules = rules
+        self._rules = rules
         self._slaves: dict[Hashable, _Slave] = {}
         # (time, end of the log at that time) of each check, as far back as needed.
         self._ends: deque[tuple[float, int]] = deque()
 
     # Input
+
+    @property
+    def rules(self) -> ReplicaRules:
+        """Current rules."""
+        return self._rules
+
+    def configure(self, rules: ReplicaRules) -> None:
+        """Apply changed rules."""
+        self._rules = rules
 
     def acknowledged(
         self,
@@ -98,7 +107,7 @@ class Replicas:
         slave = self._slaves.get(identity)
         if slave is None:
             slave = self._slaves[identity] = _Slave(end_offset, now)
-        if flushed_offset is not None and self.rules.counts_flushed:
+        if flushed_offset is not None and self._rules.counts_flushed:
             offset = min(offset, flushed_offset)
         slave.connections[connection] = offset
         slave.has = offset if len(slave.connections) == 1 else max(slave.connections.values())
@@ -129,7 +138,7 @@ class Replicas:
         if ends and (stood_still_s := now - ends[-1][0]) > _LONGEST_STEP_S:
             self._excuse(stood_still_s, now)
         ends.append((now, end_offset))
-        while len(ends) > 1 and ends[1][0] < now - self.rules.max_behind_s:
+        while len(ends) > 1 and ends[1][0] < now - self._rules.max_behind_s:
             ends.popleft()
         for slave in self._slaves.values():
             self._judge(slave, end_offset, now)
@@ -147,8 +156,8 @@ class Replicas:
             slave.caught_up_at = now
         else:
             self._look_back(slave)
-        is_near = end_offset - slave.has < self.rules.max_gap_bytes
-        is_in_sync = is_near and now - slave.caught_up_at <= self.rules.max_behind_s
+        is_near = end_offset - slave.has < self._rules.max_gap_bytes
+        is_in_sync = is_near and now - slave.caught_up_at <= self._rules.max_behind_s
         if slave.is_in_sync and not is_in_sync:
             slave.joins_from, slave.joins_at = end_offset, now
         slave.is_in_sync = is_in_sync and (slave.is_in_sync or slave.has >= slave.joins_from)
@@ -193,7 +202,7 @@ class Replicas:
         return self._required(sum(slave.is_in_sync for slave in self._slaves.values()))
 
     def _required(self, slaves_in_sync: int) -> int:
-        rules = self.rules
+        rules = self._rules
         required = max(2, rules.in_sync_replicas)
         if rules.all_in_sync:
             required = max(required, 1 + slaves_in_sync)
@@ -213,7 +222,7 @@ class Replicas:
             acknowledged = NO_LIMIT
         else:
             acknowledged = offsets[wanted - 1] if is_enough else -1
-        is_refusing = 1 + count < self.rules.min_in_sync_replicas
+        is_refusing = 1 + count < self._rules.min_in_sync_replicas
         limit: int | None
         if is_refusing:
             limit = None

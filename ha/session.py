@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from ha.piece_reader import PieceReader
 from sprocket.common.errors import ProtocolError
 from store.record.checksum import crc32
 
@@ -138,53 +139,22 @@ def frame(kind: FrameType, epoch: int, offset: int, body: bytes = b"") -> bytes:
     return frame_head(kind, epoch, offset, body) + body
 
 
-class FrameReader:
-    """Reader of the other end's frames, however the bytes are split.
+class FrameReader(PieceReader[Frame]):
+    """Reader of the other end's frames.
 
-    `from_slave` tells which end sends; it decides which types and sizes are allowed.
+    `from_slave` tells which end sends; it decides which types and sizes are allowed.  `feed` raises ProtocolError for
+    an unknown type, an offset below 0, a body that is too long, or a wrong CRC.
     """
 
     def __init__(self, *, from_slave: bool) -> None:
+        super().__init__(HEAD.struct.size)
         self._from_slave = from_slave
         self._max_bytes = MAX_SLAVE_BODY_BYTES if from_slave else MAX_BODY_BYTES
-        self._rest = bytearray()
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of an incomplete frame."""
-        return len(self._rest)
-
-    def feed(self, data: bytes | memoryview) -> list[Frame]:
-        """Add `data` and return the frames that are complete; a body is not copied if one read brought all of it.
-
-        Raises ProtocolError for an unknown type, an offset below 0, a body that is too long, or a wrong CRC.
-        """
-        view = memoryview(data)
-        frames: list[Frame] = []
-        if self._rest:
-            view = view[self._complete(view) :]
-            frames, at = self._cut(memoryview(self._rest))
-            if not at:
-                return []
-            # The returned views keep the old buffer.
-            self._rest = bytearray()
-        more, at = self._cut(view)
-        self._rest += view[at:]
-        return frames + more
-
-    def _complete(self, view: memoryview) -> int:
-        """Append to the incomplete frame what it lacks, as far as `view` has it; return how many bytes were used."""
-        rest, used = self._rest, 0
-        for _ in range(2):  # first the head, then the body whose size the head tells
-            wanted = HEAD.struct.size
-            if len(rest) >= wanted:
-                number, flags, reserved, size_bytes, _, offset, _ = HEAD.struct.unpack_from(rest)
-                self._checked(number, flags | reserved, size_bytes, offset)
-                wanted += size_bytes
-            part = view[used : used + wanted - len(rest)]
-            rest += part
-            used += len(part)
-        return used
+    def _content_bytes(self, head: bytearray) -> int:
+        number, flags, reserved, size_bytes, _, offset, _ = HEAD.struct.unpack_from(head)
+        self._checked(number, flags | reserved, size_bytes, offset)
+        return int(size_bytes)
 
     def _cut(self, view: memoryview) -> tuple[list[Frame], int]:
         frames = []

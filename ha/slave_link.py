@@ -62,7 +62,7 @@ class SlaveLink:
     """One connection to the master.  Times are monotonic, in seconds."""
 
     def __init__(self, rules: SlaveRules, log: ReplicaLog, now: float) -> None:
-        self.rules = rules
+        self._rules = rules
         self._log = log
         self._reader = TransferReader()
         self.read_at = now  # when the master last sent something
@@ -73,6 +73,10 @@ class SlaveLink:
         self.master_offset = -1  # the master has sent up to here; -1 before it sent anything
         self.received_bytes = 0
         self._has_begun = False
+
+    def configure(self, rules: SlaveRules) -> None:
+        """Apply changed intervals."""
+        self._rules = rules
 
     @property
     def admits_polling(self) -> bool:
@@ -86,7 +90,7 @@ class SlaveLink:
         log = self._log
         end = self._same_end = log.end_offset
         # 0 would mean that the log is empty.
-        self._same_to = max(log.min_offset, end - end % self.rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
+        self._same_to = max(log.min_offset, end - end % self._rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
         return self._report(now)
 
     def received(self, data: bytes | memoryview, now: float) -> bytes:
@@ -137,7 +141,7 @@ class SlaveLink:
 
     def due(self, now: float) -> bytes:
         """Return a heartbeat if one is due."""
-        return self._report(now) if now - self.wrote_at >= self.rules.heartbeat_s else b""
+        return self._report(now) if now - self.wrote_at >= self._rules.heartbeat_s else b""
 
     def acknowledge(self, now: float) -> bytes:
         """Return a report if the log reaches further than the last one said."""
@@ -155,9 +159,9 @@ class SlaveLink:
 
     def is_expired(self, now: float) -> bool:
         """Return whether the master was silent for longer than haHousekeepingInterval."""
-        return now - self.read_at > self.rules.housekeeping_s
+        return now - self.read_at > self._rules.housekeeping_s
 
     def wait_s(self, now: float) -> float:
         """Return the seconds from `now` until `due` and `is_expired` must be called again at the latest."""
-        heartbeat = self.wrote_at + self.rules.heartbeat_s - now
-        return max(0.0, min(heartbeat, self.read_at + self.rules.housekeeping_s - now))
+        heartbeat = self.wrote_at + self._rules.heartbeat_s - now
+        return max(0.0, min(heartbeat, self.read_at + self._rules.housekeeping_s - now))

@@ -59,8 +59,12 @@ class TableQueue:
     def __init__(self) -> None:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
-        # Fingerprint of the topics as this slave has them or will get them next; None before the first.
-        self.topics_mark: Hashable = None
+        self._topics_mark: Hashable = None
+
+    @property
+    def topics_mark(self) -> Hashable:
+        """Fingerprint of the topics as this slave has them or will get them next; None before the first."""
+        return self._topics_mark
 
     @property
     def wants_all(self) -> bool:
@@ -79,8 +83,9 @@ class TableQueue:
         else:
             self._is_complete = False
 
-    def hurry(self, update: TableUpdate) -> None:
-        """Put a whole table before all others, in place of its queued versions."""
+    def hurry_topics(self, update: TableUpdate, mark: Hashable) -> None:
+        """Put the topics, whose fingerprint is `mark`, before all other tables, in place of their queued versions."""
+        self._topics_mark = mark
         self._waiting = deque(one for one in self._waiting if one.name != update.name)
         self._waiting.appendleft(update)
 

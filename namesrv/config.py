@@ -9,47 +9,15 @@ from pathlib import Path
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.remoting.server_settings import ServerSettings
 
 
 @dataclass(frozen=True)
-class NamesrvConfig(AuthSettings, GateSettings):
+class NamesrvConfig(ServerSettings, AuthSettings, GateSettings):
     """Configuration of a name server."""
 
-    bind_address: str = field(default="0.0.0.0", metadata={"key": "bindAddress", "doc": "Address to listen on."})
-    listen_port: int = field(
-        default=9876,
-        metadata={
-            "key": "listenPort",
-            "doc": "Port for brokers and clients; 0 selects a free port.",
-            "minimum": 0,
-            "maximum": 65535,
-        },
-    )
-    server_channel_max_idle_time_seconds: int = field(
-        default=120,
-        metadata={
-            "key": "serverChannelMaxIdleTimeSeconds",
-            "doc": "A connection is closed after this long without data.",
-            "minimum": 1,
-            "unit": "s",
-            "mutable": True,
-        },
-    )
-    server_socket_rcv_buf_size: int = int_setting(
-        "serverSocketRcvBufSize",
-        0,
-        "Receive buffer of a connection (SO_RCVBUF); 0 keeps the system's default.",
-        minimum=0,
-        unit="bytes",
-        maximum=2**30,
-    )
-    server_socket_snd_buf_size: int = int_setting(
-        "serverSocketSndBufSize",
-        0,
-        "Send buffer of a connection (SO_SNDBUF); 0 keeps the system's default.",
-        minimum=0,
-        unit="bytes",
-        maximum=2**30,
+    listen_port: int = int_setting(
+        "listenPort", 9876, "Port for brokers and clients; 0 means a free port.", minimum=0, maximum=65535
     )
     kv_config_path: Path = field(
         default_factory=lambda: Path.home() / "namesrv" / "kvConfig.json",

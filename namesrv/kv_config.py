@@ -6,16 +6,16 @@ Source: RocketMQ 5.3.3, `KVConfigManager`, `KVConfigSerializeWrapper`, `NamesrvU
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 import msgspec
 
 from sprocket.common import limits
-from sprocket.common.atomic_file import read_file_or_backup, replace_file
-from sprocket.common.errors import ConfigError, ProtocolError, RequestError, StoreError
-from sprocket.common.table_saver import TableSaver
+from sprocket.common.config_file import ConfigFile
+from sprocket.common.errors import ConfigError, RequestError, StoreError
+from sprocket.common.saved_table import SavedTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import ResponseCode
 
@@ -41,22 +41,24 @@ class _Content(msgspec.Struct, rename="camel"):
     config_table: Table = {}
 
 
-class KVConfig:
-    """Table and its file.  A change is in memory at once, and in the file once `saving` says so."""
+class KVConfig(SavedTable):
+    """Table and its file.  A change is in memory at once, and in the file after `save`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        super().__init__(ConfigFile(path))
         self._table: Table = {}
         self._sizes: dict[str, int] = {}  # approximate bytes by namespace
-        self.saving = TableSaver[tuple[str, str]](self._next_content, self._write, self._log)
 
-    def load(self) -> None:
-        """Read the file if it exists.  Raises ConfigError if it is invalid."""
+    def load(self) -> bool:
+        """Load the file, or its backup.  Raises ConfigError if neither can be read."""
         try:
-            content = read_file_or_backup(self._path)
-            self._table = loads(content, _Content).config_table if content else {}
-        except (OSError, ProtocolError) as error:
-            raise ConfigError(f"{self._path}: not a KV configuration: {error}; repair or remove the file") from None
+            return super().load()
+        except StoreError as error:
+            raise ConfigError(f"not a KV configuration: {error}") from None
+
+    def decode(self, content: bytes) -> None:
+        """Take over the texts of the file.  Raises ProtocolError."""
+        self._table = loads(content, _Content).config_table
         self._sizes = {
             name: sum(_size(key, value) for key, value in table.items()) for name, table in self._table.items()
         }
@@ -73,12 +75,12 @@ class KVConfig:
         """Set a value.  Raises RequestError above a limit, with nothing changed."""
         before = self.get(namespace, key)
         self._check(namespace, key, value, 0 if before is None else _size(key, before))
-        self._change(namespace, key, value, is_new=namespace not in self._table)
+        self._replace(namespace, key, value, is_new=namespace not in self._table)
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove a value, if it exists."""
         if self.get(namespace, key) is not None:
-            self._change(namespace, key, None, is_new=False)
+            self._replace(namespace, key, None, is_new=False)
 
     def _check(self, namespace: str, key: str, value: str, freed_bytes: int) -> None:
         size = _size(key, value)
@@ -98,7 +100,7 @@ class KVConfig:
             remark = f"KV value refused: there are {len(self._table)} namespaces, the limit; {advice}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
-    def _change(self, namespace: str, key: str, value: str | None, *, is_new: bool) -> None:
+    def _replace(self, namespace: str, key: str, value: str | None, *, is_new: bool) -> None:
         before = self.get(namespace, key)
         self._set(namespace, key, value)
 
@@ -107,7 +109,7 @@ class KVConfig:
             if is_new and not self._table[namespace]:
                 del self._table[namespace], self._sizes[namespace]
 
-        self.saving.changed((namespace, key), undo)
+        self._change((namespace, key), undo)
 
     def _set(self, namespace: str, key: str, value: str | None) -> None:
         table = self._table.setdefault(namespace, {})
@@ -123,26 +125,26 @@ class KVConfig:
 
     # The file
 
-    def _next_content(self) -> Callable[[], bytes]:
+    def _content(self) -> Callable[[], bytes]:
         table = {namespace: dict(values) for namespace, values in self._table.items()}
         return lambda: msgspec.json.encode(_Content(table))
 
     def _write(self, content: bytes) -> None:
         try:
-            replace_file(self._path, content)
-        except OSError as error:
-            raise KVConfigNotWritten(f"{self._path}: {error.strerror}; nothing was changed") from error
+            super()._write(content)
+        except StoreError as error:
+            raise KVConfigNotWritten(f"{error}; nothing was changed") from error
 
-    def _log(self, written: list[tuple[str, str]]) -> None:
-        for namespace, key in written[:_MAX_LINES]:
+    def _on_saved(self, changes: list[Sequence[str]]) -> None:
+        for namespace, key in changes[:_MAX_LINES]:
             value = self.get(namespace, key)
             if value is None:
                 logger.info("event=kv_deleted namespace=%s key=%s", namespace, key)
             else:
                 shown = value[:_MAX_SHOWN_CHARS]
                 logger.info("event=kv_put namespace=%s key=%s value=%r chars=%d", namespace, key, shown, len(value))
-        if len(written) > _MAX_LINES:
-            logger.info("event=kv_changed count=%d", len(written))
+        if len(changes) > _MAX_LINES:
+            logger.info("event=kv_changed count=%d", len(changes))
 
 
 def _size(key: str, value: str) -> int:

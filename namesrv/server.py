@@ -16,7 +16,7 @@ from namesrv.route_table import MinBrokerIdChange, RouteInfo
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ClientError, InvariantError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 # Delay of the first scan after the start (`NamesrvController.startScheduleService`).
 _SCAN_DELAY_S = 0.005
+_REFUSALS_S = 60.0
 # Limit on connecting to a broker for a notice about its group.
 _NOTIFY_TIMEOUT_S = 0.3
 
@@ -48,6 +49,7 @@ class NameServer:
     ) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._started_ms = 0
+        self._refusals_logged_s = -_REFUSALS_S
         self._is_running = False
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,7 +66,7 @@ class NameServer:
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
         )
         self.table = RouteInfo()
-        self.settings = ServerSettings(config, file)
+        self.settings = LiveSettings(config, file)
         self.kv_config = KVConfig(config.kv_config_path)
         self.routes = self.access.guard(
             RouteTable(
@@ -78,13 +80,9 @@ class NameServer:
         )
         self._server = RemotingServer(
             self.routes,
-            host=config.bind_address,
-            port=config.listen_port,
-            idle_s=config.server_channel_max_idle_time_seconds,
+            config,
             on_bug=on_bug,
             tls=ServerTls(tls or TlsSettings()),
-            receive_buffer_bytes=config.server_socket_rcv_buf_size,
-            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         self._server.on_close.append(self._channel_closed)
 
@@ -104,7 +102,7 @@ class NameServer:
             self.kv_config.load()
             if self._client_tls is not None:
                 self._client_tls.start()
-            self.kv_config.saving.start()
+            self.kv_config.start()
             self._started_ms = self._now_ms()
             await self._server.start()
             self.access.warn()
@@ -124,7 +122,7 @@ class NameServer:
             self._scan_timer.cancel()
         # Connections that end now were closed by us; that says nothing about brokers.
         self._server.on_close.remove(self._channel_closed)
-        await self.kv_config.saving.stop()
+        await self.kv_config.stop()
         await self._server.stop()
         for task in self._tasks:
             task.cancel()
@@ -143,9 +141,19 @@ class NameServer:
     def _scan_and_repeat(self) -> None:
         interval_s = self.settings.current.scan_not_active_broker_interval / 1000
         self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
-        self._server.idle_s = self.settings.current.server_channel_max_idle_time_seconds
+        self._server.configure(self.settings.current)
         self.access.gate.audit.flush()
+        self._log_refusals()
         self.scan()
+
+    def _log_refusals(self) -> None:
+        """Log the refused requests by reason, if there were any since the last line a minute ago or more."""
+        now = self._clock.monotonic()
+        if now - self._refusals_logged_s >= _REFUSALS_S:
+            grown = self.routes.refusals.grown()
+            if grown:
+                self._refusals_logged_s = now
+                logger.info("event=requests_refused %s", grown)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

@@ -30,7 +30,6 @@ from pyspark.sql.types import StructType
 
 from spark.decode.damage import SegmentLost
 from spark.decode.decoder import DecodeOptions
-from spark.files.consume_queue import LIGHT_PREFIX
 from spark.files.segment_lease import LeaseKeeper, SegmentLease
 from spark.files.store_rights import store_rights
 from spark.options.source_options import SourceOptions, read_options
@@ -40,6 +39,7 @@ from spark.read.plan import Span
 from spark.rows.filters import RowFilter
 from spark.rows.row_batches import checked_columns, record_batch, spark_schema
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,10 @@ from typing import Final
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET
+from sprocket.remoting.message.properties import VALUE_END_OCTET, terminated, without
 from sprocket.remoting.message.record import (
     ANY_V6,
     BLANK_MIN_BYTES,
@@ -26,9 +28,8 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count, placed_at
 from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import DISPATCHES, MultiDispatch
-from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals, without_seal
+from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals
 from store.record.record import (
-    MAX_PROPERTIES_LENGTH,
     Appended,
     PendingMessage,
     TagsCodes,
@@ -82,26 +83,30 @@ class Appender:
         self._light = MultiDispatch(config, table)
         self.configure(config)
         self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
-        # Why every append is refused; empty if appends are allowed.
-        self.refusal = ""
+        self._refusal = ""
 
     def configure(self, config: StoreConfig) -> None:
         """Set the limits of a message, and whether records are sealed."""
         self._max_body_bytes = config.max_message_size
         self._max_record_bytes = config.max_record_bytes
         # A record of at most this size exceeds no limit, whatever its parts are.
-        self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
+        self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_BYTES)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
-        self._light.max_queues = config.max_lmq_consume_queue_num
+        self._light.configure(config)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse every append for `reason`; with the empty text, allow appends again."""
+        self._refusal = reason
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.
 
-        Raises `RequestError` for a message over a limit, `StoreError` with the `refusal`, `DiskFull`, or `DiskFailed`.
-        After any exception the log and the queues are as before.  If they cannot be rolled back, it is `DiskFailed`.
+        Raises `RequestError` for a message over a limit, `StoreError` while all appends are refused, `DiskFull`, or
+        `DiskFailed`.  After any exception the log and the queues are as before.  If they cannot be rolled back, it is
+        `DiskFailed`.
         """
-        if self.refusal:
-            raise StoreError(self.refusal)
+        if self._refusal:
+            raise StoreError(self._refusal)
         batch = Batch(store_timestamp)
         if self._light.is_enabled:
             messages = self._light.marked(messages)
@@ -264,9 +269,9 @@ class Appender:
         """
         properties = _placed(message, queue.next_offset) if queue.is_batch else message.properties
         if _HASH in properties and SEAL_NAME in properties:
-            properties = without_seal(properties)
+            properties = without(properties, SEAL_NAME)
         if self._seal_bytes:
-            return properties + VALUE_END_BYTES if properties and properties[-1] != _END else properties
+            return terminated(properties)
         if len(properties) >= SEAL_BYTES and sealed_crc(properties[-SEAL_BYTES:]) != NO_SEAL:
             remark = "message is illegal: its last property looks like __CRC32#, which only the broker may set"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -274,15 +279,15 @@ class Appender:
 
     def _check(self, body_bytes: int, properties_bytes: int, size: int) -> None:
         """Raise `RequestError` for a record that is over a limit."""
-        if properties_bytes > MAX_PROPERTIES_LENGTH:
-            remark = f"properties have {properties_bytes} bytes, allowed are {MAX_PROPERTIES_LENGTH}"
+        if properties_bytes > MAX_PROPERTIES_BYTES:
+            remark = f"properties have {properties_bytes} bytes, allowed are {MAX_PROPERTIES_BYTES}"
         elif body_bytes > self._max_body_bytes:
             remark = f"body has {body_bytes} bytes, maxMessageSize is {self._max_body_bytes}"
         elif size > self._max_record_bytes:
             remark = f"record has {size} bytes, allowed are {self._max_record_bytes}"
         else:
             return
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}", Reason.MESSAGE_TOO_LARGE)
 
 
 def _placed(message: PendingMessage, queue_offset: int) -> bytes:

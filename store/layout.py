@@ -10,7 +10,16 @@ from typing import Final
 
 import numpy as np
 
-from sprocket.remoting.message.record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL
+from sprocket.remoting.message.record import (
+    FIXED_IPV4,
+    HEAD,
+    IPV4_HOST_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_TIMESTAMP,
+    TAIL,
+)
 
 __all__ = [
     "BATCH_CONSUME_QUEUE_DTYPE",
@@ -33,6 +42,7 @@ __all__ = [
     "MAGIC_V1",
     "MAGIC_V2",
     "RECORD_FIXED_DTYPE",
+    "RECORD_IPV4_DTYPE",
     "STORE_TIMESTAMP",
     "TAIL",
     "TIMER_CHECKPOINT_DTYPE",
@@ -60,6 +70,20 @@ RECORD_FIXED_DTYPE: Final = np.dtype(
         ("born_timestamp", ">i8"),  # ms
     ]
 )
+
+# The fields before the body of a record whose two hosts are IPv4.
+RECORD_IPV4_DTYPE: Final = np.dtype(
+    [
+        *RECORD_FIXED_DTYPE.descr,
+        ("born_host", f"V{IPV4_HOST_BYTES}"),
+        ("store_timestamp", ">i8"),
+        ("store_host", f"V{IPV4_HOST_BYTES}"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_length", ">i4"),
+    ]
+)
+assert (RECORD_FIXED_DTYPE.itemsize, RECORD_IPV4_DTYPE.itemsize) == (HEAD.size, FIXED_IPV4.size)
 
 # One entry of consumequeue/<topic>/<queueId>/; entry k of a queue lies at byte 20 * k of the queue.
 CONSUME_QUEUE_DTYPE: Final = np.dtype(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.figures import Declared
 from store.appender import Appender
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
@@ -29,6 +30,7 @@ from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
 from store.log.commit_log import CommitLog
+from store.log_figures import log_figures
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
 from store.queue.logic_queue import QueueType, QueueTypeOf, unknown_type
@@ -42,7 +44,6 @@ from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
-from store.runtime_info import log_figures
 from store.statistics import StoreStatistics
 from store.worker import ThreadWorker, Workers
 
@@ -80,24 +81,25 @@ class MessageStore:
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self.cold_area = ColdArea(config, self._commit_log, physical_memory_bytes())
-        self.confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
+        self.confirmation = Confirmation(config, self._commit_log)
         self._group_commit = GroupCommit(config, clock, notify, self.confirmation.unflushed, self._on_flushed, workers)
+        self.confirmation.on_flush_needed.append(self._group_commit.wake)
         self.index = IndexService(
-            config, clock, self.disk, self._commit_log, lambda: self.confirmation.confirm_offset, notify,
-            self.confirmation.fail, workers,
+            config, clock, disk=self.disk, log=self._commit_log, confirm=lambda: self.confirmation.confirm_offset,
+            notify=notify, failed=self.confirmation.fail, workers=workers,
         )  # fmt: skip
         self._queue_flush = QueueFlush(
-            config, clock, self._table, self._commit_log, self._group_commit.flush, self._snapshot,
-            self._books.write_checkpoint, notify, self.confirmation.fail, workers,
-            on_tick=lambda: self.statistics.sample(),
+            config, clock, self._table, self._commit_log, sync_log=self._group_commit.flush, snapshot=self._snapshot,
+            write=self._books.write_checkpoint, notify=notify, failed=self.confirmation.fail, workers=workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
-            config, clock, self.disk, self._commit_log, self._table, self.confirmation, self._group_commit, notify,
-            workers,
+            config, clock, disk=self.disk, log=self._commit_log, table=self._table, confirmation=self.confirmation,
+            group_commit=self._group_commit, notify=notify, workers=workers,
         )  # fmt: skip
         self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
+        self._queue_flush.on_tick.append(self.statistics.sample)
         # Called in the owner thread: `on_arrival` once per queue and batch when its messages become visible,
         # `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
@@ -143,7 +145,7 @@ class MessageStore:
         self.confirmation.begin(books.store_timestamp)
         self.index.load(books.index_timestamp, clean=books.was_clean)
         _log.info(
-            "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
+            "event=store_started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
             self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
         )  # fmt: skip
 
@@ -159,7 +161,7 @@ class MessageStore:
                 self._write_stop()
         self.confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
-        _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
+        _log.info("event=store_stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
     def _write_stop(self) -> None:
         """Record a clean stop on the disk.  If that fails, the next start recovers as after a crash."""
@@ -170,7 +172,7 @@ class MessageStore:
             self._books.stopped()
             _STOP_AFTER_ABORT()
         except DiskFull as error:
-            _log.warning("state=stopping action=checkpoint-left-out reason=%r", str(error))
+            _log.warning("event=checkpoint_left_out reason=%r", str(error))
         except StoreError as error:
             self.confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 
@@ -407,7 +409,7 @@ class MessageStore:
         """
         return self._removal.delete_expired_queues(is_kept)
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return the store's figures for GET_BROKER_RUNTIME_INFO, under RocketMQ's names."""
-        figures = self.statistics.runtime_info() | self.cleaner.runtime_info()
-        return figures | log_figures(self._commit_log, self.disk, self.config)
+    def figures(self) -> list[Declared]:
+        """Return the store's figures, under RocketMQ's names."""
+        log = log_figures(self._commit_log, self.disk, self.config)
+        return [*self.statistics.figures(), *self.cleaner.pressure.figures(), *log]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sprocket.common.clock import Clock
+from sprocket.common.figures import Declared, Figure
 from store.queue.queue_reader import QueueReader
 
 _WINDOWS_S: Final = (10, 60, 600)
@@ -15,6 +16,7 @@ _CLASS_LABELS: Final = (
     "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]", "[1~2s]",
     "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]",
 )  # fmt: skip
+_PER_SECOND: Final = "per second, in the last 10, 60 and 600 s"
 
 
 class _Sample(NamedTuple):
@@ -95,35 +97,43 @@ class StoreStatistics:
         first = self._class_samples[0]
         return f"{_within(share, [now - then for now, then in zip(self._classes, first, strict=True)]):.2f}"
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return the figures as text, in the form of `getRuntimeInfo`."""
-        seconds = int(self._clock.monotonic() - self._boot_s)
-        days, rest = divmod(seconds, 86_400)
-        hours, rest = divmod(rest, 3_600)
-        classes = "".join(f"{label}:{count} " for label, count in zip(_CLASS_LABELS, self._classes, strict=True))
-        total = max(1, self.put_messages)
-        return {
-            "bootTimestamp": str(self._boot_timestamp),
-            "runtime": f"[ {days} days, {hours} hours, {rest // 60} minutes, {rest % 60} seconds ]",
-            "putMessageEntireTimeMax": str(int(self._longest_put_s * 1000)),
-            "putMessageTimesTotal": str(total),
-            "putMessageFailedTimes": str(self.failed_puts),
-            "putMessageSizeTotal": str(self.put_bytes),
-            "putMessageDistributeTime": classes,
-            "putMessageAverageSize": str(self.put_bytes / total),
-            "dispatchMaxBuffer": "0",
-            "getMessageEntireTimeMax": "0",
-            "putTps": self._rates("put"),
-            "getFoundTps": self._rates("found"),
-            "getMissTps": self._rates("missed"),
-            "getTotalTps": self._rates("found", "missed"),
-            "getTransferredTps": self._rates("transferred"),
-            "putLatency99": self._put_latency_ms(0.99),
-            "putLatency999": self._put_latency_ms(0.999),
+    def figures(self) -> list[Declared]:
+        """Return the figures, in the form of `getRuntimeInfo`."""
+        cold = self._reader.cold
+        return [
+            Figure("bootTimestamp", "start of the store, ms since 1970", lambda: self._boot_timestamp),
+            Figure("runtime", "time since the start", self._runtime),
+            Figure("putMessageEntireTimeMax", "longest append, ms", lambda: int(self._longest_put_s * 1000)),
+            Figure("putMessageTimesTotal", "messages appended, at least 1", lambda: max(1, self.put_messages)),
+            Figure("putMessageFailedTimes", "messages that the store refused", lambda: self.failed_puts),
+            Figure("putMessageSizeTotal", "bytes appended", lambda: self.put_bytes),
+            Figure("putMessageDistributeTime", "messages by the time of their append", self._classes_text),
+            Figure("putMessageAverageSize", "bytes per message", lambda: self.put_bytes / max(1, self.put_messages)),
+            Figure("dispatchMaxBuffer", "0: there is no such buffer", lambda: 0),
+            Figure("getMessageEntireTimeMax", "0: reads are not timed", lambda: 0),
+            Figure("putTps", f"messages appended {_PER_SECOND}", lambda: self._rates("put")),
+            Figure("getFoundTps", f"reads that found messages {_PER_SECOND}", lambda: self._rates("found")),
+            Figure("getMissTps", f"reads that found none {_PER_SECOND}", lambda: self._rates("missed")),
+            Figure("getTotalTps", f"all reads {_PER_SECOND}", lambda: self._rates("found", "missed")),
+            Figure("getTransferredTps", f"messages read {_PER_SECOND}", lambda: self._rates("transferred")),
+            Figure(
+                "putLatency99",
+                "99 % of the last minute's appends took at most this, ms",
+                lambda: self._put_latency_ms(0.99),
+            ),
+            Figure("putLatency999", "the same for 99.9 %", lambda: self._put_latency_ms(0.999)),
             # RocketMQ has neither of these: it does not check records that it reads.
-            "damagedRecords": str(self._reader.cold.damaged_records),
-            "damagedReads": str(self._reader.cold.damaged_reads),
-        }
+            Figure("damagedRecords", "damaged records that a read has found", lambda: cold.damaged_records),
+            Figure("damagedReads", "reads that met a damaged record", lambda: cold.damaged_reads),
+        ]
+
+    def _runtime(self) -> str:
+        days, rest = divmod(int(self._clock.monotonic() - self._boot_s), 86_400)
+        hours, rest = divmod(rest, 3_600)
+        return f"[ {days} days, {hours} hours, {rest // 60} minutes, {rest % 60} seconds ]"
+
+    def _classes_text(self) -> str:
+        return "".join(f"{label}:{count} " for label, count in zip(_CLASS_LABELS, self._classes, strict=True))
 
 
 def _within(share: float, counts: list[int]) -> float:

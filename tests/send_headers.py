@@ -1,7 +1,9 @@
-"""The header of a send, as tests of every layer need it."""
+"""The header and the frame of a send, as tests of every layer need them."""
 
 from typing import Any
 
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.frames import encode_request
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 
 BORN_MS = 1_700_000_000_000
@@ -20,3 +22,9 @@ def send_header(topic: str = "Orders", **changes: Any) -> SendMessageRequestHead
         "flag": 0,
     }
     return SendMessageRequestHeaderV2(**(fields | changes))
+
+
+def send_frame(opaque: int, header: SendMessageRequestHeaderV2, body: bytes, *, oneway: bool = False) -> bytes:
+    """Return the frame of a send, or of a batch if the header says so."""
+    code = RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
+    return encode_request(code, opaque, header, len(body), oneway=oneway) + body

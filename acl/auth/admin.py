@@ -14,6 +14,7 @@ from acl.auth.model import Subject, User, UserStatus, UserType
 from acl.auth.policy import AuthPolicy
 from acl.auth.tables import AuthTables
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.auth import AclInfo, UserInfo
 from sprocket.remoting.codec.body_limits import SETTINGS
 from sprocket.remoting.codec.fastjson import dumps, loads
@@ -27,6 +28,7 @@ from sprocket.remoting.headers.auth import (
     UserRequestHeader,
 )
 from sprocket.remoting.headers.base import Header
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Handler, Resource, Route
 
 T = TypeVar("T")
@@ -160,7 +162,7 @@ class AuthAdminProcessor:
 
 
 def _not_configured(_: object) -> Response:
-    return Response(ResponseCode.SYSTEM_ERROR, NOT_CONFIGURED)
+    return Refusal(ResponseCode.SYSTEM_ERROR, NOT_CONFIGURED, reason=Reason.TURNED_OFF)
 
 
 def _name(header: UserRequestHeader) -> str:

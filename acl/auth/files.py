@@ -4,7 +4,6 @@ RocketMQ keeps them in RocksDB (``config/users``, ``config/acls``) with password
 like the broker's other tables, and only the broker's account may read them.
 """
 
-import errno
 import logging
 import secrets
 from pathlib import Path
@@ -15,8 +14,8 @@ import msgspec
 from acl.auth.document import AuthDocument, content_of, document_of
 from acl.auth.secrets import KEY_BYTES, Seal
 from acl.auth.tables import AuthContent
-from sprocket.common.atomic_file import replace_file
-from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
+from sprocket.common.config_file import ConfigFile
+from sprocket.common.errors import ProtocolError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +40,7 @@ class AuthFiles:
 
     def __init__(self, folder: Path, key_file: Path | None = None, *, in_clear: bool = False) -> None:
         self.path = folder / _DOCUMENT
+        self._file = ConfigFile(self.path, mode=_MODE)
         self._key_path = key_file or folder / _KEY
         self._in_clear = in_clear
         self._seal: Seal | None = None
@@ -50,7 +50,7 @@ class AuthFiles:
 
         If the passwords are not in the form in which they must be written, the file is written again.
         """
-        document = self._document()
+        document = self._file.load(_decoded)
         if document is None:
             self._seal = self._read_key()
             if (self.path.parent / _ROCKSDB).is_dir():
@@ -72,29 +72,13 @@ class AuthFiles:
         """Replace the document durably.  Raises StoreError; then the file is unchanged."""
         seal = None if self._in_clear else self._own_seal()
         text = msgspec.json.format(msgspec.json.encode(document_of(content, seal)), indent=2)
-        self._write(self.path, text)
+        self._file.write(text)
         if self._in_clear or not content.users:
             return
         # Passwords in clear must not remain in the backup.
-        backup = self.path.with_name(self.path.name + ".bak")
+        backup = self._file.backup
         if backup.exists() and _may_say_a_password(backup.read_bytes()):
-            self._write(self.path, text)
-
-    def _document(self) -> AuthDocument | None:
-        """Return the document, or its backup if it is missing, empty or broken."""
-        reason = ""
-        for path in (self.path, self.path.with_name(self.path.name + ".bak")):
-            content = _read(path)
-            if not content:
-                continue
-            try:
-                return msgspec.json.decode(content, type=AuthDocument)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                reason = f"{path}: {error}"
-                logger.warning("event=auth_file_broken path=%s detail=%r", path, str(error))
-        if reason:
-            raise StoreError(f"{reason}; repair the file or restore it")
-        return None
+            self._file.write(text)
 
     def _read_key(self, *, must_exist: bool = False) -> Seal | None:
         key = _read(self._key_path)
@@ -112,18 +96,18 @@ class AuthFiles:
     def _own_seal(self) -> Seal:
         if self._seal is None:
             key = secrets.token_bytes(KEY_BYTES)
-            self._write(self._key_path, key)
+            ConfigFile(self._key_path, mode=_MODE).write(key)
             self._seal = new_seal(key)
             logger.info("event=key_made path=%s", self._key_path)
         return self._seal
 
-    def _write(self, path: Path, content: bytes) -> None:
-        try:
-            replace_file(path, content, _MODE)
-        except OSError as error:
-            detail = f"write {path}: {error.strerror or error}"
-            kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskFailed
-            raise kind(detail) from error
+
+def _decoded(content: bytes) -> AuthDocument:
+    """Decode a document.  Raises ProtocolError."""
+    try:
+        return msgspec.json.decode(content, type=AuthDocument)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(_DOCUMENT, str(error)) from None
 
 
 def _read(path: Path) -> bytes | None:

@@ -17,6 +17,7 @@ from acl.plain.permission import Permission
 from acl.plain.requests import needs
 from acl.remote_addresses import RemoteAddresses
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 from sprocket.remoting.message.topic_names import RETRY_PREFIX, TRACE_TOPIC
@@ -32,12 +33,16 @@ _NO_KEY: Final = "no account has this key"
 class AccessDenied(RequestError):
     """Refusal; the text names the rule, never a key."""
 
+    refusal_reason = Reason.ACCESS_DENIED
+
     def __init__(self, why: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, _REFUSED + why)
 
 
 class NotProved(AccessDenied, FailedAttempt):
     """The caller has not proved to be the account that it names."""
+
+    refusal_reason = Reason.WRONG_SIGNATURE
 
 
 class PlainPolicy:

@@ -19,6 +19,7 @@ from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
+from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.credentials import Credentials
@@ -107,7 +108,7 @@ class AccessControl(Service):
 
     def accounts_changed(self) -> None:
         """Apply the current accounts of the files."""
-        self.gate.policies = self._policies()
+        self.gate.replace_policies(self._policies())
 
     def _policies(self) -> tuple[Policy, ...]:
         plain: tuple[Policy, ...] = () if self._files is None else (self._files.policy,)
@@ -119,9 +120,16 @@ class AccessControl(Service):
             return True
         return isinstance(channel, RemotingChannel) and self.gate.allows(channel, topic, Action.PUB)
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return the runtime information for operators; empty without access control."""
-        return self.gate.status() if self._is_guarded else {}
+    def figures(self) -> list[Declared]:
+        """Return the gate's figures; they stay 0 without access control."""
+        return [
+            Figure("accessRefused", "requests that access control refused", lambda: self.gate.refused),
+            Figure(
+                "accessLockedOut",
+                "requests refused unchecked, because their address sent too many wrong signatures",
+                lambda: self.gate.locked_out,
+            ),
+        ]
 
     def _reload(self) -> None:
         if self._files is not None:

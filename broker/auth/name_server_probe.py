@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from broker.auth.access_control import AccessControl
-from broker.core import BrokerCore
+from broker.config.live_config import LiveConfig
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.errors import ClientError
@@ -27,10 +27,10 @@ _REFUSED: Final = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERR
 class NameServerProbe(Service):
     """Probe of each name server with one unsigned request, once it is up.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, access: AccessControl, tls: ClientTls | None) -> None:
-        self._core = core
+    def __init__(self, config: LiveConfig, access: AccessControl, tls: ClientTls | None) -> None:
+        self._config = config
         self._tls = tls
-        self._unasked = list(core.config.broker.name_servers) if access.is_guarded else []
+        self._unasked = list(config.broker.name_servers) if access.is_guarded else []
 
     def periodic(self) -> list[Periodic]:
         """Return the probe, until every name server has answered."""
@@ -40,7 +40,7 @@ class NameServerProbe(Service):
         """Probe each name server that has not answered yet."""
         if not self._unasked:
             return
-        broker = self._core.config.broker
+        broker = self._config.broker
         header = GetBrokerMemberGroupRequestHeader(
             cluster_name=broker.broker_cluster_name, broker_name=broker.broker_name
         )

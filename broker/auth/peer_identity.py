@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.auth.access_control import AccessControl
-from broker.core import BrokerCore
-from broker.out.registration import Registration
+from broker.config.live_config import LiveConfig
 from broker.replication.replica_identity import new_nonce, secret_of
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.client import ConnectFailed
+from sprocket.remoting.client import ConnectFailed, Prover
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.ha import ProveBrokerIdentityRequestHeader, ProveBrokerIdentityResponseHeader
@@ -46,20 +46,21 @@ class PeerIdentity(Service):
 
     def __init__(
         self,
-        core: BrokerCore,
-        registration: Registration,
+        config: LiveConfig,
         access: AccessControl,
         random_bytes: Callable[[int], bytes] = new_nonce,
     ) -> None:
-        self._core = core
-        self._own_address = registration
+        self._config = config
         self._access = access
         self._random_bytes = random_bytes
         account = access.credentials
         # A broker without an account has a random secret, which no other broker knows.
         self._secret = random_bytes(_NONCE_BYTES) if account is None else secret_of(account)
-        if access.is_guarded and not core.config.store.ha_allow_plain_peers:
-            core.client.prover = self.ask
+
+    @property
+    def prover(self) -> Prover | None:
+        """The demand for a proof on each new connection; None if no proof is demanded."""
+        return self.ask if self._access.is_guarded and not self._config.store.ha_allow_plain_peers else None
 
     def routes(self) -> list[Route]:
         """Return the route of PROVE_BROKER_IDENTITY."""
@@ -72,14 +73,16 @@ class PeerIdentity(Service):
 
     def answer(self, request: Request[ProveBrokerIdentityRequestHeader]) -> Response:
         """Prove this broker's identity to a peer that has proved its own.  Raises RequestError for any other peer."""
-        header, own = request.header, self._own_address.address
+        header, own = request.header, self._config.broker.address
         if not self._access.is_guarded:
             raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no access control")
         expected = peer_proof(self._secret, _CALLER, header.address, header.nonce)
         if not hmac.compare_digest(expected.encode(), header.proof.encode()):
             self._access.gate.proof_failed(request)
             raise RequestError(
-                ResponseCode.NO_PERMISSION, "the proof is wrong: brokers of one cluster sign with the same account"
+                ResponseCode.NO_PERMISSION,
+                "the proof is wrong: brokers of one cluster sign with the same account",
+                Reason.WRONG_SIGNATURE,
             )
         if header.address != own:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the request is for {header.address}, this is {own}")
@@ -88,7 +91,7 @@ class PeerIdentity(Service):
 
     async def ask(self, channel: RemotingChannel, address: str) -> None:
         """Demand a proof from the broker at the other end; name servers are trusted.  Raises ConnectFailed."""
-        if address in self._core.config.broker.name_servers:
+        if address in self._config.broker.name_servers:
             return
         nonce = self._random_bytes(_NONCE_BYTES).hex()
         header = ProveBrokerIdentityRequestHeader(

@@ -18,6 +18,7 @@ from broker.periodic import Periodic
 from broker.processor.admin.cold_flow import ColdFlowProcessor
 from broker.service import Service
 from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -59,7 +60,7 @@ class ColdFlow(Service):
         self.is_on = False
         self.thresholds = ColdThresholds()
         self._held: dict[int, set[_ColdPull]] = {}
-        self._held_count = 0
+        self.held_count = 0
         self._deadlines = Deadlines[_ColdPull](core.clock, core.call_later, self._answer, _TICK_S)
         core.config.on_update.append(lambda _: self._configure())
         self._configure()
@@ -70,8 +71,7 @@ class ColdFlow(Service):
             return
         self.is_on = is_on
         if not is_on:
-            self.thresholds.reads.clear()
-            self.thresholds.total_bytes = 0
+            self.thresholds.forget_reads()
             self._answer_all()
 
     # A service
@@ -93,7 +93,7 @@ class ColdFlow(Service):
     def channel_closed(self, channel: RemotingChannel) -> None:
         for pull in self._held.pop(channel.id, ()):
             pull.request = None
-            self._held_count -= 1
+            self.held_count -= 1
 
     # Pulls
 
@@ -108,7 +108,7 @@ class ColdFlow(Service):
             return False
         connected = self._core.consumers.group(header.consumer_group)
         if connected is not None and connected.consume_type == _PUSHED:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL)
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL, Reason.COLD_READ)
         if answer is not None and self._hold(request, answer):
             return True
         header.max_msg_nums = 1
@@ -136,12 +136,12 @@ class ColdFlow(Service):
     # Held pulls
 
     def _hold(self, request: Request[PullMessageRequestHeader], answer: AnswerPull) -> bool:
-        if self._held_count >= _MAX_HELD:
+        if self.held_count >= _MAX_HELD:
             return False
         pull = _ColdPull(request, self._core.clock.monotonic() + _HOLD_S, answer)
         self._held.setdefault(pull.channel_id, set()).add(pull)
-        self._held_count += 1
-        self._deadlines.expect(pull, self._held_count)
+        self.held_count += 1
+        self._deadlines.expect(pull, self.held_count)
         return True
 
     def _answer(self, pull: _ColdPull) -> None:
@@ -152,7 +152,7 @@ class ColdFlow(Service):
         held.discard(pull)
         if not held:
             del self._held[pull.channel_id]
-        self._held_count -= 1
+        self.held_count -= 1
         pull.answer(request)
 
     def _answer_all(self) -> None:

@@ -56,6 +56,11 @@ class ColdThresholds:
             return True
         return self.total_bytes >= settings.global_cold_read_threshold
 
+    def forget_reads(self) -> None:
+        """Forget what groups have read."""
+        self.reads.clear()
+        self.total_bytes = 0
+
     def note(self, group: str, cold_bytes: int, now_ms: int) -> None:
         """Add cold bytes that the group has read."""
         self.total_bytes += cold_bytes

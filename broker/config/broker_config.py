@@ -21,6 +21,7 @@ from sprocket.common.setting_fields import bool_setting as _bool
 from sprocket.common.setting_fields import int_setting as _int
 from sprocket.common.setting_fields import text_setting as _str
 from sprocket.remoting.message.topic_names import TRACE_TOPIC
+from sprocket.remoting.server_settings import ServerSettings
 
 _ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
@@ -34,7 +35,9 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True)
-class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings):
+class BrokerConfig(
+    PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings, ServerSettings
+):
     """Settings of a broker, without those of its store."""
 
     broker_name: str = field(
@@ -79,18 +82,9 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
             "default_text": "the local address",
         },
     )
-    bind_address: str = _str("bindAddress", "0.0.0.0", "Address to listen on.")
     listen_port: int = _int("listenPort", 10911, "Port for clients; 0 means a free port.", minimum=0, maximum=65535)
     ha_listen_port: int = _int(
         "haListenPort", 0, "Port that is registered for slaves; 0 means listenPort + 1.", minimum=0, maximum=65535
-    )
-    server_channel_max_idle_time_seconds: int = _int(
-        "serverChannelMaxIdleTimeSeconds",
-        120,
-        "Idle connections are closed after this time.",
-        minimum=1,
-        unit="s",
-        mutable=True,
     )
     broker_permission: int = field(
         default=6,
@@ -409,6 +403,16 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
     def name_servers(self) -> list[str]:
         """Addresses in `namesrv_addr`, in their order."""
         return [address for address in (part.strip() for part in self.namesrv_addr.split(";")) if address]
+
+    @property
+    def address(self) -> str:
+        """Address of this broker for clients, as it is registered."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def ha_address(self) -> str:
+        """Address of this broker for slaves, as it is registered."""
+        return f"{self.broker_ip2}:{self.ha_listen_port}"
 
     def with_ports(self, listen_port: int) -> "BrokerConfig":
         """Return a copy with the real ports; without haListenPort, slaves get the port after `listen_port`."""

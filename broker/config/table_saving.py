@@ -14,7 +14,6 @@ from broker.periodic import Periodic
 from broker.service import Service
 from broker.timer.schedule import DelayOffsets
 from sprocket.common.errors import StoreError
-from sprocket.remoting.codec.pretty_json import pretty
 
 _FILTER_SAVE_S: Final = 10.0
 
@@ -40,32 +39,30 @@ class TableSaving(Service):
         ]
 
     async def _save_offsets(self) -> None:
-        offsets, store = self._core.offsets, self._core.store
-        changed = offsets.take_changed()
-        if changed is None:
-            return
+        await self._core.offsets.save(self._log_flushed)
+
+    async def _log_flushed(self) -> bool:
+        """Wait until the log, as far as it reaches now, and the topics are on the disk; False if that failed."""
+        store = self._core.store
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
-        if await flushed is None:
-            # An offset must not be on disk before its topic.
-            await self._core.topics.saving.saved()
-            await asyncio.to_thread(lambda: offsets.save(pretty(changed)))
+        if await flushed is not None:
+            return False
+        # An offset must not be on disk before its topic.
+        await self._core.topics.save()
+        return True
 
     async def _save_filters(self) -> None:
-        filters = self._core.filters
-        content = filters.take_unsaved()
-        if content is not None:
-            await asyncio.to_thread(filters.save, content)
+        self._core.filters.clean()
+        await self._core.filters.save()
 
     async def _save_delay_offsets(self) -> None:
-        content = self._delay_offsets.take_unsaved(self._core.store.flushed_offset)
-        if content is not None:
-            await asyncio.to_thread(self._delay_offsets.save, content)
+        self._delay_offsets.flushed(self._core.store.flushed_offset)
+        await self._delay_offsets.save()
 
     def save(self) -> None:
         """Flush the log and write all tables.  Raises `StoreError`."""
-        self._core.offsets.persist()
-        self._core.filters.persist()
-        content = self._delay_offsets.take_unsaved(self._core.store.flushed_offset)
-        if content is not None:
-            self._delay_offsets.save(content)
+        self._core.filters.clean()
+        self._delay_offsets.flushed(self._core.store.flushed_offset)
+        for table in (self._core.offsets, self._core.filters, self._delay_offsets):
+            table.persist_changes()

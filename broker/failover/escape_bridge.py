@@ -15,9 +15,14 @@ from broker.config.live_config import LiveConfig
 from broker.failover.escaped_message import EscapedMessage
 from broker.failover.other_masters import OtherMasters, chosen
 from broker.periodic import pause
+from broker.role import Role
+from sprocket.client.connection.name_servers import NameServers
+from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from store.delivery import Delivery, OwnLog
+from store.message_store import MessageStore
 from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
@@ -114,3 +119,13 @@ class EscapeBridge:
             return ""
         self._masters.forget(message.topic)
         return f"{master.broker_name} answers {response.code} {response.remark}"
+
+
+def delivery(config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock) -> Delivery:
+    """Return where messages go that the broker itself makes: its own log, or for a slave another master."""
+    if not role.is_slave:
+        return OwnLog(store)
+    broker = config.broker
+    name_servers = NameServers(client, broker.name_servers) if broker.name_servers else None
+    others = OtherMasters(name_servers, broker.broker_cluster_name, broker.broker_name, clock)
+    return EscapeBridge(config, client, others)

@@ -8,14 +8,14 @@ from typing import Final
 
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.record import ANY_V6, SysFlag
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.record.record import PendingMessage
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 # The receiver sets the flags of host addresses and of its batch form itself.
-_OWN_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_OWN_FLAGS: Final = ANY_V6
 _DEFAULT_QUEUES: Final = 8
 
 

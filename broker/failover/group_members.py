@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.out.registration import Registration
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError, SprocketError
@@ -53,12 +52,10 @@ def united(answers: Iterable[Members | None]) -> Members | None:
 class GroupMembers(Service):
     """Membership of one broker.  Lives in the event loop's thread; passive unless enableSlaveActingMaster is on."""
 
-    def __init__(self, core: BrokerCore, registration: Registration) -> None:
+    def __init__(self, core: BrokerCore) -> None:
         self._core = core
-        self._own_address = registration
         self._asking: asyncio.Task[None] | None = None
-        # Set once the broker serves; until then it sends name servers nothing.
-        self.is_online = False
+        self._is_online = False
         # Members of the last answer.
         self.known: Members = {}
         # Called with the members of each answer.
@@ -83,9 +80,18 @@ class GroupMembers(Service):
             Periodic("members", lambda: config.broker.sync_broker_member_group_period / 1000, self._refresh),
         ]
 
+    @property
+    def is_online(self) -> bool:
+        """Whether the broker serves; before that it sends name servers nothing."""
+        return self._is_online
+
+    def go_online(self) -> None:
+        """Send heartbeats and ask for the members from now on."""
+        self._is_online = True
+
     def stop(self) -> None:
         """Stop asking."""
-        self.is_online = False
+        self._is_online = False
         if self._asking is not None:
             self._asking.cancel()
 
@@ -109,10 +115,10 @@ class GroupMembers(Service):
             logger.error("event=members_unknown reason=%r", str(task.exception()))
 
     async def _refresh(self) -> None:
-        if not self.is_online:
+        if not self._is_online:
             return
         members = await self.ask()
-        if members and self.is_online:
+        if members and self._is_online:
             for listener in self.on_members:
                 listener(members)
 
@@ -168,12 +174,12 @@ class GroupMembers(Service):
     # Heartbeats
 
     async def _send_heartbeats(self) -> None:
-        if self.is_online:
+        if self._is_online:
             await asyncio.gather(*(self._send_heartbeat(name_server) for name_server in self._name_servers))
 
     async def _send_heartbeat(self, name_server: str) -> None:
         core = self._core
-        config, address = core.config.broker, self._own_address.address
+        config, address = core.config.broker, core.config.broker.address
         try:
             async with asyncio.timeout(config.send_heartbeat_timeout_millis / 1000):
                 if config.compatible_with_old_name_srv:

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.core import BrokerCore
-from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsetTable
+from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerOffsetTable
 from sprocket.common.errors import ClientError
+from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
@@ -38,17 +38,16 @@ def higher(own: ConsumerOffsetTable, masters: ConsumerOffsetTable) -> list[tuple
 class HandoverPush:
     """Push to one master.  Lives in the event loop's thread of a slave."""
 
-    def __init__(self, core: BrokerCore) -> None:
-        self._core = core
+    def __init__(self, client: RemotingClient, offsets: ConsumerOffsets) -> None:
+        self._client = client
+        self._offsets = offsets
 
     async def push(self, master_address: str) -> None:
         """Commit at the master what is higher here.  Raises SprocketError; try again then."""
-        response = await self._core.client.invoke(
-            master_address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=_TIMEOUT_S
-        )
+        response = await self._client.invoke(master_address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=_TIMEOUT_S)
         if response.code != ResponseCode.SUCCESS:
             raise ClientError(f"{master_address} answers {response.code} {response.remark}")
-        offsets = higher(self._core.offsets.snapshot(), loads(response.body, ConsumerOffsetTable))
+        offsets = higher(self._offsets.snapshot(), loads(response.body, ConsumerOffsetTable))
         logger.warning("event=handover_pushed master=%s offsets=%d", master_address, len(offsets))
         for first in range(0, len(offsets), _MAX_AT_ONCE):
             await asyncio.gather(*(self._commit(master_address, *one) for one in offsets[first : first + _MAX_AT_ONCE]))
@@ -57,9 +56,7 @@ class HandoverPush:
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
         )
-        response = await self._core.client.invoke(
-            address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S
-        )
+        response = await self._client.invoke(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S)
         if response.code != ResponseCode.SUCCESS:
             logger.warning(
                 "event=offset_not_pushed group=%s topic=%s queue=%d reason=%r",

@@ -35,7 +35,7 @@ class MasterWatch(Service):
         self._core = core
         self._following = following
         self._exchange = exchange
-        self._handover = HandoverPush(core)
+        self._handover = HandoverPush(core.client, core.offsets)
         self._announced_until = 0.0
         self._finding: asyncio.Task[None] | None = None
         members.on_members.append(self.members_known)

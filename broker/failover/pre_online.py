@@ -37,6 +37,7 @@ class PreOnline:
     def __init__(
         self,
         core: BrokerCore,
+        *,
         registration: Registration,
         services: ActiveServices,
         members: GroupMembers,
@@ -70,7 +71,7 @@ class PreOnline:
             await asyncio.gather(task, return_exceptions=True)
 
     def _go_online(self) -> None:
-        self._members.is_online = True
+        self._members.go_online()
         if self._fetched:
             self._services.note_handover()
         self._services.start()
@@ -102,7 +103,7 @@ class PreOnline:
         members = await self._members.ask()
         if members is None:
             return "no name server answers"
-        own_id, own_address = self._core.config.broker.broker_id, self._registration.address
+        own_id, own_address = self._core.config.broker.broker_id, self._core.config.broker.address
         others = {member: address for member, address in members.items() if member != own_id and address != own_address}
         if not self._core.role.is_slave:
             return await self._prepare_master(others)

@@ -5,20 +5,21 @@ Source: RocketMQ 5.3.3, `ConsumerFilterManager`, `ConsumerFilterData`, `Expressi
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.filter.bloom_positions import BITS, bloom_positions
 from broker.filter.sql_filter import SQL92, SqlFilter, compiled
 from broker.filter.subscription_filter import is_tag_type
 from broker.filter.tokens import InvalidExpression
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
+from sprocket.common.saved_table import SavedTable
 from sprocket.remoting.bodies.client import SubscriptionData
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import NAME_END, RETRY_TOPIC, find_last
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
@@ -79,12 +80,12 @@ class HeldFilter:
         self.records = sql.record_filter()
 
 
-class ConsumerFilters:
+class ConsumerFilters(SavedTable):
     """Table of filters by group and topic.  Heartbeats call `subscribed` and `group_left`."""
 
-    def __init__(self, config: LiveConfig, file: ConfigFile[ConsumerFilterTable], clock: Clock) -> None:
+    def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock) -> None:
+        super().__init__(file)
         self._config = config
-        self._file = file
         self._clock = clock
         self._by_group: dict[str, dict[str, HeldFilter]] = {}
         self._count = 0
@@ -93,11 +94,9 @@ class ConsumerFilters:
     def __len__(self) -> int:
         return self._count
 
-    def load(self) -> None:
-        """Load the file.  Raises `StoreError` if the file and its backup cannot be read."""
-        table = self._file.load()
-        if table is None:
-            return
+    def decode(self, content: bytes) -> None:
+        """Compile the filters of the file.  Raises ProtocolError."""
+        table = loads(content, ConsumerFilterTable)
         alive_until = self._clock.wall_ms() - _DEAD_AT_LOAD_MS
         for topic, filters in table.filter_data_by_topic.items():
             for group, data in filters.group_filter_data.items():
@@ -135,10 +134,10 @@ class ConsumerFilters:
         if old is not None and (is_same or version <= old.data.client_version):
             if version > old.data.client_version:
                 old.data.client_version = version
-                self._file.is_unsaved = True
+                self.changes += 1
             if version == old.data.client_version and old.data.dead_time:
                 old.data.dead_time = 0
-                self._file.is_unsaved = True
+                self.changes += 1
             return
         bloom = BloomFilterData(BITS, msgspec.Raw(dumps(bloom_positions(group, topic))))
         now = self._clock.wall_ms()
@@ -152,14 +151,14 @@ class ConsumerFilters:
         if held is not None:
             self._put(group, topic, held)
             logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
-        self._file.is_unsaved = self._file.is_unsaved or held is not None or old is not None
+        self.changes += held is not None or old is not None
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
         """Mark the group's filters of all topics except `living_topics` as unused."""
         for topic, held in self._by_group.get(group, {}).items():
             if topic not in living_topics and not _is_dead(held.data):
                 held.data.dead_time = self._clock.wall_ms()
-                self._file.is_unsaved = True
+                self.changes += 1
                 logger.info("event=consumer_filter_dead group=%s topic=%s", group, topic)
 
     # Reads
@@ -183,7 +182,7 @@ class ConsumerFilters:
         for group, topic, held in self._all():
             if _is_dead(held.data) and held.data.dead_time <= oldest:
                 self._remove(group, topic)
-                self._file.is_unsaved = True
+                self.changes += 1
                 logger.info("event=consumer_filter_removed group=%s topic=%s", group, topic)
 
     def _all(self) -> list[tuple[str, str, HeldFilter]]:
@@ -220,22 +219,9 @@ class ConsumerFilters:
             filters.group_filter_data[group] = held.data
         return table
 
-    def take_unsaved(self) -> bytes | None:
-        """Return the next content of the file, which the caller must `save`; None if nothing has changed."""
-        self.clean()
-        if not self._file.take_unsaved():
-            return None
-        return pretty(self.snapshot())
-
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
-        self._file.save(content)
-
-    def persist(self) -> None:
-        """Write the file now if anything changed.  Raises `StoreError`."""
-        content = self.take_unsaved()
-        if content is not None:
-            self.save(content)
+    def _content(self) -> Callable[[], bytes]:
+        content = pretty(self.snapshot())  # here, because filters change in place
+        return lambda: content
 
 
 def _is_dead(data: ConsumerFilterData) -> bool:

@@ -29,7 +29,7 @@ from broker.filter.expression import (
     kind_of,
 )
 from broker.filter.java_numbers import NotComparable, boolean_of, double_of, int_of, long_of, sign
-from sprocket.remoting.message.properties import find_last
+from sprocket.remoting.message.properties import encoded_name, find_last
 
 Value: TypeAlias = str | int | float | bool | None
 # Evaluates an expression on the encoded properties of a message.
@@ -97,7 +97,7 @@ def _constant(value: Value) -> Evaluate:
 
 
 def _property(expression: Property) -> Text:
-    name = expression.name.encode() + b"\x01"
+    name = encoded_name(expression.name)
 
     def text(properties: bytes) -> str | None:
         value = find_last(properties, name)

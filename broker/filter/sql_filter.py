@@ -10,7 +10,7 @@ from broker.filter.expression import names_in
 from broker.filter.java_numbers import NotComparable
 from broker.filter.parser import parse
 from broker.filter.predicate import truth_of
-from sprocket.remoting.message.properties import find_last
+from sprocket.remoting.message.properties import encoded_name, find_last
 from store.queue.record_filter import RecordFilter, ValueVerdicts
 
 SQL92: Final = "SQL92"
@@ -33,7 +33,7 @@ class SqlFilter:
         self.expression = expression
         parsed, self.operations = parse(expression)
         self._truth = truth_of(parsed)
-        self._names = [name.encode() + b"\x01" for name in sorted(names_in(parsed))]
+        self._names = [encoded_name(name) for name in sorted(names_in(parsed))]
         # Cache: values of the expression's properties -> whether such a message matches.
         self._verdicts: dict[Values, bool] = {}
         names = self._names

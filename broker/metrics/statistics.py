@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sprocket.common.clock import Clock
+from sprocket.common.figures import Declared, Figure
 
 SAMPLE_PERIOD_S = 10.0
 _DAY_MS = 86_400_000
@@ -106,11 +107,17 @@ class DailyTotals:
                 total.yesterday_morning = total.today_morning
                 total.today_morning = total.read()
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return ``msgPutTotalTodayNow`` and the related values."""
-        info = {}
-        for name, total in self._totals.items():
-            info[f"msg{name}TotalYesterdayMorning"] = str(total.yesterday_morning)
-            info[f"msg{name}TotalTodayMorning"] = str(total.today_morning)
-            info[f"msg{name}TotalTodayNow"] = str(total.read())
-        return info
+    def figures(self) -> list[Declared]:
+        """Return ``msgPutTotalTodayNow`` and the related figures."""
+        return [*_daily("Put", "put", self._totals["Put"]), *_daily("Get", "read", self._totals["Get"])]
+
+
+def _daily(name: str, verb: str, total: _Total) -> list[Declared]:
+    messages = f"messages {verb} since the start, up to"
+    return [
+        Figure(
+            f"msg{name}TotalYesterdayMorning", f"{messages} yesterday's midnight (UTC)", lambda: total.yesterday_morning
+        ),
+        Figure(f"msg{name}TotalTodayMorning", f"{messages} last midnight (UTC)", lambda: total.today_morning),
+        Figure(f"msg{name}TotalTodayNow", f"{messages} now", total.read),
+    ]

@@ -9,7 +9,8 @@ from broker.periodic import Periodic
 from broker.pop.pop_service import PopService
 from broker.processor.pull import PullProcessor
 from broker.service import Service
-from store.queue.consume_queue_table import is_light
+from sprocket.common.figures import Declared
+from sprocket.remoting.message.topic_names import is_light
 
 
 class Traffic(Service):
@@ -37,6 +38,10 @@ class Traffic(Service):
             "BROKER_PUT_NUMS": RateWindow(clock, lambda: {cluster: put()}),
             "BROKER_GET_NUMS": RateWindow(clock, lambda: {cluster: got()}),
         }
+
+    def figures(self) -> list[Declared]:
+        """Return the daily totals."""
+        return self.totals.figures()
 
     def periodic(self) -> list[Periodic]:
         """Return the periodic sampling."""

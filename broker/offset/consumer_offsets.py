@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile
+from broker.config.versioned_table import VersionedTable
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
@@ -48,31 +49,26 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
         return table
 
 
-class ConsumerOffsets:
+class ConsumerOffsets(VersionedTable):
     """Table of offsets: ``topic@group`` -> queue id -> the next offset to consume.
 
     A reset offset replaces the committed one and blocks commits until a pull of the group takes it (`take_reset`).
     """
 
-    def __init__(self, file: ConfigFile[ConsumerOffsetTable], clock: Clock) -> None:
-        self._file = file
-        self._clock = clock
+    def __init__(self, file: ConfigFile, clock: Clock) -> None:
+        super().__init__(file, clock)
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
         self._commits = 0
-        self.changes = 0  # grows with every change
         # Keys that changed since `take_deltas`; None while no replica follows.
         self._touched: set[str] | None = None
-        self.data_version = DataVersion(timestamp=clock.wall_ms())
 
-    def load(self) -> None:
-        """Load the file.  Raises `StoreError` if the file and its backup cannot be read."""
-        content = self._file.load()
-        if content is not None:
-            self._offsets = content.offset_table
-            self.data_version = content.data_version
-            logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
+    def decode(self, content: bytes) -> None:
+        """Take over the offsets of the file.  Raises ProtocolError."""
+        table = loads(content, ConsumerOffsetTable)
+        self._offsets, self.data_version = table.offset_table, table.data_version
+        logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
 
     # Committed offsets
 
@@ -84,7 +80,6 @@ class ConsumerOffsets:
             queues = self._offsets[key] = {}
         before = queues.get(queue_id)
         queues[queue_id] = offset
-        self._file.is_unsaved = True
         self.changes += 1
         if self._touched is not None:
             self._touched.add(key)
@@ -118,7 +113,6 @@ class ConsumerOffsets:
 
     def _changed(self, key: str | None = None) -> None:
         """Mark the offsets of `key` as changed; of all keys without one."""
-        self._file.is_unsaved = True
         self.changes += 1
         if self._touched is not None:
             self._touched.update(self._offsets if key is None else (key,))
@@ -288,28 +282,16 @@ class ConsumerOffsets:
         """Return the body of the response to GET_ALL_CONSUMER_OFFSET."""
         return _encoded(self.snapshot())
 
-    def take_changed(self) -> ConsumerOffsetTable | None:
-        """Return a copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
-
-        With many groups `pretty` and `save` take a while; another thread can do them.
-        """
-        if not self._file.take_unsaved():
-            return None
+    def _content(self) -> Callable[[], bytes]:
+        # With many groups `pretty` takes a while; another thread does it.
         table = self.snapshot()
         table.offset_table = {key: dict(queues) for key, queues in table.offset_table.items()}
-        return table
+        return lambda: pretty(table)
 
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+    def _write(self, content: bytes) -> None:
         _BEFORE_SAVE()
-        self._file.save(content)
+        super()._write(content)
         _SAVED()
-
-    def persist(self) -> None:
-        """Write the file now if anything changed.  Raises `StoreError`."""
-        changed = self.take_changed()
-        if changed is not None:
-            self.save(pretty(changed))
 
 
 def _split(key: str) -> tuple[str, str]:

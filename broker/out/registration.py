@@ -20,6 +20,7 @@ from itertools import count
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
+from broker.out.master_address import MasterAddress
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
@@ -54,6 +55,8 @@ SETTLE_TIMEOUT_S = 2.0
 _READ_WRITE = 0x6
 # With more changed topics than this, one part of the list costs less than a request for each.
 _MAX_SINGLE_TOPICS = 64
+# Topics that change so soon after the last ones are registered together with those that follow.
+_GATHER_S = 0.01
 # A name server refuses a first registration of a single topic.
 _MIN_PART_TOPICS = 2
 # No name server removes routes for a registration that has queue mappings.  This one belongs to a topic without
@@ -67,7 +70,7 @@ _part_numbers = count(1)
 class Registration:
     """Registration of the broker with all name servers of `namesrvAddr`, from `start` to `stop`."""
 
-    def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient) -> None:
+    def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient, master: MasterAddress) -> None:
         self._config = config
         self._topics = topics
         self._client = client
@@ -75,21 +78,18 @@ class Registration:
         # Listeners for each accepted registration; the response has the address of the broker group's master.
         self.on_registered: list[Callable[[RegisterBrokerResponseHeader], None]] = []
         self._registered = asyncio.Event()
-        # Whether this is a slave that does not know its master's address yet.
-        self.lacks_master: Callable[[], bool] = lambda: False
+        self._master = master
         self._hurries_until = 0.0
 
     @property
     def address(self) -> str:
         """Address that is registered for clients."""
-        config = self._config.broker
-        return f"{config.broker_ip1}:{config.listen_port}"
+        return self._config.broker.address
 
     @property
     def ha_address(self) -> str:
         """Address that is registered for slaves."""
-        config = self._config.broker
-        return f"{config.broker_ip2}:{config.ha_listen_port}"
+        return self._config.broker.ha_address
 
     def start(self) -> None:
         """Start to register, without waiting for any name server."""
@@ -263,9 +263,14 @@ class Registration:
     @property
     def period_s(self) -> float:
         """registerNameServerPeriod, limited, in seconds; short while a new slave does not know its master."""
-        if self.lacks_master() and asyncio.get_running_loop().time() < self._hurries_until:
+        if self.lacks_master and asyncio.get_running_loop().time() < self._hurries_until:
             return _HURRY_PERIOD_S
         return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
+
+    @property
+    def lacks_master(self) -> bool:
+        """Whether this is a slave that does not know its master's address yet."""
+        return self._master.is_missing
 
     @property
     def force(self) -> bool:
@@ -292,6 +297,9 @@ class NameServerSession:
         self._changed: dict[str, TopicConfig] = {}
         self._needs_all = True
         self._wake = asyncio.Event()
+        # Set while an operator waits for changes.
+        self._hurry = asyncio.Event()
+        self._gathers_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self._is_registered: bool | None = None
         # Connection over which the name server last got the whole table, and the version of that table.
@@ -311,6 +319,7 @@ class NameServerSession:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._changed or self._needs_all:
             self._settling.append(future)
+            self._hurry.set()
         elif self._sending is not None:
             self._sending.append(future)
         else:
@@ -340,6 +349,9 @@ class NameServerSession:
         while True:
             is_due = loop.time() >= next_full_at
             if is_due or self._needs_all or self._changed:
+                if not (is_due or self._needs_all):
+                    await self._gather()
+                self._hurry.clear()
                 self._sending, self._settling = self._settling, []
                 succeeded = await self._register(periodic=is_due and not self._needs_all)
                 sent, self._sending = self._sending, None
@@ -347,24 +359,27 @@ class NameServerSession:
                     if not future.done():
                         future.set_result(None)
                 next_full_at = loop.time() + (self._owner.period_s if succeeded else _CHECK_S)
+                self._gathers_until = loop.time() + _GATHER_S
             self._wake.clear()
             if self._needs_all or self._changed:
                 if self._is_registered:
                     continue
                 # While a name server is down, changes wait for the next attempt.
-                await self._sleep(_CHECK_S)
+                await _wait(self._wake, _CHECK_S)
                 continue
-            await self._sleep(_CHECK_S)
+            await _wait(self._wake, _CHECK_S)
             # Other parts use the connection, too, and may have opened a new one.
             if self._is_registered and self._owner.connection(self.name_server) is not self._registered_over:
                 self._needs_all = True
 
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+    async def _gather(self) -> None:
+        """Wait for more changes if the last were registered a moment ago, and no operator waits.
+
+        Sends that create topics one after the other would each cost a request.
+        """
+        seconds = self._gathers_until - asyncio.get_running_loop().time()
+        if seconds > 0:
+            await _wait(self._hurry, seconds)
 
     async def _register(self, *, periodic: bool) -> bool:
         """Register all topics or those that changed; return whether it succeeded."""
@@ -377,7 +392,7 @@ class NameServerSession:
                 periodic
                 and not changed
                 and not owner.force
-                and not owner.lacks_master()
+                and not owner.lacks_master
                 and not await owner.is_outdated(self.name_server)
             ):
                 return True
@@ -414,6 +429,15 @@ class NameServerSession:
         if self._is_registered is not False:
             logger.warning("event=register_failed name_server=%s detail=%r", self.name_server, str(error))
         self._is_registered = False
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Wait for `event`, for `seconds` at most."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
 
 
 def _limited(topic: TopicConfig, broker_permission: int) -> TopicConfig:

@@ -4,19 +4,20 @@ Saved in ``config/consumerOrderInfo.json``.  Source: RocketMQ 5.3.3, `ConsumerOr
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from broker.config.config_file import ConfigFile
 from broker.offset.consumer_offsets import SEPARATOR
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.common.config_file import ConfigFile
+from sprocket.common.saved_table import SavedTable
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
 
@@ -103,34 +104,27 @@ class OrderInfoTable(msgspec.Struct):
     table: dict[str, dict[int, OrderInfo]] = {}  # topic@group -> queue id -> its last pop
 
 
-class ConsumerOrderInfo:
+class ConsumerOrderInfo(SavedTable):
     """``topic@group`` -> queue id -> `OrderInfo`.  Lives in the event loop's thread."""
 
     def __init__(
         self,
-        file: ConfigFile[OrderInfoTable],
+        file: ConfigFile,
         topics: TopicTable,
         groups: SubscriptionGroups,
         clock: Clock,
         locks: OrderLocks,
     ) -> None:
-        self._file = file
+        super().__init__(file)
         self._topics = topics
         self._groups = groups
         self._clock = clock
         self._locks = locks
         self._table: dict[str, dict[int, OrderInfo]] = {}
-        self.changes = 0  # grows with every change
 
-    def load(self) -> None:
-        """Read the file, and schedule when blocked queues become free.
-
-        Raises StoreError if file and backup are damaged.
-        """
-        content = self._file.load()
-        if content is None:
-            return
-        self._table = content.table
+    def decode(self, content: bytes) -> None:
+        """Take over the pops of the file, and schedule when blocked queues become free.  Raises ProtocolError."""
+        self._table = loads(content, OrderInfoTable).table
         self._expect_free()
 
     def _expect_free(self) -> None:
@@ -145,7 +139,6 @@ class ConsumerOrderInfo:
     def replace(self, table: OrderInfoTable) -> None:
         """Replace the table by a master's."""
         self._table = table.table
-        self._file.is_unsaved = True
         self.changes += 1
         self._expect_free()
 
@@ -158,7 +151,6 @@ class ConsumerOrderInfo:
         return None if queues is None else queues.get(queue_id)
 
     def _changed(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        self._file.is_unsaved = True
         self.changes += 1
         free_at = info.free_at(self._clock.wall_ms())
         if free_at is not None:
@@ -204,7 +196,6 @@ class ConsumerOrderInfo:
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
         """Forget the last pop of a queue whose offset was reset."""
         if self._table.get(topic + SEPARATOR + group, {}).pop(queue_id, None) is not None:
-            self._file.is_unsaved = True
             self.changes += 1
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int:
@@ -259,35 +250,20 @@ class ConsumerOrderInfo:
             if config is None or group not in self._groups or not queues:
                 logger.info("event=order_info_cleaned key=%s", key)
                 del self._table[key]
-                self._file.is_unsaved = True
+                self.changes += 1
                 continue
             for queue_id, info in list(queues.items()):
                 if queue_id >= config.read_queue_nums or info.last_consumed < oldest:
                     logger.info("event=order_info_cleaned key=%s queue=%d", key, queue_id)
                     del queues[queue_id]
-                    self._file.is_unsaved = True
+                    self.changes += 1
 
-    def take_changed(self) -> OrderInfoTable | None:
-        """Return a copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
-
-        For many queues `pretty` is slow, so it may run in another thread.
-        """
-        self.clean()
-        if not self._file.take_unsaved():
-            return None
-        return OrderInfoTable(
+    def _content(self) -> Callable[[], bytes]:
+        # For many queues `pretty` is slow; another thread does it.
+        copied = OrderInfoTable(
             {key: {queue_id: replace(info) for queue_id, info in queues.items()} for key, queues in self._table.items()}
         )
-
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises StoreError; the change then counts as unsaved."""
-        self._file.save(content)
-
-    def persist(self) -> None:
-        """Write the file now if anything changed.  Raises StoreError."""
-        changed = self.take_changed()
-        if changed is not None:
-            self.save(pretty(changed))
+        return lambda: pretty(copied)
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -4,16 +4,16 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `PeekMessageProces
 `ChangeInvisibleTimeProcessor`.
 """
 
-import logging
 from typing import Any, Final
 
 from broker.core import BrokerCore
 from broker.pop.retry_topics import retry_topic_v1
 from broker.send.admission import FAQ
-from sprocket.common.errors import RequestError, SprocketError
+from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.command import Request, Response
+from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -24,8 +24,6 @@ from sprocket.remoting.headers.pop import (
 )
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
 from store.queue.consume_queue_table import is_file_name
-
-logger = logging.getLogger(__name__)
 
 MAX_MESSAGES: Final = 32
 # A pop that arrives this long after its client stopped waiting is not answered.
@@ -58,7 +56,7 @@ class PopChecks:
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         if not self._config.store.timer_wheel_enable:
             remark = f"the broker[{broker.broker_ip1}] pop message is forbidden because timerWheelEnable is false"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.TURNED_OFF)
         longest_ms = self._config.store.timer_max_delay_sec * 1000
         if header.invisible_time > longest_ms and not header.order:
             # RocketMQ then finds nothing, without an error.
@@ -79,14 +77,13 @@ class PopChecks:
             )
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
-    def peek(self, request: Request[PeekMessageRequestHeader]) -> TopicConfig:
-        """Return the topic of a peek."""
-        header = request.header
-        self._readable("peeking")
-        return self._topic(request, header.topic, header.queue_id, header.consumer_group)
-
-    def look(self, request: Request[NotificationRequestHeader] | Request[PollingInfoRequestHeader]) -> TopicConfig:
-        """Return the topic of a request for what can be popped or is held."""
+    def peek(
+        self,
+        request: Request[PeekMessageRequestHeader]
+        | Request[NotificationRequestHeader]
+        | Request[PollingInfoRequestHeader],
+    ) -> TopicConfig:
+        """Return the topic of a peek, or of a request for what can be popped or is held."""
         header = request.header
         self._readable("peeking")
         return self._topic(request, header.topic, header.queue_id, header.consumer_group)
@@ -94,14 +91,14 @@ class PopChecks:
     def _readable(self, what: str) -> None:
         broker = self._config.broker
         if not broker.broker_permission & PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker[{broker.broker_ip1}] {what} message is forbidden"
-            )
+            remark = f"the broker[{broker.broker_ip1}] {what} message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.BROKER_NOT_READABLE)
 
     def _topic(self, request: Request[Any], topic: str, queue_id: int, group: str) -> TopicConfig:
         config = self._known(topic)
         if not config.perm & PERM_READ:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
+            remark = f"the topic[{topic}] peeking message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_READABLE)
         if queue_id >= config.read_queue_nums:
             raise self._bad_queue(ResponseCode.INVALID_PARAMETER, config, queue_id, request.channel.peer)
         found = self._groups.find(group)
@@ -109,7 +106,8 @@ class PopChecks:
             remark = f"subscription group [{group}] does not exist, {FAQ}"
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not found.consume_enable:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+            remark = f"subscription group no permission, {group}"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.GROUP_DISABLED)
         return config
 
     def _known(self, topic: str) -> TopicConfig:
@@ -123,7 +121,7 @@ class PopChecks:
             f"queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
             f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{peer[0]}:{peer[1]}]"
         )
-        return RequestError(code, remark)
+        return RequestError(code, remark, Reason.QUEUE_NOT_EXIST)
 
     # For popped messages
 
@@ -150,13 +148,3 @@ class PopChecks:
         if not 0 <= revive_queue_id < count:
             remark = f"revive queue {revive_queue_id} of a handle is none of {count}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-
-
-def refusal(request: Request[Any], error: Exception) -> Response:
-    """Return the response to a request that failed with `error`; an unexpected error is logged."""
-    if isinstance(error, RequestError):
-        return Response(error.code, error.remark)
-    if isinstance(error, SprocketError):
-        return Response(error.response_code, str(error))
-    logger.error("event=pop_request_failed code=%d header=%r", request.code, request.header, exc_info=error)
-    return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

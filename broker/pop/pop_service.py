@@ -9,12 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
-from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
+from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
@@ -30,10 +29,11 @@ from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
+from broker.timer.timer_intake import TimerIntake
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
@@ -50,13 +50,13 @@ _CLEAN_S: Final = 30.0
 class PopService(Service):
     """The parts of pop, assembled.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, order_file: ConfigFile[OrderInfoTable]) -> None:
+    def __init__(self, core: BrokerCore, order_file: ConfigFile, intake: TimerIntake) -> None:
         self._core = core
         # Called with (topic, group, queue id) of a queue that can be popped from again.
         self.on_free: list[Callable[[str, str, int], object]] = []
         self._locks = OrderLocks(core.config, core.clock, core.call_later, self._freed)
         self.order_info = order_info = ConsumerOrderInfo(order_file, core.topics, core.groups, core.clock, self._locks)
-        self.log = ReviveLog(core)
+        self.log = ReviveLog(core, intake)
         self.offsets = PopOffsets(core, order_info)
         self.inflight = InflightMessages(core.config, core.clock.wall_ms(), self._came_free)
         self.counters = counters = PopCounters(core.config)
@@ -114,15 +114,18 @@ class PopService(Service):
         ]
 
     async def _save_order_info(self) -> None:
-        changed = self.order_info.take_changed()
-        if changed is None:
-            return
-        # After a power loss another message could be at the offset of a popped one, and be acknowledged in its place.
+        self.order_info.clean()
+        await self.order_info.save(self._log_flushed)
+
+    async def _log_flushed(self) -> bool:
+        """Wait until the log is flushed as far as it reaches now; False if that failed.
+
+        After a power loss another message could be at the offset of a popped one, and be acknowledged in its place.
+        """
         store = self._core.store
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
-        if await flushed is None:
-            await asyncio.to_thread(lambda: self.order_info.save(pretty(changed)))
+        return await flushed is None
 
     def load(self) -> None:
         """Read the state of ordered pops."""
@@ -140,7 +143,8 @@ class PopService(Service):
 
     def save(self) -> None:
         """Save the state of ordered pops."""
-        self.order_info.persist()
+        self.order_info.clean()
+        self.order_info.persist_changes()
 
     def revived(self, checkpoint: PopCheckPoint, count: int) -> None:
         """Note that `count` messages of a pop were redelivered, so they are no longer in flight."""

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from broker.core import BrokerCore
-from broker.pop.pop_checks import refusal
 from broker.pop.revive.revive_log import ReviveLog
-from sprocket.common.errors import InvariantError, StoreError
+from sprocket.common.errors import StoreError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from store.record.record import PendingMessage
@@ -28,7 +27,6 @@ class PendingWrites(Generic[D]):
     ) -> None:
         self._config = core.config
         self._waits = core.waits
-        self._fail = core.fail
         self._log = log
         self._answer = answer
 
@@ -49,7 +47,7 @@ class PendingWrites(Generic[D]):
             try:
                 records, answer = records_of(request)
             except Exception as error:  # Whatever the error is, serve the other requests of the read.
-                self._refuse(request, error)
+                request.channel.refuse(request, error)
                 continue
             if records:
                 messages += records
@@ -85,9 +83,4 @@ class PendingWrites(Generic[D]):
 
     def _refuse_all(self, writing: list[tuple[Request[Any], D]], error: Exception) -> None:
         for request, _ in writing:
-            self._refuse(request, error)
-
-    def _refuse(self, request: Request[Any], error: Exception) -> None:
-        if isinstance(error, InvariantError):
-            self._fail(error)
-        request.channel.reply(request, refusal(request, error))
+            request.channel.refuse(request, error)

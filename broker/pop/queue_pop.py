@@ -21,7 +21,7 @@ from broker.pop.retry_record import queue_offsets_in, records_in, renamed
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import CorruptRecord, RequestError
 from sprocket.remoting.message.pop_extra_info import PopHandle, msg_offsets_entry, retry_kind, start_offset_entry
-from store.queue.consume_queue_table import is_light
+from sprocket.remoting.message.topic_names import is_light
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.multi_dispatch import offset_in
 

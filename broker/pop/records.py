@@ -15,8 +15,6 @@ from sprocket.remoting.headers.base import Int, Long
 CK_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
-# Revive queue id of ordered pops, which have no checkpoint in the log.
-ORDER_REVIVE_QUEUE: Final = 999
 # An acknowledgement becomes readable this long after its checkpoint.
 ACK_INTERVAL_MS: Final = 1000
 

@@ -2,12 +2,10 @@
 
 import os
 
-from broker.auth.access_control import AccessControl
 from broker.core import BrokerCore
 from broker.metrics.traffic import Traffic
 from broker.out.registration import Registration
 from broker.pop.pop_service import PopService
-from broker.pop.revive.revive_service import ReviveService
 from broker.processor.admin.broker_admin import AdministrationProcessor
 from broker.processor.admin.cleaning import CleaningProcessor
 from broker.processor.admin.connections import ConnectionProcessor
@@ -24,25 +22,27 @@ from broker.processor.query import QueryProcessor
 from broker.processor.reply import ReplyProcessor
 from broker.processor.send import SendProcessor
 from broker.processor.send_back import SendBackProcessor
-from broker.replication.replication import Replication
 from broker.send.admission import SendAdmission
 from broker.send.intake import MessageIntake
 from broker.send.message_id import UniqueKeys
 from broker.timer.schedule import ScheduleService
-from broker.timer.timer_service import TimerService
+from broker.timer.timer_intake import TimerIntake
 from broker.transaction.transactions import Transactions
+from sprocket.common.figures import Figures
 from sprocket.remoting.routes import Route
 from store.record.record import TagsCodes
 
 
-def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor, pop: PopService) -> list[Route]:
+def message_routes(
+    core: BrokerCore, timer_intake: TimerIntake, transactions: Transactions, pulls: PullProcessor, pop: PopService
+) -> list[Route]:
     """Return the routes for producers and consumers."""
     config, store, topics, groups, waits, clock = (
         core.config, core.store, core.topics, core.groups, core.waits, core.clock,
     )  # fmt: skip
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
-    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, core.timer_intake)
+    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
     admission = SendAdmission(config, topics, core.random_below)
     on_reset = pop.reset, pulls.reset
     return [
@@ -60,40 +60,32 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
 def admin_routes(
     core: BrokerCore,
     schedule: ScheduleService,
-    timer: TimerService,
-    revive: ReviveService,
     registration: Registration,
     traffic: Traffic,
-    replication: Replication,
-    access: AccessControl,
+    figures: Figures,
 ) -> list[Route]:
     """Return the routes for operators."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
     offsets, consumers, producers = core.offsets, core.consumers, core.producers
     put_rates, consume_rates = traffic.put_rates, traffic.consume_rates
 
-    def part_info() -> dict[str, str]:
-        parts = timer.runtime_info() | revive.runtime_info() | replication.runtime_info()
-        return parts | core.waits.runtime_info() | access.runtime_info()
-
     return [
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
         *GroupProcessor(groups, offsets).routes(),
         *ConsumptionProcessor(
-            config, store, topics, groups, consumers, offsets, schedule.offsets, consume_rates, clock
-        ).routes(),
-        *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
-        *AdministrationProcessor(
             config,
             store,
             topics,
-            schedule,
-            traffic.totals,
-            put_rates,
-            consume_rates,
-            traffic.pop_rates | traffic.broker_rates,
-            clock,
-            part_info,
+            groups,
+            consumers=consumers,
+            offsets=offsets,
+            delay_offsets=schedule.offsets,
+            consume_rates=consume_rates,
+            clock=clock,
+        ).routes(),
+        *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
+        *AdministrationProcessor(
+            config, topics, put_rates, consume_rates, traffic.pop_rates | traffic.broker_rates, clock, figures
         ).routes(),
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),

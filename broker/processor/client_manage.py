@@ -26,6 +26,7 @@ from sprocket.remoting.headers.client import (
     UnregisterClientRequestHeader,
 )
 from sprocket.remoting.message.topic_names import retry_topic
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class ClientProcessor:
             return Response()
         if not self._config.broker.enable_property_filter or subscription.expression_type != SQL92:
             remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         compiled(subscription.sub_string or "")  # raises the error that the client must see
         return Response()
 
@@ -164,5 +165,5 @@ class ClientProcessor:
         """Return the client ids of a group, among which its members divide the queues."""
         group = self._consumers.group(request.header.consumer_group)
         if group is None:
-            return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.header.consumer_group}")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.header.consumer_group}")
         return Response(body=dumps(ConsumerIdList(group.client_ids())))

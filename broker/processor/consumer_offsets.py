@@ -21,6 +21,7 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.message_store import Boundary, MessageStore
 
@@ -103,15 +104,15 @@ class OffsetProcessor:
         header, groups = request.header, self._groups
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if group not in groups and not (groups.is_copy and groups.find(group) is not None):
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.get(topic)
         if config is None:
-            return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
         # The topic's queues limit the offsets that a peer can make the broker store; it may have had more queues.
         known = max(config.read_queue_nums, config.write_queue_nums)
         if not (0 <= queue_id < known or self._store.max_offset(topic, queue_id) > 0):
             remark = f"queueId {queue_id} is none of topic {topic}"
-            return Response(ResponseCode.INVALID_PARAMETER, remark)
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if self._offsets.is_reset(group, topic, queue_id):
             return Response(ResponseCode.SUCCESS, "Offset has been previously reset")
         self._offsets.commit(group, topic, queue_id, header.commit_offset, peer=str(request.channel.peer[0]))

@@ -20,11 +20,13 @@ from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessag
 from broker.transaction.transactions import Ending, Transactions
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
+from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)
@@ -89,15 +91,15 @@ class TransactionProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
         half = self._transactions.half_in_queue(header.tran_state_table_offset, header.commit_log_offset)
         if half is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+            raise _wrong_end("Find prepared transaction message failed")
         if half.target is not None:
             require_topic(request, half.target[0], AuthAction.PUB)  # not the topic in the header, which may differ
         self._check(header, half)
         open_at = self._transactions.open.find(half.record.queue_offset, half.identity)
         if open_at is None or open_at in claimed:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction has ended already")
+            raise _wrong_end("The transaction has ended already")
         if outcome == COMMIT and half.target is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The prepared message has no real topic and queue")
+            raise _wrong_end("The prepared message has no real topic and queue")
         return Ending(half, open_at, outcome == COMMIT)
 
     def _check(self, header: EndTransactionRequestHeader, half: HalfMessage) -> None:
@@ -106,11 +108,11 @@ class TransactionProcessor:
             remark = "the time that CHECK_IMMUNITY_TIME_IN_SECONDS gives is over: the broker asks"
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
         if half.producer_group != header.producer_group:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+            raise _wrong_end("The producer group wrong")
         if half.record.queue_offset != header.tran_state_table_offset:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+            raise _wrong_end("The transaction state table offset wrong")
         if half.record.physical_offset != header.commit_log_offset:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+            raise _wrong_end("The commit log offset wrong")
 
     def _store(self, good: list[tuple[EndRequest, Ending]]) -> None:
         if not good:
@@ -164,6 +166,10 @@ class TransactionProcessor:
             answer(None, ResponseCode.SUCCESS)
 
 
+def _wrong_end(remark: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.TRANSACTION_ENDED)
+
+
 def _refuse(request: EndRequest, error: SprocketError) -> None:
     header = request.header
     logger.warning(
@@ -173,9 +179,10 @@ def _refuse(request: EndRequest, error: SprocketError) -> None:
     request.channel.reply(request, _refusal(error))
 
 
-def _refusal(error: SprocketError) -> Response:
+def _refusal(error: SprocketError) -> Refusal:
     if isinstance(error, RequestError):
-        return Response(error.code, error.remark)
+        return refusal_of(error)
+    reason = error.refusal_reason
     if isinstance(error, StoreBusy) and not isinstance(error, ReplicasNotEnough):
-        return Response(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}")
-    return Response(ResponseCode.SYSTEM_ERROR, str(error))
+        return Refusal(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}", reason=reason)
+    return Refusal(ResponseCode.SYSTEM_ERROR, str(error), reason=reason)

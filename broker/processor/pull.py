@@ -20,7 +20,8 @@ from broker.send.admission import FAQ
 from broker.slave.slave_reads import SlaveReads, suggested_id
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
-from sprocket.common.errors import RequestError, SprocketError
+from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
@@ -110,9 +111,8 @@ class ColdGate(Protocol):
 class PullForbidden(RequestError):
     """Error: the pull is forbidden; the header's forbiddenType says why."""
 
-    def __init__(self, forbidden_type: int, remark: str) -> None:
-        super().__init__(ResponseCode.NO_PERMISSION, remark)
-        self.forbidden_type = forbidden_type
+    def __init__(self, forbidden_type: int, remark: str, reason: Reason) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark, reason, {"forbiddenType": str(forbidden_type)})
 
 
 class PullProcessor:
@@ -162,15 +162,11 @@ class PullProcessor:
         """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
         try:
             response = self._pull(request, may_hold=False)
-        except RequestError as error:
-            response = Response(error.code, error.remark)
-        except SprocketError as error:
-            response = Response(error.response_code, str(error))
         except Exception as error:
-            logger.exception("event=held_pull_failed topic=%s queue=%d", request.header.topic, request.header.queue_id)
-            response = Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-        if response is not None:
-            request.channel.reply(request, response)
+            request.channel.refuse(request, error)
+        else:
+            if response is not None:
+                request.channel.reply(request, response)
 
     def reset(self, group: str, topic: str, queue_id: int) -> None:
         """Answer a held pull of a group whose offset was reset, so that it moves to the new offset."""
@@ -181,13 +177,9 @@ class PullProcessor:
         header, slave = request.header, self.slave
         if slave is not None and (refusal := slave.refusal(request)) is not None:
             return refusal
-        try:
-            group = self._group(request)
-            topic = self._topic(header, request.channel.peer)
-            matches = self._filter(header, group)
-        except PullForbidden as error:
-            fields = {"forbiddenType": str(error.forbidden_type)}
-            return Response(error.code, error.remark, fields)
+        group = self._group(request)
+        topic = self._topic(header, request.channel.peer)
+        matches = self._filter(header, group)
         cold = self.cold
         if cold is not None:
             if not cold.is_on:
@@ -236,16 +228,18 @@ class PullProcessor:
     def _group(self, request: Request[PullMessageRequestHeader]) -> SubscriptionGroupConfig:
         broker = self._config.broker
         if not broker.broker_permission & PERM_READ:
-            raise PullForbidden(_BY_BROKER, f"the broker[{broker.broker_ip1}] pulling message is forbidden")
+            remark = f"the broker[{broker.broker_ip1}] pulling message is forbidden"
+            raise PullForbidden(_BY_BROKER, remark, Reason.BROKER_NOT_READABLE)
         if request.code == _LITE_PULL and not broker.lite_pull_message_enable:
-            raise PullForbidden(_BY_BROKER, f"the broker[{broker.broker_ip1}] for lite pull consumer is forbidden")
+            remark = f"the broker[{broker.broker_ip1}] for lite pull consumer is forbidden"
+            raise PullForbidden(_BY_BROKER, remark, Reason.TURNED_OFF)
         name = request.header.consumer_group
         group = self._groups.find(name)
         if group is None:
             remark = f"subscription group [{name}] does not exist, {FAQ}"
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.consume_enable:
-            raise PullForbidden(_BY_GROUP, f"subscription group no permission, {name}")
+            raise PullForbidden(_BY_GROUP, f"subscription group no permission, {name}", Reason.GROUP_DISABLED)
         return group
 
     def _topic(self, header: PullMessageRequestHeader, peer: tuple[str, int]) -> TopicConfig:
@@ -254,13 +248,14 @@ class PullProcessor:
             remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & PERM_READ:
-            raise PullForbidden(_BY_TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
+            remark = f"the topic[{header.topic}] pulling message is forbidden"
+            raise PullForbidden(_BY_TOPIC, remark, Reason.TOPIC_NOT_READABLE)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             remark = (
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{peer[0]}:{peer[1]}]"
             )
-            raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.QUEUE_NOT_EXIST)
         return topic
 
     def _filter(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> PullFilter | None:
@@ -314,9 +309,11 @@ class PullProcessor:
         if connected is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
         if not group.consume_broadcast_enable and connected.is_broadcasting:
-            raise PullForbidden(_BY_BROADCASTING, f"the consumer group[{name}] can not consume by broadcast way")
+            remark = f"the consumer group[{name}] can not consume by broadcast way"
+            raise PullForbidden(_BY_BROADCASTING, remark, Reason.GROUP_FORBIDDEN)
         if self._groups.forbidden(name, header.topic) & PERM_READ:
-            raise PullForbidden(_BY_SUBSCRIPTION, f"the consumer group[{name}] is forbidden for topic[{header.topic}]")
+            remark = f"the consumer group[{name}] is forbidden for topic[{header.topic}]"
+            raise PullForbidden(_BY_SUBSCRIPTION, remark, Reason.GROUP_FORBIDDEN)
         subscription = connected.subscriptions.get(header.topic)
         if subscription is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
@@ -392,4 +389,4 @@ class PullProcessor:
 
 def _unsupported_expression(expression_type: str | None) -> RequestError:
     remark = f"The broker does not support consumer to filter message by {expression_type}"
-    return RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    return RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.SUBSCRIPTION)

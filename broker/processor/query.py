@@ -16,6 +16,7 @@ from sprocket.remoting.headers.admin import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
@@ -98,7 +99,7 @@ class QueryProcessor:
         record = verified_record(self._store.record_at, request.header.offset)
         if record is None:
             remark = f"can not find message by the offset, {request.header.offset}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         require_topic(request, _topic(record), AuthAction.GET)
         return Response(body=record)
 

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from broker.client.clients import BROADCASTING
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.out.topic_routes import Queues, TopicRoutes
 from broker.periodic import Periodic
 from broker.service import Service
 from broker.subscription.queue_shares import STRATEGIES, pop_share
-from broker.subscription.request_modes import RequestModes, RequestModeTable
+from broker.subscription.request_modes import RequestModes
 from sprocket.client.connection.name_servers import NameServers
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import (
@@ -29,9 +29,8 @@ from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.message.topic_names import RETRY_PREFIX
+from sprocket.remoting.message.topic_names import RETRY_PREFIX, is_light
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
-from store.queue.consume_queue_table import is_light
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ _CLUSTERING: Final = "CLUSTERING"
 class AssignmentService(Service):
     """Handler of assignments, and of the modes that operators set."""
 
-    def __init__(self, core: BrokerCore, file: ConfigFile[RequestModeTable]) -> None:
+    def __init__(self, core: BrokerCore, file: ConfigFile) -> None:
         self._core = core
         self.modes = RequestModes(core.config, file)
         addresses = core.config.broker.name_servers
@@ -83,7 +82,7 @@ class AssignmentService(Service):
         known = self.topic_routes.known(body.topic)
         return self._answer(body, known) if known else self._find(body)
 
-    def set_mode(self, request: Request[NoHeader]) -> Response:
+    async def set_mode(self, request: Request[NoHeader]) -> Response:
         """Set how a group consumes a topic; the response follows the write of the file."""
         body = read_request_mode(request.body)
         if body.topic.startswith(RETRY_PREFIX):
@@ -93,6 +92,7 @@ class AssignmentService(Service):
         if self._core.groups.find(body.consumer_group) is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         self.modes.set(body)
+        await self.modes.save()
         return Response()
 
     def all_modes(self, request: Request[NoHeader]) -> Response:

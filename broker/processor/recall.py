@@ -11,13 +11,16 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.send.message_id import host_bytes
 from broker.timer.recall_handle import RecallHandle
+from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.record.record import PendingMessage
 
@@ -32,8 +35,9 @@ _UNAVAILABLE: Final = "recall failed, broker service not available"
 class RecallProcessor:
     """Handler of recalls.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore) -> None:
+    def __init__(self, core: BrokerCore, intake: TimerIntake) -> None:
         self._core = core
+        self._intake = intake
 
     def routes(self) -> list[Route]:
         header = RecallMessageRequestHeader
@@ -47,10 +51,10 @@ class RecallProcessor:
             message = self._message(request, handle)
             (appended,) = self._core.store.append([message])
         except RequestError as error:
-            return Response(error.code, error.remark, region)
+            return Refusal(error.code, error.remark, region, reason=error.refusal_reason)
         except StoreError as error:
             logger.warning("event=recall_failed topic=%s reason=%r", request.header.topic, str(error))
-            return Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
+            return Refusal(ResponseCode.SYSTEM_ERROR, _FAILED, region, reason=error.refusal_reason)
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             del code  # with any code the recall is stored, like a send whose wait timed out
@@ -58,7 +62,7 @@ class RecallProcessor:
                 header = RecallMessageResponseHeader(msg_id=handle.unique_key)
                 response = Response(header={"msgId": header.msg_id} | region)
             else:
-                response = Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
+                response = Refusal(ResponseCode.SYSTEM_ERROR, _FAILED, region, reason=error.refusal_reason)
             request.channel.reply(request, response)
 
         _, physical_offset, size_bytes = appended
@@ -70,7 +74,7 @@ class RecallProcessor:
         core, config = self._core, self._core.config.broker
         code, now_ms = ResponseCode, core.clock.wall_ms()
         if not config.recall_message_enable:
-            raise RequestError(code.NO_PERMISSION, "recall failed, operation is forbidden")
+            raise RequestError(code.NO_PERMISSION, "recall failed, operation is forbidden", Reason.TURNED_OFF)
         is_writable = config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable
         if now_ms < config.start_accept_send_request_time_stamp or not is_writable:
             raise RequestError(code.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
@@ -90,7 +94,7 @@ class RecallProcessor:
 
     def _message(self, request: Request[RecallMessageRequestHeader], handle: RecallHandle) -> PendingMessage:
         """Return the message that recalls the message of `handle`.  Raises RequestError."""
-        core, now_ms = self._core, self._core.clock.wall_ms()
+        now_ms = self._core.clock.wall_ms()
         properties = {
             names.TAGS: _TAG,
             names.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
@@ -103,7 +107,7 @@ class RecallProcessor:
         if any(map(names.separators_in, properties.values())):
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
         try:
-            topic, queue_id = core.timer_intake.place(handle.topic, 0, properties)
+            topic, queue_id = self._intake.place(handle.topic, 0, properties)
         except RequestError as error:
             logger.warning("event=recall_refused topic=%s reason=%r", handle.topic, error.remark)
             raise RequestError(ResponseCode.SYSTEM_ERROR, _FAILED) from None

@@ -22,6 +22,7 @@ from broker.send.replies import Appended
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request, Response
 from sprocket.remoting.headers.base import to_ext_fields
@@ -33,6 +34,7 @@ from sprocket.remoting.headers.send import (
 )
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.record.record import PendingMessage, TagsCodes
 
@@ -95,7 +97,7 @@ class ReplyProcessor:
             check_accepting(self._config.broker, self._clock.wall_ms())
             queue_id = self._queue(header, request.channel.peer)
         except RequestError as error:
-            return Response(error.code, error.remark, self._constants())
+            return Refusal(error.code, error.remark, self._constants(), reason=error.refusal_reason)
         properties = names.parse(header.properties)
         requester = properties.get(names.REPLY_TO_CLIENT)
         if requester is None:
@@ -107,7 +109,7 @@ class ReplyProcessor:
             return None
         size_bytes = len(request.body)
         if not self._has_room(size_bytes):
-            return Response(ResponseCode.SYSTEM_BUSY, _BUSY_REMARK, self._constants())
+            return Refusal(ResponseCode.SYSTEM_BUSY, _BUSY_REMARK, self._constants())
         self._waiting += 1
         self._waiting_bytes += size_bytes
         pushed = channel.request(
@@ -177,7 +179,6 @@ class ReplyProcessor:
 
     def _store_and_answer(self, request: Request[Any], queue_id: int, remark: str | None) -> None:
         """Store the reply and respond; `remark` is why the requester does not have the reply, None if it has."""
-        code = ResponseCode.SUCCESS if remark is None else ResponseCode.SYSTEM_ERROR
         fields: dict[str, str] = {}
         if remark is None:
             # Clients need these fields, even if nothing is stored.
@@ -194,7 +195,8 @@ class ReplyProcessor:
                 header = SendMessageResponseHeader(msg_id=message_id, queue_id=queue_id, queue_offset=queue_offset)
                 fields = to_ext_fields(header)
                 end_offset = physical_offset + size
-        response = Response(code, remark, fields | self._constants())
+        fields |= self._constants()
+        response = Response(header=fields) if remark is None else _undelivered(remark, fields)
         if end_offset is None or not self._waits.is_needed:
             request.channel.reply(request, response)
             return
@@ -223,6 +225,10 @@ class ReplyProcessor:
     def _constants(self) -> dict[str, str]:
         broker = self._config.broker
         return {names.MSG_REGION: broker.region_id, names.TRACE_ON: "true" if broker.trace_on else "false"}
+
+
+def _undelivered(remark: str, fields: dict[str, str]) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark, fields, reason=Reason.CLIENT_NOT_ONLINE)
 
 
 def _host_text(host: bytes) -> str:

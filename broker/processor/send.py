@@ -18,7 +18,7 @@ from broker.send.replies import Appended, SendReplies, Sent
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
 from broker.timer.recall_handle import handle_of
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, StoreBusy, StoreError
+from sprocket.common.errors import RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
@@ -198,7 +198,9 @@ class SendProcessor:
             appended = self._store.append(messages)
         except RequestError as error:
             if len(messages) == 1:
-                refusal = RequestError(error.code, f"{self._intake.illegal_remark} {error.remark}")
+                refusal = RequestError(
+                    error.code, f"{self._intake.illegal_remark} {error.remark}", error.refusal_reason
+                )
                 self._refuse([sent[0][0]], refusal)
                 return
             # The store appends all or none: append one by one to find the one that it refuses.
@@ -258,21 +260,11 @@ class SendProcessor:
             answer(None, ResponseCode.SUCCESS)
 
     def _refuse(self, requests: Sequence[Request[Any]], error: Exception) -> None:
-        if isinstance(error, RequestError):
-            code, remark = error.code, error.remark
-        elif isinstance(error, DiskFailed):
-            code, remark = ResponseCode.SYSTEM_ERROR, f"the broker's disk failed: {error}"
-        elif isinstance(error, ReplicasNotEnough):
-            code, remark = ResponseCode.SYSTEM_ERROR, str(error)
-        elif isinstance(error, StoreBusy):
-            code, remark = ResponseCode.SYSTEM_BUSY, f"broker busy: {error}"
-        elif isinstance(error, StoreError):
-            code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
-        else:
-            # A bug: the channel counts and logs it.
+        if not isinstance(error, RequestError | StoreError):
+            # A bug: the channel logs it.
             for request in requests:
                 request.channel.refuse(request, error)
             return
-        response = self._replies.refusal(code, remark)
+        response = self._replies.refusal(error)
         for request in requests:
             request.channel.reply(request, response)

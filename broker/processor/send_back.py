@@ -18,6 +18,7 @@ from broker.timer.timer_intake import TIMER_NAMES
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import PERM_WRITE
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -26,6 +27,7 @@ from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.config.store_config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
@@ -83,11 +85,11 @@ class SendBackProcessor:
         group = self._groups.find(header.group)
         if group is None:
             remark = f"subscription group not exist, {header.group} {_FAQ}"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         broker = self._config.broker
         if not broker.broker_permission & PERM_WRITE:
             remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
-            return Response(ResponseCode.NO_PERMISSION, remark)
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.BROKER_NOT_WRITABLE)
         if group.retry_queue_nums <= 0:
             return Response()  # the group has retries turned off
         retry = self._retry_queue(header, group)
@@ -106,7 +108,7 @@ class SendBackProcessor:
         topic = self._topics.get_or_create(retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag)
         if not topic.perm & PERM_WRITE:
             remark = f"the topic[{topic.topic_name}] sending message is forbidden"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_WRITABLE)
         return topic.topic_name, self._below(group.retry_queue_nums)
 
     def _record(self, physical_offset: int) -> Record:
@@ -114,7 +116,7 @@ class SendBackProcessor:
         record = None if view is None else decode(view)
         if not isinstance(record, Record) or record.physical_offset != physical_offset:
             remark = f"look message by offset failed, {physical_offset}"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.NOT_FOUND)
         if record.sys_flag & _INNER_BATCH:
             # The record holds many messages, and the offset does not identify one; the client then sends it itself.
             raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: the offset is that of an inner batch")
@@ -176,11 +178,12 @@ class SendBackProcessor:
     def _answer_when_safe(self, request: Request[ConsumerSendMsgBackRequestHeader], end_offset: int) -> None:
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
-                response = Response(ResponseCode.SYSTEM_ERROR, str(error))
+                refusal = Refusal(ResponseCode.SYSTEM_ERROR, str(error), reason=error.refusal_reason)
+                request.channel.reply(request, refusal)
             elif code in _STORED:
-                response = Response()
+                request.channel.reply(request, Response())
             else:
-                response = Response(ResponseCode.SYSTEM_ERROR, code.name)
-            request.channel.reply(request, response)
+                # Stored, but less safely than configured.
+                request.channel.reply(request, Response(ResponseCode.SYSTEM_ERROR, code.name))
 
         self._waits.wait(end_offset, answer)

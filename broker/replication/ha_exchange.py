@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.out.registration import Registration
 from broker.service import Service
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -30,9 +29,8 @@ _TIMEOUT_S: Final = 3.0
 class HaExchange(Service):
     """Exchange of one broker.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, registration: Registration) -> None:
+    def __init__(self, core: BrokerCore) -> None:
         self._core = core
-        self._own_address = registration
         self._initial_offset = 0
         # The master's flushed offset at its start, as it reported it; -1 before that.
         self.master_flush_offset = -1
@@ -65,7 +63,7 @@ class HaExchange(Service):
         return Response(header=ExchangeHAInfoResponseHeader())
 
     def _own_info(self) -> ExchangeHAInfoResponseHeader:
-        own = self._own_address
+        own = self._core.config.broker
         return ExchangeHAInfoResponseHeader(
             master_ha_address=own.ha_address, master_flush_offset=self._initial_offset, master_address=own.address
         )
@@ -78,7 +76,7 @@ class HaExchange(Service):
 
     async def announce(self, slave_address: str) -> None:
         """Tell a slave that this master is about to come online.  Raises ClientError."""
-        own = self._own_address
+        own = self._core.config.broker
         header = ExchangeHAInfoRequestHeader(
             master_ha_address=own.ha_address, master_flush_offset=self._initial_offset, master_address=own.address
         )

@@ -6,7 +6,7 @@ request, and gets RocketMQ's protocol.
 
 import asyncio
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +17,12 @@ from broker.periodic import Periodic
 from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
 from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
-from broker.replication.replication import Replication
-from broker.replication.table_stream import LOOK_S, TableSender
+from broker.replication.replication import replica_rules
+from broker.replication.table_stream import TopicSender
 from broker.send.confirm_waits import Timer
 from broker.service import Service
 from ha.hello import VERSION
-from ha.master_session import SessionRules
+from ha.master_session import MasterSession, SessionRules
 from ha.shared_secret import read_secret
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ConfigError, RequestError
@@ -30,6 +30,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from sprocket.remoting.routes import Action, Resource, Route
+from sprocket.remoting.tls.watch import ServerTls
 from store.replica.replica_log import StoreReplicaLog
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ _TIME_IS_UP: Final = "no slave reported in time whether it has more"
 class MasterSessions(Service):
     """Sessions of one master, in the event loop's thread.
 
+    They are `ha.listener.Sessions` for the port for slaves, whose TLS is `tls`.
+
     A master's epoch is the time of its start in ms, so each start has another one.  A controller will take it from
     epochFileCheckpoint.  Epochs are only compared for equality.
     """
@@ -47,18 +50,20 @@ class MasterSessions(Service):
     def __init__(
         self,
         core: BrokerCore,
-        replication: Replication,
         tables: ReplicatedTables,
-        access: AccessControl | None = None,
         *,
+        access: AccessControl | None = None,
+        tls: ServerTls | None = None,
         ask_members: AskMembers = no_members,
     ) -> None:
         self._core = core
         self._access = access
-        self._listener = replication.listener
-        self._min_replicas = replication.replicas.rules.min_in_sync_replicas
-        self._sender = TableSender(core, replication.listener, tables)
+        self._tls = tls
         self._tables = tables
+        self._min_replicas = replica_rules(core.config).min_in_sync_replicas
+        # Topics do not wait for a look at the tables.
+        self.before_log: Callable[[MasterSession], None] = TopicSender(tables.topics).send
+        self._rules: SessionRules | None = None
         self._timer: Timer | None = None
         self._log: StoreReplicaLog | None = None
         self.tail = TailRecovery()
@@ -78,11 +83,15 @@ class MasterSessions(Service):
         ]  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """Send changed tables; with an empty store, ask for the members of the group."""
-        work = [Periodic("table_stream", LOOK_S, self._sender.look)]
-        if self._core.role.kind is BrokerRole.SYNC_MASTER:
-            work.append(Periodic("empty_start", ASK_S, self._look_for_members))
-        return work
+        """With an empty store, ask for the members of the group."""
+        if self._core.role.kind is not BrokerRole.SYNC_MASTER:
+            return []
+        return [Periodic("empty_start", ASK_S, self._look_for_members)]
+
+    @property
+    def rules(self) -> SessionRules | None:
+        """Rules of new sessions; None on a slave, without haSessionEnable, and before `load`."""
+        return self._rules
 
     def check(self) -> None:
         """Raise ConfigError for haSecretFile, or where slaves must prove themselves but cannot."""
@@ -114,7 +123,7 @@ class MasterSessions(Service):
             is_empty = self._empty is not None
             core.role.recover(True, hides_log=is_empty or self._may_show_too_much(), lacks_tables=is_empty)
         own = credentials(core, self._access)
-        self._listener.session_rules = SessionRules(
+        self._rules = SessionRules(
             own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file,
             self._tables.install,
         )  # fmt: skip
@@ -209,13 +218,13 @@ class MasterSessions(Service):
     def negotiate(self, request: Request[NegotiateHaSessionRequestHeader]) -> Response:
         """Return the version that both ends speak.  Raises RequestError without sessions or for another group."""
         header, broker = request.header, self._core.config.broker
-        rules = self._listener.session_rules
+        rules = self._rules
         if rules is None:
             raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker offers no HA sessions")
         if (header.cluster_name, header.broker_name) != (broker.broker_cluster_name, broker.broker_name):
             remark = f"this is {broker.broker_cluster_name}/{broker.broker_name}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        version, takes_tls = min(VERSION, header.version), self._listener.takes_tls
+        version, takes_tls = min(VERSION, header.version), self._tls is not None and self._tls.is_offered
         return Response(
             header=NegotiateHaSessionResponseHeader(version=version, epoch=rules.epoch, takes_tls=takes_tls)
         )

@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 
 from broker.auth.access_control import AccessControl
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
 from ha.shared_secret import derived_secret, read_secret
+from sprocket.common.config_file import ConfigFile
+from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.credentials import Credentials as Account
 
@@ -39,8 +40,8 @@ def credentials(
     Raises ConfigError for haSecretFile, or StoreError.
     """
     broker, store = core.config.broker, core.config.store
-    file = ConfigFile(store.store_path_root_dir / "config" / "haStore.json", HaStore)
-    content = file.load() or HaStore()
+    file = ConfigFile(store.store_path_root_dir / "config" / "haStore.json")
+    content = file.load(lambda content: loads(content, HaStore)) or HaStore()
     if not content.store_id:
         content.store_id = random_bytes(_STORE_ID_BYTES).hex()
         file.write(pretty(content))
@@ -51,8 +52,8 @@ def credentials(
         secret = _secret_of(access, random_bytes) if access is not None and access.is_guarded else b""
 
     def own_address() -> str:
-        # The address that name servers publish, see `Registration.ha_address`; the port may be chosen later.
-        return f"{core.config.broker.broker_ip2}:{core.config.broker.ha_listen_port}"
+        # The address that name servers publish, see `BrokerConfig.ha_address`; the port may be chosen later.
+        return core.config.broker.ha_address
 
     return Credentials(identity, random_bytes, secret, store.ha_allow_plain_peers, own_address)
 

@@ -5,7 +5,6 @@ of broadcasting consumers its slaves do not have either.
 Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -25,10 +24,10 @@ from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
 from ha.table_queue import TableContent
 from sprocket.common.errors import ProtocolError
+from sprocket.common.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads
-from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode
 from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
 
@@ -78,6 +77,8 @@ class ReplicatedTables(Service):
         others: Sequence[ReplicatedTable] = (),
     ) -> None:
         self._core = core
+        # Tables of which a change is written at once, because somebody waits for it.
+        self.awaited: tuple[SavedTable, ...] = (core.topics, core.groups, modes)
         self._modes = modes
         self._delivered = delay_offsets
         self.topics = _topics(core)
@@ -148,22 +149,12 @@ class ReplicatedTables(Service):
         )  # fmt: skip
 
     async def _save(self) -> None:
-        core = self._core
-        topics = core.topics.take_unsaved()
-        if topics is not None:
-            await asyncio.to_thread(lambda: core.topics.save(pretty(topics)))
-        groups = core.groups.take_unsaved()
-        if groups is not None:
-            await asyncio.to_thread(lambda: core.groups.save(pretty(groups)))
-        modes = self._modes.take_unsaved()
-        if modes is not None:
-            await asyncio.to_thread(lambda: self._modes.save(pretty(modes)))
+        for table in self.awaited:
+            await table.save()
 
     def save(self) -> None:
         """Save the request modes that were received; the broker saves topics and groups.  Raises StoreError."""
-        modes = self._modes.take_unsaved()
-        if modes is not None:
-            self._modes.save(pretty(modes))
+        self._modes.persist_changes()
 
 
 def _reader(content_type: type[T], replace: Callable[[T], None]) -> Callable[[bytes], Callable[[], None]]:

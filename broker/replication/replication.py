@@ -11,12 +11,14 @@ from dataclasses import replace
 from math import inf
 
 from broker.config.broker_config import BrokerRole
+from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
-from ha.listener import SlaveConnection, SlaveListener
+from ha.listener import Sessions, SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
 from ha.replicas import ReplicaRules, Replicas, ReplicationProgress
+from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -44,15 +46,20 @@ class Replication(Service):
     """
 
     def __init__(
-        self, core: BrokerCore, *, any_port: bool, tls: ServerTls | None = None, slave_status: SlaveStatus | None = None
+        self,
+        core: BrokerCore,
+        sessions: Sessions,
+        *,
+        any_port: bool,
+        tls: ServerTls | None = None,
+        slave_status: SlaveStatus | None = None,
     ) -> None:
         config = core.config.store
         self._core = core
         self._any_port = any_port
         self._log = core.store.master_log()
         self._is_sync = core.role.kind is BrokerRole.SYNC_MASTER
-        acting = core.config.broker.enable_slave_acting_master
-        self.replicas = Replicas(replica_rules(config, is_acting_enabled=acting))
+        self.replicas = Replicas(replica_rules(core.config))
         self._progress: ReplicationProgress | None = None
         self._short_since_s: float | None = None  # when too few slaves were in sync first; inf once that was logged
         self._in_sync: frozenset[Hashable] = frozenset()
@@ -62,25 +69,27 @@ class Replication(Service):
             self.replicas,
             core.clock,
             self._acknowledged if self._is_sync else _nothing,
+            sessions=sessions,
             is_awaited=self._is_sync,
             tls=tls,
             allows_cleartext=config.ha_allow_cleartext,
         )
-        core.config.on_update.append(lambda changed: self._configure() if changed else None)
+        core.config.on_update.append(self._configure)
+        self._sessions = sessions
         self._slave_status = slave_status
         # Bytes sent to each slave: up to a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
         # Bytes sent on closed connections.
         self._sent_bytes = 0
 
-    def _configure(self) -> None:
+    def _configure(self, changed: dict[str, str]) -> None:
         """Apply changed rules, which may change the slaves in sync and the number required."""
-        config = self._core.config
-        self.listener.configure(link_rules(config.store))
-        acting = config.broker.enable_slave_acting_master
-        rules = replica_rules(config.store, is_acting_enabled=acting)
+        if not changed:
+            return
+        self.listener.configure(link_rules(self._core.config.store))
+        rules = replica_rules(self._core.config)
         if rules != self.replicas.rules:
-            self.replicas.rules = rules
+            self.replicas.configure(rules)
             if self._is_sync:
                 self._acknowledged()
 
@@ -106,55 +115,81 @@ class Replication(Service):
     async def listen(self) -> None:
         """Serve haListenPort."""
         await self.listener.start()
-        self._log.on_append(self.listener.log_grew)
+        self._log.on_append.append(self.listener.log_grew)
 
     def stop(self) -> None:
         """Close all connections; slaves reconnect once there is a master."""
         self.listener.stop()
 
+    def slave_hosts(self) -> list[str]:
+        """Return the hosts of slaves whose log was compared with this one: a connection alone proves nothing."""
+        return [one.peer[0] for one in self.listener.connections if one.link.requested_offset is not None]
+
     def status(self, request: Request[NoHeader]) -> Response:
         """GET_BROKER_HA_STATUS: a master reports each slave's progress, a slave its own."""
         if self._slave_status is not None:
             return Response(body=dumps(self._slave_status()))
-        end_offset = self._log.end_offset
-        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
         in_sync = len(self.replicas.in_sync_slaves())
-        return Response(body=dumps(HARuntimeInfo(True, end_offset, in_sync, slaves)))
+        return Response(body=dumps(HARuntimeInfo(True, self._log.end_offset, in_sync, self._slaves())))
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return figures of GET_BROKER_RUNTIME_INFO; RocketMQ has none of these names.
+    def figures(self) -> list[Declared]:
+        """Return the figures; RocketMQ has none of these names."""
+        listener = self.listener
+        return [
+            Figure("haConnections", "connections of slaves", lambda: len(listener.connections)),
+            Figure(
+                "haInSyncReplicas", "replicas in sync, with this one", lambda: 1 + len(self.replicas.in_sync_slaves())
+            ),
+            Figure(
+                "haRequiredReplicas",
+                "replicas that must have a message before it is confirmed",
+                lambda: self.replicas.required() if self._is_sync else 1,
+            ),
+            Figure("haSlaveLagBytes", "lag of the slowest slave, bytes", self._lag_bytes),
+            Figure("haSlaveLagMillis", "lag of the slowest slave, ms; -1 if one never had the whole log", self._lag_ms),
+            Figure(
+                "haTlsConnections",
+                "connections of slaves with TLS",
+                lambda: sum(one.is_secured for one in listener.connections),
+            ),
+            Figure(
+                "haTransferredByteInSecond",
+                "bytes of the log sent to slaves in the last second",
+                lambda: sum(slave.transferred_byte_in_second for slave in self._slaves()),
+            ),
+            Figure(
+                "haSentBytes",
+                "bytes of the log sent to slaves since the start",
+                lambda: self._sent_bytes + sum(one.link.sent_bytes for one in listener.connections),
+            ),
+            Figure(
+                "confirmOffset", "offset up to which consumers see the log", lambda: self._core.store.confirm_offset
+            ),
+            Figure("haSessions", "connections that speak Sprocket's sessions", lambda: len(listener.sessions)),
+            Figure("haAuthentication", "what slaves must prove: none, secret, or secret of some", self._authentication),
+            Figure("haTailRecovery", "whether the master waits for a slave's copy of its log", self._is_waiting),
+        ]
 
-        The lag is that of the slowest slave; -1 ms if a slave never had the whole log.
-        """
+    def _slaves(self) -> list[HAConnectionRuntimeInfo]:
         end_offset = self._log.end_offset
-        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
-        behind_ms = [slave.behind_millis for slave in slaves]
-        return {
-            "haConnections": str(len(slaves)),
-            "haInSyncReplicas": str(1 + len(self.replicas.in_sync_slaves())),
-            "haRequiredReplicas": str(self.replicas.required() if self._is_sync else 1),
-            "haSlaveLagBytes": str(max((slave.diff for slave in slaves), default=0)),
-            "haSlaveLagMillis": str(-1 if -1 in behind_ms else max(behind_ms, default=0)),
-            "haTlsConnections": str(sum(one.is_secured for one in self.listener.connections)),
-            "haTransferredByteInSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
-            "haSentBytes": str(self._sent_bytes + sum(one.link.sent_bytes for one in self.listener.connections)),
-            "confirmOffset": str(self._core.store.confirm_offset),
-        } | self._session_info()
+        return [self._slave(connection, end_offset) for connection in self.listener.connections]
 
-    def _session_info(self) -> dict[str, str]:
-        rules = self.listener.session_rules
-        if rules is None:
-            return {"haSessions": "0", "haAuthentication": "none", "haTailRecovery": "false"}
-        own = rules.credentials
-        return {
-            "haSessions": str(len(self.listener.sessions)),
-            "haAuthentication": "none"
-            if not own.secret
-            else "secret, plain peers too"
-            if own.allow_plain
-            else "secret",
-            "haTailRecovery": str(rules.tail.is_waiting).lower(),
-        }
+    def _lag_bytes(self) -> int:
+        return max((slave.diff for slave in self._slaves()), default=0)
+
+    def _lag_ms(self) -> int:
+        behind_ms = [slave.behind_millis for slave in self._slaves()]
+        return -1 if -1 in behind_ms else max(behind_ms, default=0)
+
+    def _authentication(self) -> str:
+        rules = self._sessions.rules
+        if rules is None or not rules.credentials.secret:
+            return "none"
+        return "secret, plain peers too" if rules.credentials.allow_plain else "secret"
+
+    def _is_waiting(self) -> bool:
+        rules = self._sessions.rules
+        return rules is not None and rules.tail.is_waiting
 
     def _slave(self, connection: SlaveConnection, end_offset: int) -> HAConnectionRuntimeInfo:
         link = connection.link
@@ -240,13 +275,14 @@ def link_rules(config: StoreConfig) -> LinkRules:
     )
 
 
-def replica_rules(config: StoreConfig, *, is_acting_enabled: bool = False) -> ReplicaRules:
+def replica_rules(live: LiveConfig) -> ReplicaRules:
     """Return the rules that decide which slaves are in sync, and how many are required.
 
     Where a slave may act for its master, fewer than inSyncReplicas refuse as well, as in `CommitLog.asyncPutMessage`.
     """
+    config = live.store
     min_replicas = config.min_in_sync_replicas
-    if is_acting_enabled and not config.enable_auto_in_sync_replicas:
+    if live.broker.enable_slave_acting_master and not config.enable_auto_in_sync_replicas:
         min_replicas = max(min_replicas, config.in_sync_replicas)
     return ReplicaRules(
         max_gap_bytes=config.ha_max_gap_not_in_sync,

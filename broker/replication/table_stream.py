@@ -14,12 +14,16 @@ from typing import Final
 
 import msgspec
 
-from broker.core import BrokerCore
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.periodic import Periodic
 from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from broker.role import Role
+from broker.service import Service
 from ha.listener import SlaveListener
 from ha.master_session import MasterSession
 from ha.table_queue import TableContent, TableUpdate
 from sprocket.common.errors import ProtocolError
+from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -28,38 +32,50 @@ LOOK_S: Final = 0.2
 OFFSET_CHANGES: Final = "consumerOffsetChanges"
 
 
-class TableSender:
-    """A master's end.  Lives in the event loop's thread."""
+class TopicSender:
+    """A master's end for its topics.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, listener: SlaveListener, tables: ReplicatedTables) -> None:
-        self._core = core
-        self._listener = listener
-        self._tables = tables
-        self._marks: dict[str, Hashable] = {}
-        self._topics: tuple[Hashable, TableUpdate] | None = None
-        listener.before_log = self.send_topics
+    def __init__(self, topics: ReplicatedTable) -> None:
+        self._topics = topics
+        self._encoded: tuple[Hashable, TableUpdate] | None = None
 
-    def send_topics(self, session: MasterSession) -> None:
+    def send(self, session: MasterSession) -> None:
         """Queue the topics before the next piece of the log, if they differ from what this slave has."""
-        topics = self._tables.topics
+        topics = self._topics
         mark = topics.mark()
         if session.tables.topics_mark == mark:
             return
-        if self._topics is None or self._topics[0] != mark:
+        if self._encoded is None or self._encoded[0] != mark:
             # They require nothing of the log.
-            self._topics = mark, TableUpdate(0, topics.name, topics.encode())
-        session.tables.topics_mark = mark
-        session.tables.hurry(self._topics[1])
+            self._encoded = mark, TableUpdate(0, topics.name, topics.encode())
+        session.tables.hurry_topics(self._encoded[1], mark)
+
+
+class TableSender(Service):
+    """A master's end for all other tables.  Lives in the event loop's thread."""
+
+    def __init__(
+        self, store: MessageStore, offsets: ConsumerOffsets, listener: SlaveListener, tables: ReplicatedTables
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._listener = listener
+        self._tables = tables
+        self._marks: dict[str, Hashable] = {}
+
+    def periodic(self) -> list[Periodic]:
+        """Send changed tables."""
+        return [Periodic("table_stream", LOOK_S, self.look)]
 
     def look(self) -> None:
         """Send what changed since the last look, and every table to slaves that have none yet."""
-        listener, offsets = self._listener, self._core.offsets
+        listener, offsets = self._listener, self._offsets
         sessions = listener.sessions
         if not sessions:
             offsets.forget_deltas()
             self._marks.clear()
             return
-        position = self._core.store.wrote_offset
+        position = self._store.wrote_offset
         listener.publish(self._changed(position))
         newcomers = [session for session in sessions if session.tables.wants_all]
         if newcomers:
@@ -78,7 +94,7 @@ class TableSender:
                 self._marks[table.name] = mark
                 updates.append(TableUpdate(position, table.name, table.encode()))
         # After the others: a group precedes its offsets.
-        changes = self._core.offsets.take_deltas()
+        changes = self._offsets.take_deltas()
         if changes:
             updates.append(TableUpdate(position, OFFSET_CHANGES, msgspec.json.encode(changes)))
         return updates
@@ -91,15 +107,18 @@ class TableReceiver:
     After the master has taken over, `reconnect` is called once to receive all tables again.
     """
 
-    def __init__(self, core: BrokerCore, tables: ReplicatedTables, reconnect: Callable[[str], None]) -> None:
-        self._core = core
+    def __init__(
+        self, role: Role, offsets: ConsumerOffsets, tables: ReplicatedTables, reconnect: Callable[[str], None]
+    ) -> None:
+        self._role = role
+        self._offsets = offsets
         self._tables = tables
         self._reconnect = reconnect
         self._has_dropped = False
 
     def apply(self, table: TableContent) -> None:
         """Install a table of the master.  Raises ProtocolError for content that is no such table."""
-        if self._core.role.is_acting:
+        if self._role.is_acting:
             self._has_dropped = True
             return
         if self._has_dropped:
@@ -107,7 +126,7 @@ class TableReceiver:
             self._reconnect("tables were dropped while this replica acted for its master")
             return
         if table.name == OFFSET_CHANGES:
-            self._core.offsets.merge(_decoded_changes(table.content))
+            self._offsets.merge(_decoded_changes(table.content))
             return
         known: ReplicatedTable | None = self._tables.named(table.name)
         if known is None:

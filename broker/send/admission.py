@@ -14,12 +14,12 @@ from broker.names import illegal_topic
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.record import SysFlag
-from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
-from store.queue.consume_queue_table import is_light
+from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, is_light
 from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def check_accepting(config: BrokerConfig, now_ms: int) -> None:
     if now_ms < start_ms:
         until = datetime.fromtimestamp(start_ms / 1000).astimezone()
         text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}", Reason.NOT_READY)
 
 
 class Admission:
@@ -99,13 +99,14 @@ class SendAdmission:
         topic, broker = header.topic, self._config.broker
         if not broker.broker_permission & PERM_WRITE and config is not None and config.order:
             remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.BROKER_NOT_WRITABLE)
         if config is None:
             config = self._create(header, peer)
         if topic in NOT_ALLOWED_SEND_TOPICS:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+            raise _system_topic(topic)
         if not config.perm & PERM_WRITE:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+            remark = f"the topic[{topic}] sending message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_WRITABLE)
         return Admission(config)
 
     def _create(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig:
@@ -114,7 +115,7 @@ class SendAdmission:
         if reason is not None:
             raise RequestError(ResponseCode.INVALID_PARAMETER, reason)
         if topic in NOT_ALLOWED_SEND_TOPICS:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+            raise _system_topic(topic)
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = (_UNIT_SUB if is_retry else _UNIT) if header.unit_mode else 0
         created = self._topics.create_on_send(
@@ -141,4 +142,9 @@ class SendAdmission:
             f"{admission.config.read_queue_nums} read queues, Producer: {peer[0]}:{peer[1]}"
         )
         logger.warning("event=send_refused reason=queue_id topic=%s queue=%d", admission.topic, queue_id)
-        raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
+        raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.QUEUE_NOT_EXIST)
+
+
+def _system_topic(topic: str) -> RequestError:
+    remark = f"Sending message to topic[{topic}] is forbidden."
+    return RequestError(ResponseCode.NO_PERMISSION, remark, Reason.SYSTEM_TOPIC)

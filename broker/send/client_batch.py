@@ -10,7 +10,7 @@ the body of the request.
 import struct
 from typing import Final
 
-from sprocket.common.limits import MAX_BATCH_GROWTH_BYTES
+from sprocket.common.limits import MAX_BATCH_GROWTH_BYTES, MAX_PROPERTIES_BYTES
 from store.record.checksum import SEAL_BYTES
 from store.record.record import FIXED_IPV4_BYTES
 
@@ -19,7 +19,6 @@ Member = tuple[int, int, int, int]
 
 LENGTH_BYTES: Final = 2
 _HEAD: Final = struct.Struct(">iiiii")
-_MAX_PROPERTIES_BYTES: Final = 32767
 _MIN_MEMBER_BYTES: Final = _HEAD.size + LENGTH_BYTES
 # Bytes of a record without body and properties: fixed fields, lengths of topic and properties, a separator, the CRC.
 _RECORD_BYTES: Final = FIXED_IPV4_BYTES + 4 + 1 + SEAL_BYTES
@@ -51,7 +50,7 @@ def members_of(content: bytes, max_members: int, *, check_sizes: bool = False) -
             raise BadBatch(f"A message of the batch has a body length of {body_bytes}.")
         properties_bytes = content[properties_at - 2] << 8 | content[properties_at - 1]
         stop = properties_at + properties_bytes
-        if properties_bytes > _MAX_PROPERTIES_BYTES or stop > end:
+        if properties_bytes > MAX_PROPERTIES_BYTES or stop > end:
             raise BadBatch(f"A message of the batch has a properties length of {properties_bytes}.")
         if check_sizes and stop - at != size:
             raise BadBatch(f"A message of the batch states a size of {size} bytes, but has {stop - at}.")

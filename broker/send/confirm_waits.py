@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from broker.config.broker_config import BrokerRole
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
+from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
 
@@ -60,7 +61,7 @@ class ConfirmingStore(Protocol):
 
 
 class AwaitedTables(Protocol):
-    """Part of `TableSaver` that tells when a topic is in its file."""
+    """Part of `TopicTable` that tells when a topic is in its file."""
 
     is_relied_on: bool
 
@@ -205,9 +206,16 @@ class ConfirmWaits:
             code = _DISK
         wait.give(None, code)
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return the number of batches that were confirmed less safely than configured, by code.  Not in RocketMQ."""
-        return {f"putBatchesAnswered_{code.name.lower()}": str(self._unsafe[code]) for code in _UNSAFE}
+    def figures(self) -> list[Declared]:
+        """Return the number of batches that were confirmed less safely than configured.  Not in RocketMQ."""
+        return [
+            FigureFamily(
+                "putBatchesAnswered_<code>",
+                "batches of messages that were stored, but confirmed less safely than configured, for each code: "
+                + ", ".join(f"`{code.name.lower()}`" for code in _UNSAFE),
+                lambda: {code.name.lower(): self._unsafe[code] for code in _UNSAFE},
+            )
+        ]
 
     def close(self) -> None:
         """Stop the timer; the store's shutdown answers the waits that are left."""

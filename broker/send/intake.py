@@ -20,14 +20,15 @@ from broker.transaction.half_message import prepare
 from broker.transaction.half_sends import HalfSends
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find, without
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
 from store.config.store_config import parse_delay_levels
-from store.queue.inner_batch import MAX_MESSAGES, without
+from store.queue.inner_batch import MAX_MESSAGES
 from store.record.record import PendingMessage, TagsCodes
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,8 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags of a batch that is stored as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-_END: Final = 2
+_TAGS: Final = names.encoded_name(names.TAGS)
+_LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
 
 
 class MessageIntake:
@@ -73,8 +75,8 @@ class MessageIntake:
             f"{self._config.store.max_message_size}B, msg properties length limit 32KB."
         )
 
-    def _illegal(self, why: str) -> RequestError:
-        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}")
+    def _illegal(self, why: str, reason: Reason = Reason.MESSAGE_ILLEGAL) -> RequestError:
+        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}", reason)
 
     def _properties(self, header: SendHeader) -> dict[str, str]:
         """Return the request's properties and those that the broker adds."""
@@ -119,7 +121,7 @@ class MessageIntake:
         if not request.body:
             raise self._illegal("The message has no body.")
         if len(request.body) > self._config.store.max_message_size:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         pending = PendingMessage(
             topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0),
             header.flag, sys_flag, header.born_timestamp, born_host, reconsume_times,
@@ -148,7 +150,7 @@ class MessageIntake:
     def _encoded(self, properties: dict[str, str]) -> bytes:
         encoded = names.encode(properties).encode("utf-8", "replace")
         if len(encoded) > MAX_PROPERTIES_BYTES:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         return encoded
 
     def _delay_level(self, properties: dict[str, str]) -> int:
@@ -166,7 +168,7 @@ class MessageIntake:
             return False
         if self._config.broker.reject_transaction_message:
             remark = f"the broker[{self._config.broker.broker_ip1}] sending transaction message is forbidden"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.TURNED_OFF)
         return True
 
     def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
@@ -216,7 +218,7 @@ class MessageIntake:
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")
         if len(request.body) > self._config.store.max_message_size:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         if admission.keeps_batches and names.UNIQ_KEY in properties:
             return [self._inner_batch(request, admission, queue_id, born_host, properties)], properties[names.UNIQ_KEY]
         common = self._encoded(properties)
@@ -242,20 +244,20 @@ class MessageIntake:
         content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
         topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
         born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
-        separated, light_queues = b"\x02" + common, 0
+        separated, light_queues = names.VALUE_END_BYTES + common, 0
         messages: list[PendingMessage] = []
         for flag, body_at, properties_at, end in members:
             own = content[properties_at:end]
             if b"INNER_MULTI" in own:
-                own = without(own, b"INNER_MULTI_QUEUE_OFFSET\x01")
-            encoded = own + (separated if own and own[-1] != _END else common)
+                own = without(own, _LIGHT_OFFSETS)
+            encoded = own + (separated if own and own[-1] != names.VALUE_END_OCTET else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
-                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
             if b"INNER_MULTI_DISPATCH" in encoded:
                 light_queues += 1 + encoded.count(b",")
                 if light_queues > MAX_BATCH_MESSAGES:
                     raise self._illegal(f"The batch enters more than {MAX_BATCH_MESSAGES} light queues.")
-            tags_code = code_of_tag(find(encoded, b"TAGS\x01") or b"")
+            tags_code = code_of_tag(find(encoded, _TAGS) or b"")
             messages.append(
                 PendingMessage(
                     topic, queue_id, view[body_at : properties_at - LENGTH_BYTES], encoded, tags_code,

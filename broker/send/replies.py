@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`
 
 from typing import Any, Final
 
+from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
@@ -12,6 +13,7 @@ from sprocket.remoting.framing import JSON, frame_prefix
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import SendMessageResponseHeader
 from sprocket.remoting.message.properties import MSG_REGION, TRACE_ON
+from sprocket.remoting.refusals import Refusal
 
 # A plain number, because a lookup of an enum member takes longer than a comparison.
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -105,6 +107,15 @@ class SendReplies:
         response = Response(code, header=to_ext_fields(header) | self.constants)
         return [bytes(piece) for piece in encode_response(response, request.opaque, request.serialization)]
 
-    def refusal(self, code: int, remark: str | None) -> Response:
-        """Return the response to a refused send."""
-        return Response(code, remark, self.constants)
+    def refusal(self, error: SprocketError) -> Refusal:
+        """Return the response to a send that was refused with `error`, under RocketMQ's codes and remarks."""
+        code, remark = error.response_code, str(error)
+        if isinstance(error, RequestError):
+            code = error.code
+        elif isinstance(error, DiskFailed):
+            code, remark = ResponseCode.SYSTEM_ERROR, f"the broker's disk failed: {error}"
+        elif isinstance(error, StoreBusy) and not isinstance(error, ReplicasNotEnough):
+            remark = f"broker busy: {error}"
+        elif isinstance(error, StoreError) and not isinstance(error, ReplicasNotEnough):
+            code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
+        return Refusal(code, remark, self.constants, reason=error.refusal_reason)

@@ -10,37 +10,44 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor.rejectRequest`, `EndTransactionPro
 `AdminBrokerProcessor.resetOffsetInner`, `validateSlave`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from broker.config.broker_config import BrokerRole
 from broker.role import Role
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import Request, Response
-from sprocket.remoting.routes import Answer, Overload, Route, RouteTable
+from sprocket.remoting.command import Request
+from sprocket.remoting.refusals import Refusal, Refusals
+from sprocket.remoting.routes import Overload, Route, RouteTable
 
-_BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
-_READ_ONLY: Final = Response(
+
+def _on_slave(code: int, remark: str | None = None) -> Refusal:
+    return Refusal(code, remark, reason=Reason.SLAVE)
+
+
+_BUSY: Final = _on_slave(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+_READ_ONLY: Final = _on_slave(
     ResponseCode.SYSTEM_ERROR,
     "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
 )
-_NO_POPS: Final = Response(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave serves no pops: pop from its master")
-_NO_RESET: Final = Response(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+_NO_POPS: Final = _on_slave(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave serves no pops: pop from its master")
+_NO_RESET: Final = _on_slave(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
 
-_ALWAYS: Final[dict[int, Response]] = {
+_ALWAYS: Final[dict[int, Refusal]] = {
     RequestCode.SEND_MESSAGE: _BUSY,
     RequestCode.SEND_MESSAGE_V2: _BUSY,
     RequestCode.SEND_BATCH_MESSAGE: _BUSY,
     RequestCode.CONSUMER_SEND_MSG_BACK: _BUSY,
-    RequestCode.END_TRANSACTION: Response(ResponseCode.SLAVE_NOT_AVAILABLE),
-    RequestCode.RESUME_CHECK_HALF_MESSAGE: Response(ResponseCode.SLAVE_NOT_AVAILABLE),
-    RequestCode.RECALL_MESSAGE: Response(
+    RequestCode.END_TRANSACTION: _on_slave(ResponseCode.SLAVE_NOT_AVAILABLE),
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: _on_slave(ResponseCode.SLAVE_NOT_AVAILABLE),
+    RequestCode.RECALL_MESSAGE: _on_slave(
         ResponseCode.SLAVE_NOT_AVAILABLE, "recall failed, broker service not available"
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _NO_RESET,
 }
-_UNLESS_ACTING: Final[dict[int, Response]] = {
+_UNLESS_ACTING: Final[dict[int, Refusal]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: _READ_ONLY,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _READ_ONLY,
     RequestCode.DELETE_TOPIC_IN_BROKER: _READ_ONLY,
@@ -55,9 +62,10 @@ _UNLESS_ACTING: Final[dict[int, Response]] = {
 }
 
 
-_HIDDEN: Final = Response(
+_HIDDEN: Final = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "the master waits until a slave has what is in its log, see haTailRecoveryWait and minInSyncReplicas",
+    reason=Reason.MASTER_WAITS,
 )
 _READS: Final = (
     RequestCode.PULL_MESSAGE,
@@ -67,9 +75,10 @@ _READS: Final = (
     RequestCode.QUERY_MESSAGE,
     RequestCode.VIEW_MESSAGE_BY_ID,
 )
-_NO_OFFSETS: Final = Response(
+_NO_OFFSETS: Final = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "the master's store is empty, and it waits for a slave that may have its data, see haTailRecoveryWait",
+    reason=Reason.MASTER_WAITS,
 )
 _OFFSETS: Final = (
     RequestCode.QUERY_CONSUMER_OFFSET,
@@ -80,41 +89,35 @@ _OFFSETS: Final = (
 )
 
 
-def gated_table(role: Role, routes: Iterable[Route], *, overload: Overload | None = None) -> RouteTable:
+def gated_table(
+    role: Role, routes: Iterable[Route], *, overload: Overload | None = None, refusals: Refusals | None = None
+) -> RouteTable:
     """Return the table of `routes` with the gate of a slave, or of a master that may wait for its slaves."""
     if role.is_slave:
-        return RouteTable([_gated(route, role) for route in routes], overload=overload)
-    if role.kind is BrokerRole.SYNC_MASTER:
-        return RouteTable([_gated_while_hiding(route, role) for route in routes], overload=overload)
-    return RouteTable(routes, overload=overload)
+        routes = [_gated(route, role) for route in routes]
+    elif role.kind is BrokerRole.SYNC_MASTER:
+        routes = [_gated_while_hiding(route, role) for route in routes]
+    return RouteTable(routes, overload=overload, refusals=refusals)
 
 
 def _gated_while_hiding(route: Route, role: Role) -> Route:
+    def no_offsets(_: Request[Any]) -> Refusal | None:
+        return None if role.knows_offsets else _NO_OFFSETS
+
+    def hidden(_: Request[Any]) -> Refusal | None:
+        return None if role.shows_log else _HIDDEN
+
     if route.code in _OFFSETS:
-        return _gated_unless(route, lambda: role.knows_offsets, _NO_OFFSETS)
-    return _gated_unless(route, lambda: role.shows_log, _HIDDEN) if route.code in _READS else route
+        return replace(route, checks=(no_offsets, *route.checks))
+    return replace(route, checks=(hidden, *route.checks)) if route.code in _READS else route
 
 
 def _gated(route: Route, role: Role) -> Route:
     always, unless_acting = _ALWAYS.get(route.code), _UNLESS_ACTING.get(route.code)
-    if always is not None:
-        return replace(route, handle=lambda _: always, batch=None)
-    return route if unless_acting is None else _gated_unless(route, lambda: role.is_acting, unless_acting)
+    if always is None and unless_acting is None:
+        return route
 
+    def not_on_slave(_: Request[Any]) -> Refusal | None:
+        return None if always is None and role.is_acting else always or unless_acting
 
-def _gated_unless(route: Route, is_open: Callable[[], bool], refusal: Response) -> Route:
-    serve, serve_all = route.handle, route.batch
-
-    def handle(request: Request[Any]) -> Answer:
-        assert serve is not None
-        return serve(request) if is_open() else refusal
-
-    def batch(run: list[Request[Any]]) -> None:
-        assert serve_all is not None
-        if is_open():
-            serve_all(run)
-            return
-        for request in run:
-            request.channel.reply(request, refusal)
-
-    return replace(route, handle=None if serve is None else handle, batch=None if serve_all is None else batch)
+    return replace(route, checks=(not_on_slave, *route.checks))

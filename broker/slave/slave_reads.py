@@ -27,11 +27,13 @@ from broker.periodic import Periodic
 from broker.role import Role
 from broker.service import Service
 from sprocket.common.clock import Clock
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.remoting.refusals import Refusal
 from store.queue.get_result import GetResult, GetStatus
 
 logger = logging.getLogger(__name__)
@@ -113,7 +115,7 @@ class SlaveReads(Service):
         if self._config.broker.slave_read_enable or self._role.is_acting:
             return None
         if not self.is_master_online or self._was_redirected(request):
-            return Response(ResponseCode.SYSTEM_BUSY, _REFUSED)
+            return Refusal(ResponseCode.SYSTEM_BUSY, _REFUSED, reason=Reason.SLAVE)
         self._note_redirected(request)
         header = PullMessageResponseHeader(
             suggest_which_broker_id=MASTER_ID, next_begin_offset=request.header.queue_offset, min_offset=0, max_offset=0

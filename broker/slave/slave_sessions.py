@@ -15,11 +15,13 @@ from typing import Final
 
 from broker.auth.access_control import AccessControl
 from broker.core import BrokerCore
+from broker.out.master_address import MasterAddress
 from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.table_stream import TableReceiver
 from broker.service import Service
-from broker.slave.master_follower import MasterFollower, slave_rules
+from broker.slave.slave_rules import fixed_ha_address, slave_rules
+from ha.follower import MasterConnection
 from ha.greeting import Credentials
 from ha.hello import VERSION
 from ha.slave_link import SlaveLink
@@ -29,6 +31,8 @@ from sprocket.common.errors import ClientError, ProtocolError, StoreError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from sprocket.remoting.pending import RemotingTimeout
+from sprocket.remoting.tls.watch import ClientTls
+from store.replica.replica_log import StoreReplicaLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +40,28 @@ _TIMEOUT_S: Final = 3.0
 
 
 class SlaveSessions(Service):
-    """Links of one slave to its master.  Lives in the event loop's thread."""
+    """Links of one slave to its master, `ha.follower.Links`.  Lives in the event loop's thread.
+
+    `log` is the copy of the master's log, `tls` that of connections to other brokers.
+    """
 
     def __init__(
         self,
         core: BrokerCore,
-        following: MasterFollower,
+        master: MasterAddress,
+        log: StoreReplicaLog,
         tables: ReplicatedTables,
+        *,
         access: AccessControl | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._core = core
         self._access = access
-        self._following = following
+        self._master = master
+        self._log = log
+        self._tls = tls
         self._tables = tables
-        self._receiver = TableReceiver(core, tables, self._reconnect)
+        self._receiver = TableReceiver(core.role, core.offsets, tables, self._reconnect)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
         self._said = ""
@@ -57,23 +69,25 @@ class SlaveSessions(Service):
         self._master_takes_tls = False
         # The last session begun without asking first; it shows whether the master answered.
         self._greeted: SlaveSession | None = None
-        following.follower.new_link = self._new_link
-        following.follower.on_received = self._received
-        following.follower.new_context = self._context
+        self._connection: MasterConnection | None = None
 
     def load(self) -> None:
         """Read the secret.  Raises ConfigError for haSecretFile."""
         self._credentials = credentials(self._core, self._access)
 
+    def connected(self, connection: MasterConnection | None) -> None:
+        """Take the open connection to the master; None once it has ended."""
+        self._connection = connection
+
     def _reconnect(self, reason: str) -> None:
-        connection = self._following.follower.connection
-        if connection is not None:
-            connection.close(reason)
+        if self._connection is not None:
+            self._connection.close(reason)
 
     # Choice of the protocol
 
-    async def _new_link(self, address: str) -> SlaveLink | None:
-        own, follower = self._credentials, self._following.follower
+    async def new_link(self, address: str) -> SlaveLink | None:
+        """Return the session or the plain link for the master at `address`; None if it cannot be followed now."""
+        own = self._credentials
         assert own is not None
         if not own.admits_plain:
             return self._unasked_session(address, own)
@@ -83,12 +97,12 @@ class SlaveSessions(Service):
         if speaks:
             return self._session(own)
         self._say(f"the master at {address} speaks the plain protocol")
-        return SlaveLink(slave_rules(self._core.config.store), self._following.log, follower.now())
+        return SlaveLink(slave_rules(self._core.config.store), self._log, self._core.clock.monotonic())
 
     def _session(self, own: Credentials, dialed: str = "") -> SlaveSession:
-        rules, now = slave_rules(self._core.config.store), self._following.follower.now()
+        rules, now = slave_rules(self._core.config.store), self._core.clock.monotonic()
         return SlaveSession(
-            rules, self._following.log, own, self._receiver.apply, now, dialed=dialed, own_tables=self._own_tables
+            rules, self._log, own, self._receiver.apply, now, dialed=dialed, own_tables=self._own_tables
         )
 
     def _own_tables(self) -> list[TableUpdate]:
@@ -105,7 +119,7 @@ class SlaveSessions(Service):
             self._say("haSessionEnable = false: no master can prove itself, so none is followed; see haAllowPlainPeers")
             return None
         was_answered = self._greeted is None or self._greeted.epoch >= 0
-        if self._following.tls is None:
+        if self._tls is None:
             self._master_takes_tls = False
         elif self._greeted is None or not store.ha_allow_cleartext:
             self._master_takes_tls = True
@@ -113,23 +127,24 @@ class SlaveSessions(Service):
             self._master_takes_tls = not self._master_takes_tls
         self._say(f"the master at {address} must prove itself, tls={self._master_takes_tls}")
         # The configured address may be translated on the way.  An address from a name server must be the master's own.
-        self._greeted = self._session(own, "" if self._following.is_fixed else address)
+        self._greeted = self._session(own, "" if fixed_ha_address(store) else address)
         return self._greeted
 
     def _admits_transport(self, address: str) -> bool:
         """Return whether the master offers the transport that this broker requires."""
-        if self._following.tls is None or self._master_takes_tls or self._core.config.store.ha_allow_cleartext:
+        if self._tls is None or self._master_takes_tls or self._core.config.store.ha_allow_cleartext:
             return True
         self._say(f"the master at {address} offers cleartext, but tls.enable is set; see haAllowCleartext")
         return False
 
-    def _context(self) -> ssl.SSLContext | None:
-        tls = self._following.tls
+    def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context of the connection for the last `new_link`; None for cleartext."""
+        tls = self._tls
         return tls.context() if tls is not None and self._master_takes_tls else None
 
     async def _master_speaks_sessions(self) -> bool | None:
         """Ask the master; return None if it does not answer."""
-        master, broker = self._following.master_address, self._core.config.broker
+        master, broker = str(self._master), self._core.config.broker
         self._master_takes_tls = False
         if not self._core.config.store.ha_session_enable or not master:
             # With haMasterAddress only the address of its port for slaves may be known.
@@ -166,8 +181,9 @@ class SlaveSessions(Service):
 
     # Flushed offset
 
-    def _received(self, link: SlaveLink) -> None:
-        log = self._following.log
+    def received(self, connection: MasterConnection) -> None:
+        """Acknowledge what the master sent once it is on the disk."""
+        log, link = self._log, connection.link
         if self._awaits_flush or not isinstance(link, SlaveSession) or log.flushed_offset >= log.end_offset:
             return
         self._awaits_flush = True
@@ -178,7 +194,7 @@ class SlaveSessions(Service):
 
     def _flushed(self, error: StoreError | None) -> None:
         self._awaits_flush = False
-        connection = self._following.follower.connection
+        connection = self._connection
         if error is None and connection is not None:
             connection.acknowledge()
-            self._received(connection.link)
+            self.received(connection)

@@ -20,18 +20,18 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.core import BrokerCore
+from broker.out.master_address import MasterAddress
 from broker.periodic import Periodic
 from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
 from broker.service import Service
-from broker.slave.master_follower import MasterFollower
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
 from sprocket.remoting.bodies.stats import HARuntimeInfo, KVTable
 from sprocket.remoting.client import ConnectFailed
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.message.topic_names import is_light
 from sprocket.remoting.pending import ConnectionLost
-from store.queue.consume_queue_table import is_light
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +54,13 @@ class SlaveSynchronize(Service):
     It asks only while `may_poll` says that the master's log was compared with this one, over a link that is still open.
     """
 
-    def __init__(self, core: BrokerCore, following: MasterFollower, tables: ReplicatedTables) -> None:
+    def __init__(
+        self, core: BrokerCore, master: MasterAddress, tables: ReplicatedTables, *, may_poll: Callable[[], bool]
+    ) -> None:
         self._core = core
-        self._following = following
+        self._master = master
         self._tables = tables
-        self.may_poll: Callable[[], bool] = following.may_poll
+        self.may_poll = may_poll
         self.all_s = _ALL_S
         self.checkpoint_s = _CHECKPOINT_S
         self._asked = ""  # the master asked last
@@ -83,7 +85,7 @@ class SlaveSynchronize(Service):
 
     async def turn(self) -> None:
         """Ask for the tables that are due."""
-        master = self._following.master_address
+        master = str(self._master)
         if not self._may_ask(master):
             self._forget()
             return
@@ -122,7 +124,7 @@ class SlaveSynchronize(Service):
 
     def _may_ask(self, master: str) -> bool:
         """Return whether `master` may be asked now."""
-        is_known = bool(master) and master == self._following.master_address
+        is_known = bool(master) and master == str(self._master)
         return is_known and not self._core.role.is_acting and self.may_poll()
 
     def _forget(self) -> None:

@@ -4,13 +4,15 @@ Source: RocketMQ 5.3.3, `MessageRequestModeManager`.
 """
 
 import logging
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
+from sprocket.common.config_file import ConfigFile
+from sprocket.common.saved_table import SavedTable
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
@@ -25,21 +27,18 @@ class RequestModeTable(msgspec.Struct, rename="camel"):
     message_request_mode_map: dict[str, ModesByGroup] = {}  # topic -> group -> mode
 
 
-class RequestModes:
-    """Table of modes by topic and group.  A mode that an operator sets is in the file before `set` returns."""
+class RequestModes(SavedTable):
+    """Table of modes by topic and group."""
 
-    def __init__(self, config: LiveConfig, file: ConfigFile[RequestModeTable]) -> None:
+    def __init__(self, config: LiveConfig, file: ConfigFile) -> None:
+        super().__init__(file)
         self._config = config
-        self._file = file
-        self._by_topic: dict[str, ModesByGroup] = {}
-        self.changes = 0  # grows with every change
+        self._by_topic: dict[str, ModesByGroup] = {}  # replaced, never changed
 
-    def load(self) -> None:
-        """Load the file.  Raises `StoreError` if the file and its backup cannot be read."""
-        content = self._file.load()
-        if content is not None:
-            self._by_topic = content.message_request_mode_map
-            logger.info("event=request_modes_loaded topics=%d", len(self._by_topic))
+    def decode(self, content: bytes) -> None:
+        """Take over the modes of the file.  Raises ProtocolError."""
+        self._by_topic = loads(content, RequestModeTable).message_request_mode_map
+        logger.info("event=request_modes_loaded topics=%d", len(self._by_topic))
 
     def find(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         """Return how a group consumes a topic: as set, else as configured.  A retry topic is pulled unless set."""
@@ -52,17 +51,26 @@ class RequestModes:
         return SetMessageRequestModeRequestBody(topic, group, "POP", broker.default_pop_share_queue_num)
 
     def set(self, mode: SetMessageRequestModeRequestBody) -> None:
-        """Set how a group consumes a topic.  Raises `StoreError`; the mode is then unchanged."""
-        after = self._by_topic | {
-            mode.topic: self._by_topic.get(mode.topic, {}) | {mode.consumer_group: mode},
-        }
-        self._file.write(pretty(RequestModeTable(after)))
-        self._by_topic = after
-        self.changes += 1
-        logger.info(
-            "event=request_mode_set topic=%s group=%s mode=%s share=%d",
-            mode.topic, mode.consumer_group, mode.mode, mode.pop_share_queue_num,
-        )  # fmt: skip
+        """Set how a group consumes a topic.  Wait for `save` until the file has the mode; if that fails, undo it."""
+        before = self._by_topic
+        self._by_topic = before | {mode.topic: before.get(mode.topic, {}) | {mode.consumer_group: mode}}
+
+        def undo() -> None:
+            self._by_topic = before
+
+        self._change((mode.topic, mode.consumer_group), undo)
+
+    def _content(self) -> Callable[[], bytes]:
+        table = RequestModeTable(self._by_topic)
+        return lambda: pretty(table)
+
+    def _on_saved(self, changes: list[Sequence[str]]) -> None:
+        for topic, group in changes:
+            mode = self.find(topic, group)
+            logger.info(
+                "event=request_mode_set topic=%s group=%s mode=%s share=%d",
+                topic, group, mode.mode, mode.pop_share_queue_num,
+            )  # fmt: skip
 
     def encode(self) -> bytes:
         """Return the body of the response to GET_ALL_MESSAGE_REQUEST_MODE."""
@@ -74,15 +82,4 @@ class RequestModes:
         """Replace the table by a master's; does not save it."""
         if table.message_request_mode_map != self._by_topic:
             self._by_topic = table.message_request_mode_map
-            self._file.is_unsaved = True
             self.changes += 1
-
-    def take_unsaved(self) -> RequestModeTable | None:
-        """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""
-        if not self._file.take_unsaved():
-            return None
-        return RequestModeTable(self._by_topic)
-
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the table is then still unsaved."""
-        self._file.save(content)

@@ -4,23 +4,21 @@ Source: RocketMQ 5.3.3, `SubscriptionGroupManager`.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
+from broker.config.versioned_table import EntryTable
 from broker.names import illegal_group
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull, RequestError
-from sprocket.common.table_saver import TableSaver
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import DataVersion
-from sprocket.remoting.codec.fastjson import dumps
-from sprocket.remoting.codec.pretty_json import EntryTexts, pretty
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
@@ -31,39 +29,27 @@ _MAX_GROUP_LINES: Final = 16
 _NULLABLE: Final = (b"exponentialRetryPolicy", b"customizedRetryPolicy", b"subscriptionDataSet")
 
 
-class SubscriptionGroups:
+class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
     """Table of groups: name -> `SubscriptionGroupConfig`.
 
-    A change is in memory at once and in the file soon after.  A response to an operator waits for `saving`; a change
-    that cannot be written is undone.
+    A change is in memory at once and in the file soon after.  A response to an operator waits for `save`; a change that
+    cannot be written is undone.
     """
 
-    def __init__(
-        self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock, *, is_copy: bool = False
-    ) -> None:
+    def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock, *, is_copy: bool = False) -> None:
+        super().__init__(file, clock, "subscriptionGroupTable")
         self._config = config
-        self._file = file
-        self._clock = clock
-        self.by_name: dict[str, SubscriptionGroupConfig] = {
-            name: SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS
-        }
+        self.by_name.update((name, SubscriptionGroupConfig(name)) for name in SYSTEM_GROUPS)
         self._forbidden: dict[str, dict[str, int]] = {}  # replaced, never changed
-        self._texts = EntryTexts[SubscriptionGroupConfig]("subscriptionGroupTable")
-        self._unwritten: dict[str, SubscriptionGroupConfig | None] | None = None  # since the last write; None means all
-        self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
-        self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
         self.is_copy = is_copy
 
-    def load(self) -> None:
-        """Add the groups of the file.  Raises `StoreError` if the file and its backup cannot be read."""
-        content = self._file.load()
-        if content is not None:
-            self.by_name.update(content.subscription_group_table)
-            self._forbidden = self._forbidden | content.forbidden_table
-            self.data_version = content.data_version
-            self._unwritten = None
-            logger.info("event=subscription_groups_loaded count=%d", len(content.subscription_group_table))
+    def decode(self, content: bytes) -> None:
+        """Add the groups of the file.  Raises ProtocolError."""
+        table = loads(content, SubscriptionGroupTable)
+        self._install(table.subscription_group_table, table.data_version)
+        self._forbidden = self._forbidden | table.forbidden_table
+        logger.info("event=subscription_groups_loaded count=%d", len(table.subscription_group_table))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the group's configuration; None if the group does not exist."""
@@ -85,8 +71,18 @@ class SubscriptionGroups:
         if self.is_copy:
             return created
         with suppress(DiskFull):
-            self._set({group: created}, self._forbidden, is_kept=True)
+            self._add(created)
         return created
+
+    def _add(self, config: SubscriptionGroupConfig) -> None:
+        """Add a group that stays in memory until the next write, if it cannot be written now."""
+
+        def keep() -> None:
+            self._not_written()
+            logger.warning("event=subscription_group_not_saved group=%s", config.group_name)
+
+        self._enter({config.group_name: config})
+        self._change((config.group_name,), keep)
 
     def _creates(self, group: str) -> bool:
         """Whether the first use creates the group (`MixAll.isSysConsumerGroupAndEnableCreate`)."""
@@ -112,7 +108,7 @@ class SubscriptionGroups:
         after.setdefault(group, {})[topic] = bits
         if not bits:
             del after[group][topic]
-        self._set({}, {name: topics for name, topics in after.items() if topics})
+        self._set_with({}, {name: topics for name, topics in after.items() if topics})
         logger.info("event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
 
     def snapshot(self) -> SubscriptionGroupTable:
@@ -130,7 +126,7 @@ class SubscriptionGroups:
         return dumps(table) if b":null" in text else text
 
     def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Create or change groups, all or none.  Wait for `saving` until the file has the change.
+        """Create or change groups, all or none.  Wait for `save` until the file has the change.
 
         Raises RequestError for attributes, because groups have none.
         """
@@ -144,75 +140,34 @@ class SubscriptionGroups:
             after.attributes = dict(existing.attributes) if existing is not None else {}
             checked.append(after)
         if checked:
-            self._put(checked)
+            self._set({config.group_name: config for config in checked})
 
     def delete(self, group: str) -> bool:
         """Remove a group; return whether it existed."""
         if group not in self.by_name:
             return False
-        self._set({group: None}, {name: topics for name, topics in self._forbidden.items() if name != group})
+        self._set_with({group: None}, {name: topics for name, topics in self._forbidden.items() if name != group})
         return True
 
-    def _put(self, configs: list[SubscriptionGroupConfig]) -> None:
-        self._set({config.group_name: config for config in configs}, self._forbidden)
-
-    def _set(
-        self,
-        changes: Mapping[str, SubscriptionGroupConfig | None],
-        forbidden: dict[str, dict[str, int]],
-        *,
-        is_kept: bool = False,
+    def _set_with(
+        self, changes: dict[str, SubscriptionGroupConfig | None], forbidden: dict[str, dict[str, int]]
     ) -> None:
-        """Change entries and schedule a save of the table; None removes an entry.
-
-        If the write fails, the change is undone; with `is_kept` it stays in memory until the next write.
-        """
-        version = copy(self.data_version)
-        version.next(self._clock.wall_ms())
-        before = {name: self.by_name.get(name) for name in changes}
-        version_before, forbidden_before = self.data_version, self._forbidden
-        self.data_version, self._forbidden = version, forbidden
-        self._enter(changes)
+        """Change entries, and what is forbidden."""
+        before, self._forbidden = self._forbidden, forbidden
 
         def undo() -> None:
-            self._unwritten = None  # the file is as before, so the next write must contain the whole table
-            if is_kept:
-                logger.warning("event=subscription_groups_not_saved groups=%s", list(changes)[:_MAX_GROUP_LINES])
-                return
-            self._enter(before)
-            self.data_version, self._forbidden = version_before, forbidden_before
+            self._forbidden = before
 
-        self.saving.changed(list(changes), undo)
-
-    def _enter(self, changes: Mapping[str, SubscriptionGroupConfig | None]) -> None:
-        for name, config in changes.items():
-            if config is None:
-                self.by_name.pop(name, None)
-            else:
-                self.by_name[name] = config
-        if self._unwritten is not None:
-            self._unwritten.update(changes)
+        self._set(changes, undo)
 
     # The file
 
-    def _next_content(self) -> Callable[[], bytes]:
-        """Return a function that encodes the file with all changes so far; texts of unchanged groups are reused."""
-        is_whole = self._unwritten is None
-        entries = dict(self.by_name) if self._unwritten is None else self._unwritten
-        self._unwritten = {}
+    def _without_entries(self) -> SubscriptionGroupTable:
         # The table of forbidden bits is replaced, never modified.
-        empty = SubscriptionGroupTable({}, self._forbidden, copy(self.data_version))
+        return SubscriptionGroupTable({}, self._forbidden, copy(self.data_version))
 
-        def content() -> bytes:
-            if is_whole:
-                self._texts.clear()
-            self._texts.update(entries)
-            return self._texts.within(empty)
-
-        return content
-
-    def _on_saved(self, written: list[list[str]]) -> None:
-        names = dict.fromkeys(name for names in written for name in names)
+    def _on_saved(self, changes: list[Sequence[str]]) -> None:
+        names = dict.fromkeys(name for names in changes for name in names)
         changed = [config for config in map(self.by_name.get, names) if config is not None]
         deleted = [name for name in names if name not in self.by_name]
         for config in changed[:_MAX_GROUP_LINES]:
@@ -222,10 +177,6 @@ class SubscriptionGroups:
         if deleted:
             logger.info("event=subscription_groups_deleted count=%d first=%s", len(deleted), deleted[:_MAX_GROUP_LINES])
 
-    def persist(self) -> None:
-        """Write the whole file.  Raises `StoreError`."""
-        self._file.write(pretty(self.snapshot()))
-
     # A slave's table is its master's
 
     def replace(self, table: SubscriptionGroupTable) -> None:
@@ -234,17 +185,5 @@ class SubscriptionGroups:
             return
         self._forbidden = table.forbidden_table
         self.by_name.clear()
-        self.by_name.update(table.subscription_group_table)
-        self.data_version = table.data_version
-        self._unwritten = None
-        self._file.is_unsaved = True
-
-    def take_unsaved(self) -> SubscriptionGroupTable | None:
-        """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""
-        if not self._file.take_unsaved():
-            return None
-        return self.snapshot()
-
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the table is then still unsaved."""
-        self._file.save(content)
+        self._install(table.subscription_group_table, table.data_version)
+        self.changes += 1

@@ -18,8 +18,8 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _FIELDS: Final = 5
 _MAX_BYTES: Final = 4096
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_OUT_MS: Final = f"{names.TIMER_OUT_MS}\x01".encode()
-_REAL_TOPIC: Final = f"{names.REAL_TOPIC}\x01".encode()
+_OUT_MS: Final = names.encoded_name(names.TIMER_OUT_MS)
+_REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
 
 
 class RecallHandle(NamedTuple):

@@ -9,20 +9,23 @@ Source: RocketMQ 5.3.3, `ScheduleMessageService`.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from copy import copy
 from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile
+from broker.config.versioned_table import VersionedTable
 from broker.service import Service
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.bodies.topic import DataVersion
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
-from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, find
+from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.store_config import parse_delay_levels
 from store.delivery import Delivery, Outstanding, deliver_fitting
@@ -38,8 +41,8 @@ _RETRY_S = 1.0
 _MAX_SLEEP_S = 1.0
 # delayOffsetUpdateVersionStep
 _VERSION_STEP = 200
-_REAL_TOPIC = REAL_TOPIC.encode() + b"\x01"
-_REAL_QUEUE_ID = REAL_QUEUE_ID.encode() + b"\x01"
+_REAL_TOPIC = encoded_name(REAL_TOPIC)
+_REAL_QUEUE_ID = encoded_name(REAL_QUEUE_ID)
 _OFFSETS_BEFORE_SAVE: Final = failpoint("schedule.offsets_before_save")
 _OFFSETS_SAVED: Final = failpoint("schedule.offsets_saved")
 _BEFORE_DELIVERY: Final = failpoint("schedule.before_delivery")
@@ -53,34 +56,30 @@ class DelayOffsetTable(msgspec.Struct, rename="camel"):
     offset_table: dict[int, int] = {}  # delay level -> offset in its queue
 
 
-class DelayOffsets:
+class DelayOffsets(VersionedTable):
     """Delivered offset of each level, and how much of that may be saved.
 
     An offset is saved only after the delivered messages are flushed: a crash in between would lose them.
     """
 
-    def __init__(self, file: ConfigFile[DelayOffsetTable], clock: Clock) -> None:
-        self._file = file
-        self._clock = clock
+    def __init__(self, file: ConfigFile, clock: Clock) -> None:
+        super().__init__(file, clock)
         self.delivered: dict[int, int] = {}
         self._saveable: dict[int, int] = {}
-        self._saved: dict[int, int] = {}
         # (end of a delivery in the log, level, offset after it)
         self._unflushed: deque[tuple[int, int, int]] = deque()
         self._deliveries = 0
-        self.data_version = DataVersion(timestamp=clock.wall_ms())
 
-    def load(self) -> None:
-        """Read the file.  Raises StoreError if file and backup are damaged."""
-        content = self._file.load()
-        if content is not None:
-            self.delivered = dict(content.offset_table)
-            self._saveable, self._saved = dict(self.delivered), dict(self.delivered)
-            self.data_version = content.data_version or self.data_version
+    def decode(self, content: bytes) -> None:
+        """Take over the offsets of the file.  Raises ProtocolError."""
+        table = loads(content, DelayOffsetTable)
+        self.delivered, self._saveable = dict(table.offset_table), dict(table.offset_table)
+        self.data_version = table.data_version or self.data_version
 
     def place(self, level: int, offset: int) -> None:
         """Set the offset at which a level continues, without a delivery."""
         self.delivered[level] = self._saveable[level] = offset
+        self.changes += 1
 
     def replace(self, table: DelayOffsetTable, log_end: int) -> None:
         """Replace the offsets by a master's; the records before `log_end` contain what was delivered up to them."""
@@ -108,24 +107,20 @@ class DelayOffsets:
         if self._deliveries // _VERSION_STEP > steps_before:
             self.data_version.next(self._clock.wall_ms())
 
-    def take_unsaved(self, flushed_offset: int) -> bytes | None:
-        """Return the file's next content, given the flushed end of the log; None if it is saved already."""
+    def flushed(self, flushed_offset: int) -> None:
+        """Let offsets be saved whose deliveries are before `flushed_offset`, the flushed end of the log."""
         while self._unflushed and self._unflushed[0][0] <= flushed_offset:
             _, level, offset = self._unflushed.popleft()
             self._saveable[level] = offset
-        if self._saveable == self._saved:
-            return None
-        self._saved = dict(self._saveable)
-        return pretty(DelayOffsetTable(copy(self.data_version), self._saved))
+            self.changes += 1
 
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises StoreError; the offsets then count as unsaved."""
+    def _content(self) -> Callable[[], bytes]:
+        table = DelayOffsetTable(copy(self.data_version), dict(self._saveable))
+        return lambda: pretty(table)
+
+    def _write(self, content: bytes) -> None:
         _OFFSETS_BEFORE_SAVE()
-        try:
-            self._file.write(content)
-        except Exception:
-            self._saved = {}
-            raise
+        super()._write(content)
         _OFFSETS_SAVED()
 
     def encode(self) -> bytes:
@@ -181,12 +176,18 @@ class ScheduleService(Service):
             self._timer.cancel()
             self._timer = None
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return ``scheduleMessageOffset_<level>``: delivered offset and end of each level in use."""
-        return {
-            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
-            for level, offset in sorted(self.offsets.delivered.items())
-        }
+    def figures(self) -> list[Declared]:
+        """Return the progress of each level in use."""
+        return [
+            FigureFamily(
+                "scheduleMessageOffset_<level>",
+                "queue offset up to which a delay level is delivered, and the end of its queue",
+                lambda: {
+                    level: f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+                    for level, offset in sorted(self.offsets.delivered.items())
+                },
+            )
+        ]
 
     # The timer
 

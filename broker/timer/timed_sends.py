@@ -18,8 +18,8 @@ from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.record.record import PendingMessage, TagsCodes
 
-_UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
-_TAGS: Final = f"{names.TAGS}\x01".encode()
+_UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
+_TAGS: Final = names.encoded_name(names.TAGS)
 _ASKED: Final = re.compile(f"(?:\\A|\x02)({'|'.join(TIMER_NAMES)})\x01([^\x02]+)\x02".encode())
 
 

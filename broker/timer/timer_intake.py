@@ -134,14 +134,18 @@ def illegal(rules: TimerRules) -> RequestError:
 
 
 class TimerIntake:
-    """`timer_message` with a broker's clock and configuration.  Lives in the event loop's thread."""
+    """`timer_message` with a broker's clock and configuration.  Lives in the event loop's thread.
 
-    def __init__(self, config: LiveConfig, clock: Clock, random_below: Callable[[int], int]) -> None:
+    `count_at` returns the number of messages in a slot of the wheel.
+    """
+
+    def __init__(
+        self, config: LiveConfig, clock: Clock, random_below: Callable[[int], int], count_at: Callable[[int], int]
+    ) -> None:
         self._config = config
         self._clock = clock
         self._random_below = random_below
-        # Returns the number of messages in a slot; the wheel replaces it.
-        self.count_at: Callable[[int], int] = lambda slot_time: 0
+        self._count_at = count_at
         self._rules_of = config.store
         self._rules = TimerRules.of(config)
 
@@ -172,7 +176,7 @@ class TimerIntake:
         self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int, rules: TimerRules
     ) -> tuple[str, int]:
         def is_rejected(slot_time: int) -> bool:
-            count = self.count_at(slot_time)
+            count = self._count_at(slot_time)
             return is_congested(count, rules.congest_num_each_slot, self._random_below)
 
         return timer_message(topic, queue_id, properties, deliver_ms, self._clock.wall_ms(), rules, is_rejected)

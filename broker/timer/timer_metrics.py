@@ -4,20 +4,19 @@ Source: RocketMQ 5.3.3, `TimerMetrics`, `TimerMessageStore.addMetric`, `checkAnd
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Protocol
 
 import msgspec
 
-from broker.config.config_file import ConfigFile
+from broker.config.versioned_table import VersionedTable
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import DataVersion
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.topic_names import SYSTEM_TOPIC_PREFIX
-
-_LMQ_PREFIX = "%LMQ%"
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX
 
 
 class Topics(Protocol):
@@ -40,22 +39,17 @@ class TimerMetricsTable(msgspec.Struct, rename="camel"):
     timing_count: dict[str, TimerMetric] = {}
 
 
-class TimerMetrics:
+class TimerMetrics(VersionedTable):
     """Counts by topic."""
 
-    def __init__(self, file: ConfigFile[TimerMetricsTable], clock: Clock) -> None:
-        self._file = file
-        self._clock = clock
+    def __init__(self, file: ConfigFile, clock: Clock) -> None:
+        super().__init__(file, clock)
         self.by_topic: dict[str, TimerMetric] = {}
-        self._version = DataVersion(timestamp=clock.wall_ms())
-        self._saved_counter = -1
 
-    def load(self) -> None:
-        """Read the file.  Raises StoreError if file and backup are damaged."""
-        content = self._file.load()
-        if content is not None:
-            self.by_topic = content.timing_count
-            self._version = content.data_version
+    def decode(self, content: bytes) -> None:
+        """Take over the counts of the file.  Raises ProtocolError."""
+        table = loads(content, TimerMetricsTable)
+        self.by_topic, self.data_version = table.timing_count, table.data_version
 
     def add(self, topic: str, change: int) -> None:
         """Add `change` to the number of messages that wait for `topic`."""
@@ -65,31 +59,28 @@ class TimerMetrics:
             metric = self.by_topic[topic] = TimerMetric()
         metric.count += change
         metric.time_stamp = now_ms
-        self._version.next(now_ms)
-
-    @property
-    def changes(self) -> tuple[int, int]:
-        """Version that differs after every change."""
-        return self._version.timestamp, self._version.counter
+        self.data_version.next(now_ms)
+        self.changes += 1
 
     def replace(self, table: TimerMetricsTable) -> None:
         """Replace the counts by a master's, unless their versions are equal."""
-        if table.data_version != self._version:
+        if table.data_version != self.data_version:
             self.by_topic = table.timing_count
-            self._version = table.data_version
-            self._saved_counter = -1
+            self.data_version = table.data_version
+            self.changes += 1
 
     def clean(self, topics: Topics) -> None:
         """Forget topics that no longer exist in `topics`, except system topics."""
         gone = [
             topic
             for topic in self.by_topic
-            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, _LMQ_PREFIX))
+            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX))
         ]
         for topic in gone:
             del self.by_topic[topic]
         if gone:
-            self._version.next(self._clock.wall_ms())
+            self.data_version.next(self._clock.wall_ms())
+            self.changes += 1
 
     def revise(self, counts: Mapping[int, int], small_threshold: int) -> None:
         """Set small counts to what was counted in the timer log by hash of the topic.
@@ -103,21 +94,10 @@ class TimerMetrics:
             if shared[code] == 1 and metric.count < small_threshold and metric.count != count:
                 self.add(topic, count - metric.count)
 
-    def take_unsaved(self) -> bytes | None:
-        """Return the file's next content; None if nothing changed since the last save."""
-        if self._version.counter == self._saved_counter:
-            return None
-        self._saved_counter = self._version.counter
-        return self.encode()
-
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises StoreError; the counts then count as unsaved."""
-        try:
-            self._file.write(content)
-        except Exception:
-            self._saved_counter = -1
-            raise
+    def _content(self) -> Callable[[], bytes]:
+        content = self.encode()  # here, because counts change in place
+        return lambda: content
 
     def encode(self) -> bytes:
         """Return the answer to GET_TIMER_METRICS."""
-        return dumps(TimerMetricsTable(copy(self._version), self.by_topic))
+        return dumps(TimerMetricsTable(copy(self.data_version), self.by_topic))

@@ -10,16 +10,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.processor.recall import RecallProcessor
 from broker.service import Service
-from broker.timer.timer_metrics import TimerMetrics, TimerMetricsTable
+from broker.timer.timer_intake import TimerIntake
+from broker.timer.timer_metrics import TimerMetrics
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import delete_hours
 from store.timer.timer_message_store import TimerMessageStore
@@ -27,6 +29,8 @@ from store.timer.timer_progress import TimerCheckpoint
 
 logger = logging.getLogger(__name__)
 
+# Topics to which the timer delivers nothing.
+BARRED_TOPICS: Final = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
 _RETRY_S: Final = 1.0
 _HOUR_MS: Final = 3_600_000
 # Longest sleep, after which a step of the wall clock or a change of the configuration is noticed.
@@ -36,13 +40,6 @@ _LOG_EXPIRY_S: Final = 30.0
 _METRICS_CLEAN_S: Final = 180.0
 # Once within the hours of timerCheckMetricsWhen.
 _METRICS_CHECK_S: Final = 45 * 60.0
-NO_TIMER: Final = {
-    "timerReadBehind": "0",
-    "timerOffsetBehind": "0",
-    "timerCongestNum": "0",
-    "timerEnqueueTps": "0.0",
-    "timerDequeueTps": "0.0",
-}
 
 
 class _Rate:
@@ -62,16 +59,13 @@ class _Rate:
 class TimerService(Service):
     """Timer wheel of one broker.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, metrics_file: ConfigFile[TimerMetricsTable]) -> None:
+    def __init__(self, core: BrokerCore, timer: TimerMessageStore, metrics: TimerMetrics, intake: TimerIntake) -> None:
         self._core = core
-        self._recall = RecallProcessor(core)
-        self.metrics = TimerMetrics(metrics_file, core.clock)
-        barred = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
-        self.timer = TimerMessageStore(core.store, core.clock, self.metrics.add, barred, delivery=core.delivery)
-        self.timer.on_delivered(lambda: self._wake_in(0.0))
+        self._recall = RecallProcessor(core, intake)
+        self.metrics = metrics
+        self.timer = timer
+        timer.on_delivered.append(self._delivered)
         self._is_enabled = core.config.store.timer_wheel_enable
-        if self._is_enabled:
-            core.timer_intake.count_at = self.timer.count_at
         self._handle: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
         self._is_running = False
@@ -145,9 +139,7 @@ class TimerService(Service):
         if not self._is_enabled:
             return
         self._flush_now()
-        content = self.metrics.take_unsaved()
-        if content is not None:
-            self.metrics.save(content)
+        self.metrics.persist_changes()
         self.timer.close()
 
     def _flush_now(self) -> None:
@@ -168,6 +160,9 @@ class TimerService(Service):
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
         if topic == TIMER_TOPIC and self._is_running:
             self._wake_in(0.0)
+
+    def _delivered(self) -> None:
+        self._wake_in(0.0)
 
     def _wake_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -234,9 +229,7 @@ class TimerService(Service):
             )  # fmt: skip
 
     async def _save_metrics(self) -> None:
-        content = self.metrics.take_unsaved()
-        if content is not None:
-            await asyncio.to_thread(self.metrics.save, content)
+        await self.metrics.save()
 
     def _clean_metrics(self) -> None:
         self.metrics.clean(self._core.topics)
@@ -250,23 +243,30 @@ class TimerService(Service):
 
     # Answers
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return figures of GET_BROKER_RUNTIME_INFO under RocketMQ's names."""
-        if not self._is_enabled:
-            return dict(NO_TIMER)
-        timer = self.timer
-        return {
-            "timerReadBehind": str(timer.dequeue_behind_ms // 1000),
-            "timerOffsetBehind": str(timer.enqueue_behind),
-            "timerCongestNum": str(timer.waiting),
-            "timerEnqueueTps": f"{self._enqueue_rate.per_second:.1f}",
-            "timerDequeueTps": f"{self._dequeue_rate.per_second:.1f}",
-        }
+    def figures(self) -> list[Declared]:
+        """Return the figures, under RocketMQ's names; zeros while timerWheelEnable is false."""
+        timer, is_on = self.timer, self._is_enabled
+        enqueued, dequeued = self._enqueue_rate, self._dequeue_rate
+        return [
+            Figure(
+                "timerReadBehind",
+                "lag of the wheel's delivery, s",
+                lambda: timer.dequeue_behind_ms // 1000 if is_on else 0,
+            ),
+            Figure(
+                "timerOffsetBehind",
+                "messages that have yet to enter the wheel",
+                lambda: timer.enqueue_behind if is_on else 0,
+            ),
+            Figure("timerCongestNum", "messages that wait in the wheel", lambda: timer.waiting if is_on else 0),
+            Figure("timerEnqueueTps", "messages per second that enter the wheel", lambda: f"{enqueued.per_second:.1f}"),
+            Figure("timerDequeueTps", "messages per second that leave the wheel", lambda: f"{dequeued.per_second:.1f}"),
+        ]
 
     def get_checkpoint(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_CHECK_POINT: the fields of the checkpoint, as in its file."""
         if not self._is_enabled:
-            return Response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         checkpoint = self.timer.checkpoint
         if not checkpoint.progress.read_ms and not self._core.role.is_slave:
             # The wheel was never used.  From 0, RocketMQ's slave would step through every second since 1970.
@@ -278,5 +278,5 @@ class TimerService(Service):
     def get_metrics(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_METRICS: waiting messages by topic."""
         if not self._is_enabled:
-            return Response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
         return Response(body=self.metrics.encode())

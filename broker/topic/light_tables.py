@@ -6,21 +6,20 @@ Source: RocketMQ 5.3.3, `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, 
 import logging
 from collections.abc import Callable, Iterable
 from copy import copy
-from typing import Protocol, TypeVar
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
 from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerOffsetTable
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import PERM_READ_WRITE, TopicTable
 from sprocket.common.clock import Clock
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
-from store.queue.consume_queue_table import LIGHT_PREFIX, is_light
+from sprocket.common.config_file import ConfigFile
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 _LIGHT_QUEUE_ID = 0
 
 
@@ -69,22 +68,22 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def __init__(
         self,
-        file: ConfigFile[ConsumerOffsetTable],
+        file: ConfigFile,
         clock: Clock,
-        plain: ConfigFile[ConsumerOffsetTable],
+        plain: ConfigFile,
         counts_each: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(file, clock)
         self._counts_each = counts_each
-        self._light_file = file
         self._plain_file = plain
 
-    def load(self) -> None:
+    def load(self) -> bool:
         """Load the newer of the two files.  Raises `StoreError` if a file and its backup cannot be read."""
-        light_content, content = self._light_file.load(), None
-        if light_content is None or self._plain_file.is_newer_than(self._light_file):
-            content = self._plain_file.load()
-            self._file.is_unsaved = content is not None
+        light_content, content = self._file.load(_table), None
+        if light_content is None or self._plain_file.is_newer_than(self._file):
+            content = self._plain_file.load(_table)
+            if content is not None:
+                self.changes += 1
         content = content or light_content
         if content is not None:
             self._offsets, self.data_version = content.offset_table, content.data_version
@@ -92,6 +91,7 @@ class LightConsumerOffsets(ConsumerOffsets):
         for key, offset in light.items():
             self._offsets.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
         logger.info("event=consumer_offsets_loaded count=%d light=%d", len(self._offsets), len(light))
+        return content is not None
 
     def totals(self) -> dict[str, int]:
         """As `ConsumerOffsets.totals`; light names count as one without enableLmqStats (`LmqBrokerStatsManager`)."""
@@ -124,26 +124,24 @@ class LightConsumerOffsets(ConsumerOffsets):
         return ConsumerOffsetTable(copy(self.data_version), topics_by_group, plain, light)
 
 
-class Files(Protocol):
-    """Factory of configuration files by name."""
-
-    def __call__(self, name: str, content_type: type[T], /) -> ConfigFile[T]: ...
+def _table(content: bytes) -> ConsumerOffsetTable:
+    return loads(content, ConsumerOffsetTable)
 
 
 def new_tables(
-    config: LiveConfig, files: Files, clock: Clock, *, is_copy: bool = False
+    config: LiveConfig, files: Callable[[str], ConfigFile], clock: Clock, *, is_copy: bool = False
 ) -> tuple[TopicTable, SubscriptionGroups, ConsumerOffsets]:
     """Return a broker's topics, groups and offsets; light ones with enableLmq.  `is_copy`: they copy a master's."""
-    topics = files("topics.json", TopicConfigTable)
-    groups = files("subscriptionGroup.json", SubscriptionGroupTable)
-    offsets = files("consumerOffset.json", ConsumerOffsetTable)
+    topics = files("topics.json")
+    groups = files("subscriptionGroup.json")
+    offsets = files("consumerOffset.json")
     if not config.store.enable_lmq:
         return (
             TopicTable(config, topics, clock, is_copy=is_copy),
             SubscriptionGroups(config, groups, clock, is_copy=is_copy),
             ConsumerOffsets(offsets, clock),
         )
-    light_offsets = files("lmqConsumerOffset.json", ConsumerOffsetTable)
+    light_offsets = files("lmqConsumerOffset.json")
     return (
         LightTopicTable(config, topics, clock, is_copy=is_copy),
         LightSubscriptionGroups(config, groups, clock, is_copy=is_copy),

@@ -47,7 +47,7 @@ class Retention:
     def config_changed(self, changed: dict[str, str]) -> None:
         """Apply changed keys; also called at the start."""
         self._store.configure(self._config.store)
-        self._store.cleaner.pressure.is_fast_failing = self._config.broker.broker_fast_failure_enable
+        self._store.cleaner.pressure.fail_fast(self._config.broker.broker_fast_failure_enable)
 
 
 def rule_of(config: TopicConfig) -> TopicRule | None:

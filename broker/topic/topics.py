@@ -3,27 +3,28 @@
 Source: RocketMQ 5.3.3, `TopicConfigManager`.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import Final
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
+from broker.config.versioned_table import EntryTable
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreBusy
-from sprocket.common.table_saver import TableSaver
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import (
     PERM_INHERIT,
     PERM_READ,
     PERM_WRITE,
-    DataVersion,
     TopicConfig,
     TopicConfigTable,
 )
-from sprocket.remoting.codec.pretty_json import EntryTexts, pretty
+from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.message.topic_names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -54,33 +55,27 @@ TopicsChanged = Callable[[list[TopicConfig]], None]
 _MAX_TOPIC_LINES: Final = 16
 
 
-class TopicTable:
+class TopicTable(EntryTable[TopicConfig]):
     """Table of topics: name -> `TopicConfig`.
 
-    A change is in memory at once and in the file soon after.  A response to a change waits for `saving`; a change that
+    A change is in memory at once and in the file soon after.  A response to a change waits for `save`; a change that
     cannot be written is undone.  Once changes are in the file, each of `on_change` gets the topics (an empty list
     stands for a deletion), so that they are registered at once.  Callers must not modify the configurations in the
     table.
     """
 
-    def __init__(
-        self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock, *, is_copy: bool = False
-    ) -> None:
+    def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock, *, is_copy: bool = False) -> None:
+        super().__init__(file, clock, "topicConfigTable")
         self._config = config
-        self._file = file
-        self._clock = clock
-        self.by_name: dict[str, TopicConfig] = {}
-        self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
         self.is_copy = is_copy
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
         self.on_change: list[TopicsChanged] = []
         # Topics whose queues are being deleted: until that is done they accept no message and cannot be created.
         self._leaving: set[str] = set()
-        self._texts = EntryTexts[TopicConfig]("topicConfigTable")
-        self._unwritten: dict[str, TopicConfig | None] | None = None  # since the last write; None means all
         self.unsaved: set[str] = set()  # topics with a change that is not in the file
-        self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
+        # Whether appends of this turn of the loop depend on a topic that is not in the file.
+        self.is_relied_on = False
         for topic in self._system_configs():
             self.by_name[topic.topic_name] = topic
             self.system_topics.add(topic.topic_name)
@@ -108,14 +103,11 @@ class TopicTable:
 
     # Reading
 
-    def load(self) -> None:
-        """Add the topics of the file.  Raises `StoreError` if the file and its backup cannot be read."""
-        content = self._file.load()
-        if content is not None:
-            self.by_name.update(content.topic_config_table)
-            self.data_version = content.data_version
-            self._unwritten = None
-            logger.info("event=topics_loaded count=%d", len(content.topic_config_table))
+    def decode(self, content: bytes) -> None:
+        """Add the topics of the file.  Raises ProtocolError."""
+        table = loads(content, TopicConfigTable)
+        self._install(table.topic_config_table, table.data_version)
+        logger.info("event=topics_loaded count=%d", len(table.topic_config_table))
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic's configuration; None if the topic does not exist."""
@@ -217,7 +209,7 @@ class TopicTable:
     def update(self, configs: Iterable[TopicConfig]) -> bool:
         """Create or change topics; their `attributes` hold changes (``+name``: value, ``-name``).
 
-        All or nothing.  Returns whether anything changed.  Wait for `saving` until the file has the change.  Raises
+        All or nothing.  Returns whether anything changed.  Wait for `save` until the file has the change.  Raises
         RequestError for an invalid change of attributes.
         """
         changed = []
@@ -264,61 +256,40 @@ class TopicTable:
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:
             if config.topic_name in self._leaving:
-                raise StoreBusy(f"topic {config.topic_name} is being deleted, try again")
+                raise StoreBusy(f"topic {config.topic_name} is being deleted, try again", Reason.BUSY)
         self._set({config.topic_name: config for config in configs})
-        self.saving.rely()
+        self._rely()
 
     def rely_on(self, topic: str) -> None:
         """Make responses of this turn of the loop wait for the topic, if it is not in the file yet."""
         if topic in self.unsaved:
-            self.saving.rely()
+            self._rely()
 
-    def _set(self, changes: Mapping[str, TopicConfig | None]) -> None:
-        """Change entries and schedule a save of the table; None removes an entry."""
-        version = copy(self.data_version)
-        version.next(self._clock.wall_ms())
-        before = {name: self.by_name.get(name) for name in changes}
-        version_before, self.data_version = self.data_version, version
-        self._enter(changes)
+    def _rely(self) -> None:
+        if self._pending and not self.is_relied_on:
+            self.is_relied_on = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.is_relied_on = False
+
+    def _set(self, changes: Mapping[str, TopicConfig | None], undo_others: Callable[[], None] = lambda: None) -> None:
+        self.unsaved.update(changes)
 
         def undo() -> None:
-            self._enter(before)
-            self.data_version = version_before
             self.unsaved.difference_update(changes)
-            self._unwritten = None  # the file is as before, so the next write must contain the whole table
+            undo_others()
 
-        self.unsaved.update(changes)
-        self.saving.changed(list(changes), undo)
-
-    def _enter(self, changes: Mapping[str, TopicConfig | None]) -> None:
-        for name, config in changes.items():
-            if config is None:
-                self.by_name.pop(name, None)
-            else:
-                self.by_name[name] = config
-        if self._unwritten is not None:
-            self._unwritten.update(changes)
+        super()._set(changes, undo)
 
     # The file
 
-    def _next_content(self) -> Callable[[], bytes]:
-        """Return a function that encodes the file with all changes so far; texts of unchanged topics are reused."""
-        is_whole = self._unwritten is None
-        entries = dict(self.by_name) if self._unwritten is None else self._unwritten
-        self._unwritten = {}
-        empty = TopicConfigTable({}, copy(self.data_version))
+    def _without_entries(self) -> TopicConfigTable:
+        return TopicConfigTable({}, copy(self.data_version))
 
-        def content() -> bytes:
-            if is_whole:
-                self._texts.clear()
-            self._texts.update(entries)
-            return self._texts.within(empty)
-
-        return content
-
-    def _on_saved(self, written: list[list[str]]) -> None:
-        self.unsaved = {name for names in self.saving.pending for name in names}
-        names = dict.fromkeys(name for names in written for name in names)
+    def _on_saved(self, changes: list[Sequence[str]]) -> None:
+        self.unsaved = {name for change in self._pending for name in change.names}
+        names = dict.fromkeys(name for names in changes for name in names)
         changed = [config for config in map(self.by_name.get, names) if config is not None]
         deleted = [name for name in names if name not in self.by_name]
         for config in changed[:_MAX_TOPIC_LINES]:
@@ -340,10 +311,6 @@ class TopicTable:
         for listener in self.on_change:
             listener(configs)
 
-    def persist(self) -> None:
-        """Write the whole file.  Raises `StoreError`."""
-        self._file.write(pretty(self.snapshot()))
-
     # A slave's table is its master's
 
     def replace(self, table: TopicConfigTable) -> None:
@@ -351,21 +318,9 @@ class TopicTable:
         if table.data_version == self.data_version:
             return
         self.by_name.clear()
-        self.by_name.update(table.topic_config_table)
-        self.data_version = table.data_version
-        self._unwritten = None
-        self._file.is_unsaved = True
+        self._install(table.topic_config_table, table.data_version)
+        self.changes += 1
         self.announce([])
-
-    def take_unsaved(self) -> TopicConfigTable | None:
-        """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""
-        if not self._file.take_unsaved():
-            return None
-        return self.snapshot()
-
-    def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; the table is then still unsaved."""
-        self._file.save(content)
 
 
 def _fixed(topic: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:

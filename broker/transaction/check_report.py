@@ -38,7 +38,7 @@ class CheckReport:
             self._given_up_keys.append(half.unique_key or "")
 
     def not_copied(self, half: HalfMessage, verdict: Verdict, reason: str) -> None:
-        """Count a half message of which the store refused a copy."""
+        """Count a half message whose copy the store refused."""
         self._not_copied.append(f"queue offset {half.record.queue_offset}, {verdict.name}: {reason}")
 
     def write(self) -> None:

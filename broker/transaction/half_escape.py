@@ -95,7 +95,7 @@ class HalfEscape(Service):
             return None
         half = HalfMessage(record)
         if half.target is None:
-            logger.error("event=half_message_dropped queue_offset=%d reason=no-real-topic", offset)
+            logger.error("event=half_message_dropped queue_offset=%d reason=no_real_topic", offset)
             return None
         return half.resumed(self._transactions.tags_codes)
 

@@ -13,7 +13,7 @@ from broker.send.message_id import offset_message_id
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.record import IPV6_HOST_BYTES, SysFlag, record_size
+from sprocket.remoting.message.record import ANY_V6, BORN_V6, IPV6_HOST_BYTES, STORE_V6, SysFlag, record_size
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
@@ -22,14 +22,11 @@ from store.record.record import Appended, PendingMessage, Record, TagsCodes, enc
 QUEUE_ID: Final = 0
 TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
-_ANY_V6: Final = _BORN_V6 | _STORE_V6
 _CRC: Final = "__CRC32#"
 _REMOVE_TAG: Final = "d"
 _REMOVE_TAGS_CODE: Final = java_hash_code(_REMOVE_TAG)
 _OP_PROPERTIES: Final = names.encode({names.TAGS: _REMOVE_TAG, names.WAIT: "true"}).encode()
-_OP_TAG: Final = f"{names.TAGS}\x01".encode()
+_OP_TAG: Final = names.encoded_name(names.TAGS)
 _SEPARATOR: Final = b","
 
 # Equal for a half message, its copies and its real message, and different for two transactions.
@@ -207,9 +204,9 @@ def _as_sent(half: HalfMessage, appended: Appended, store_host: bytes, store_tim
         topic, queue_id, record.body, properties, 0, record.flag, record.sys_flag, record.born_timestamp,
         record.born_host, record.reconsume_times, record.prepared_transaction_offset,
     )  # fmt: skip
-    sys_flag = record.sys_flag & ~_ANY_V6
-    sys_flag |= _BORN_V6 if len(record.born_host) == IPV6_HOST_BYTES else 0
-    sys_flag |= _STORE_V6 if len(store_host) == IPV6_HOST_BYTES else 0
+    sys_flag = record.sys_flag & ~ANY_V6
+    sys_flag |= BORN_V6 if len(record.born_host) == IPV6_HOST_BYTES else 0
+    sys_flag |= STORE_V6 if len(store_host) == IPV6_HOST_BYTES else 0
     magic, topic_bytes = topic_field(topic)
     length_bytes = len(topic_bytes) - len(topic.encode())
     size = record_size(sys_flag, len(record.body), len(topic.encode()), len(properties), length_bytes)

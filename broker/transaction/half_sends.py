@@ -17,8 +17,8 @@ from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.record.record import PendingMessage, TagsCodes
 
-_UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
-_TAGS: Final = f"{names.TAGS}\x01".encode()
+_UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
+_TAGS: Final = names.encoded_name(names.TAGS)
 _PREPARED: Final = re.compile(r"(?:\A|\x02)TRAN_MSG\x01true\x02")
 _GROUP: Final = re.compile(r"(?:\A|\x02)PGROUP\x01[^\x02]+\x02")
 

@@ -19,6 +19,7 @@ from broker.transaction.open_transactions import OpenTransactions
 from broker.transaction.recovery import recovered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError, StoreBusy
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -102,7 +103,9 @@ class Transactions:
         Raises what `MessageStore.append` raises, and RequestError if its transaction is open.
         """
         if self.open.has_copy(half.identity):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction is being checked already")
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "The transaction is being checked already", Reason.TRANSACTION_ENDED
+            )
         ((queue_offset, _, _),) = self._store.append([half.resumed(self.tags_codes)])
         self.open.copied(queue_offset, half.identity)
         return self._store.wrote_offset

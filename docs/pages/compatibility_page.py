@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md: the support of every request code of RocketMQ.
+"""Writer of docs/compatibility.md: how every request code of RocketMQ is supported.
 
 The routes of a broker, a name server, a controller and the client tell which codes are served;
 `docs.pages.unsupported_codes` has the reasons for the others.  The tests are those with the mark

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the keys that the configuration classes declare.
+"""Writer of docs/configuration.md, from the keys that the configuration classes declare.
 
 Run as ``python -m docs.pages.configuration_page <file>`` (`make docs`); a test compares the file with it.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from pathlib import Path
 
-from docs.pages.fixed_keys import FIXED_KEYS
+from docs.pages.fixed_keys import FIXED_KEYS, READ_ONCE
 from sprocket.cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, allowed_text, settings_of, value_text
 from sprocket.common.rocketmq_keys import ReferenceKey, reference_keys
@@ -20,7 +20,7 @@ Written by `make docs` from the declarations in the code; do not edit.
 
 Sprocket reads RocketMQ's `.properties` files unchanged: `mqbroker -c conf/broker.conf`,
 `mqnamesrv -c conf/namesrv.properties`, `mqcontroller -c conf/controller.conf`. An unknown key causes a
-warning that suggests the nearest known key. A key of RocketMQ that Sprocket does not support causes a warning, too. A
+warning that suggests the nearest known key. A key of RocketMQ that Sprocket does not support causes a warning too. A
 wrong value stops the start; the error names file, line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME`
 and `${ROCKETMQ_HOME}` are replaced in paths. White space around a value is ignored.
 
@@ -92,8 +92,15 @@ def _default(setting: Setting, declared: "Field[object]") -> str:
     return f"`{text}`" if text else ""
 
 
+def fixed_keys() -> set[str]:
+    """Return the keys of name servers, controllers and brokers that cannot be changed while the server runs."""
+    declarations = (NAMESRV_CLASSES[0], CONTROLLER_CLASSES[0], *BROKER_CLASSES[:2])
+    return {setting.key for one in declarations for setting in settings_of(one) if not setting.mutable}
+
+
 def _fixed() -> Iterator[str]:
-    for reason, keys in FIXED_KEYS.items():
+    listed = {key for keys in FIXED_KEYS.values() for key in keys}
+    for reason, keys in (FIXED_KEYS | {READ_ONCE: tuple(fixed_keys() - listed)}).items():
         names = ", ".join(f"`{key}`" for key in sorted(keys))
         yield f"\n{reason} {names}.\n"
 

@@ -1,4 +1,4 @@
-"""Keys that need a restart, grouped by the reason; docs/configuration.md shows them.
+"""Reasons why keys need a restart; docs/configuration.md shows them.  A key that is not listed is read at the start.
 
 RocketMQ accepts an update of every key except three, even if nothing reads the new value before a restart.
 """
@@ -38,8 +38,5 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "Selects the broker's parts and their guarantees at the start.": (
         "flushDiskType", "enableSlaveActingMaster", "haAckFlushedOffset", "enableControllerInNamesrv", "controllerType",
     ),
-    "Is read once, at the start.": (
-        "checkCRCOnRecover", "messageIndexSafe", "haTailRecoveryWait", "syncFromLastFile", "skipPreOnline",
-        "serverSocketRcvBufSize", "serverSocketSndBufSize",
-    ),
 }  # fmt: skip
+READ_ONCE: Final = "Is read once, at the start."

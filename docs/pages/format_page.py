@@ -1,4 +1,4 @@
-"""Writes docs/format.md from the layouts that the code reads and writes with.
+"""Writer of docs/format.md, from the layouts with which the code reads and writes.
 
 Run as ``python -m docs.pages.format_page <file>`` (`make docs`); a test compares the file with the page.  The tables
 come from the numpy types of `store.layout` and the comments beside their fields.  The hexdumps show real bytes, which
@@ -38,6 +38,7 @@ from store.inspection.small_files import KNOWN_NAMES
 from store.record.record import Record, blank, decode
 from store.repair.filler import FILLER_TOPIC, filler
 from store.repair.rebuild import IndexRebuild
+from store.scan.record_batch import batch_of
 from store.timer.timer_progress import EXTENSION_AT
 
 _BORN: Final = 1_767_225_600_000
@@ -51,9 +52,9 @@ _HEAD: Final = """\
 
 Written by `make docs` from the layouts in the code; do not edit.
 
-A store directory (`storePathRootDir`) is that of Apache RocketMQ 5.3, byte for byte. Sprocket's own files are described
-at the end; RocketMQ ignores them. All integers are big-endian; i32 is a signed integer of 32 bits. Offsets in the left
-columns are decimal. `sprocket store dump` shows records, `sprocket store check` checks all files.
+A store directory (`storePathRootDir`) is that of Apache RocketMQ 5.3, byte for byte. The last section describes
+Sprocket's own files, which RocketMQ ignores. All integers are big-endian; i32 is a signed integer of 32 bits. Offsets
+in the left columns are decimal. `sprocket store dump` shows records, `sprocket store check` checks all files.
 
 | Name | What it is |
 |---|---|
@@ -119,8 +120,8 @@ The entry of the record above, as the second message of its queue:
 _BATCH: Final = """
 ## batchconsumequeue/&lt;topic&gt;/&lt;queueId&gt;/
 
-The same for topics with the attribute `queue.type=BatchCQ`: one unit of {unit} bytes for each record, which may
-hold many messages.
+The same for topics with the attribute `queue.type=BatchCQ`. A queue has one unit of {unit} bytes for each record;
+a record may hold many messages.
 
 {table}
 """
@@ -171,8 +172,8 @@ are a chain from the newest to the oldest.
 
 {checkpoint_table}
 
-From byte {extension} of the page on, Sprocket keeps, with a CRC, its state after the wall clock stepped back; RocketMQ
-neither reads nor overwrites it. `config/timermetrics` is JSON: the number of waiting messages of each topic.
+If the wall clock stepped back, Sprocket keeps its state from byte {extension} of the page on, with a CRC. RocketMQ
+neither reads nor overwrites these bytes. `config/timermetrics` is JSON: the number of waiting messages of each topic.
 """
 _REST: Final = """
 ## abort, lock
@@ -198,8 +199,8 @@ fastjson's JSON: keys that are numbers have no quotes. The previous version is k
 ## The revive topic
 
 `rmq_sys_REVIVE_LOG_<cluster>` is a topic of 8 queues, otherwise like others. Its messages come through the timer wheel.
-Bodies are JSON. The tag gives the kind: `ck`, a checkpoint: the messages that one pop took from one queue, due a second
-before they are redelivered; `ack`, an acknowledgement of one message of a pop; `bAck`, of several. Acknowledgements are
+Bodies are JSON. The tag gives the kind. `ck` is a checkpoint: the messages that one pop took from one queue. It is due
+a second before they are redelivered. `ack` is an acknowledgement of one message of a pop, `bAck` of several. They are
 due when their messages would be redelivered. All three kinds have `t` topic, `c` group, `q` queue, `so` first offset,
 `pt` pop time and `bn` broker name; these match acknowledgements to checkpoints. A checkpoint also has `it` invisible
 time, `n` number of messages, `d` their distances from `so`, `bm` bits of the acknowledged messages, and `rp` number of
@@ -221,11 +222,11 @@ CID_RMQ_SYS_REVIVE_GROUP commits the last finished offset, not the next one.
 - `deletedtopics` (kind `DTOP`): for each deleted topic, the physical offset before which its records are deleted.
 - `truncate` (kind `TRNC`, content an i64): where the log will end, while a start truncates it.
 
-`cut/` keeps the bytes that a start truncated. `leases/<name>.json` gives the holder of a lease on segments, and its
-deadline.
+`cut/` keeps the bytes that a start truncated. `leases/<name>.json` names the holder of a lease on segments, and the
+lease's deadline.
 
-`sprocket store repair` creates `repair-<time>/`: `journal.json` holds what was done, where and why; the numbered files
-hold the replaced bytes. `--undo` restores them.
+`sprocket store repair` creates `repair-<time>/`. Its `journal.json` lists each change with place and reason; the
+numbered files hold the replaced bytes. `--undo` restores them.
 """
 
 
@@ -305,7 +306,7 @@ def example_index(record: bytes) -> bytes:
     assert isinstance(decoded, Record)
     with tempfile.TemporaryDirectory() as folder:
         index = IndexRebuild(Path(folder), _SLOTS, _CAPACITY)
-        index.add(decoded)
+        index.add(batch_of(decoded, memoryview(record)))
         index.finish()
         [path] = Path(folder).iterdir()
         content = path.read_bytes()

@@ -69,8 +69,8 @@ A text is a length (u16, at most {text}) and UTF-8.
 
 {hello_table}
 
-After the numbers of HELLO: cluster, broker name, id of the store. A slave with a secret adds the master's address, if
-it was told that address and does not have it from `haMasterAddress`. The master refuses a HELLO with an address other
+After the numbers of HELLO: cluster, broker name, id of the store. A slave with a secret adds the master's address,
+unless the address comes from `haMasterAddress`. The master refuses a HELLO with an address other
 than its own `brokerIP2:haListenPort`, because then an impostor relays the greeting. PROOF is {proof} bytes, zeros
 without a secret.
 
@@ -136,9 +136,9 @@ the distance to the next range. The common prefix ends with its last whole recor
 - The slave's whole log is the beginning of the master's: RESUME, and the log follows.
 - The master's whole log is the beginning of the slave's: SURPLUS. A SYNC_MASTER after an unclean stop accepts no
   messages for at most `haTailRecoveryWait` (it responds SERVICE_NOT_AVAILABLE to sends). Meanwhile it fetches that tail
-  with FETCH_TAIL and TAIL; then it starts. It waits for one slave: if several may have more, the first to connect
-  decides, and without a secret that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits after any
-  stop until a slave has its whole log; meanwhile consumers read nothing. Any other master responds TRUNCATE.
+  with FETCH_TAIL and TAIL; then it starts. It waits for one slave. If several may have more, the first to connect
+  decides; without a secret, any program can be the first. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits
+  after any stop until a slave has its whole log; meanwhile consumers read nothing. Any other master responds TRUNCATE.
 - A SYNC_MASTER with an empty store fetches all that the slave keeps, then its tables with FETCH_TABLES, SLAVE_TABLE and
   SLAVE_TABLES_END. It does so whether the store is new or its disk was lost; see below.
 - The logs diverged: the slave copies what it has after the common prefix to `cut/` of its store, durably notes where
@@ -146,11 +146,11 @@ the distance to the next range. The common prefix ends with its last whole recor
 - The logs have nothing in common, as with an ASYNC_MASTER with a new disk, or the master no longer keeps the slave's
   offset: nothing is changed. The slave's log line `ha_diverged` says which store holds data.
 
-With RocketMQ at the other end, a log that does not fit ends the connection, with the reason.
+With RocketMQ at the other end, a log that does not fit ends the connection; the log line gives the reason.
 
 ## A master with an empty store
 
-A SYNC_MASTER with an empty log accepts no messages and tells no offsets (SERVICE_NOT_AVAILABLE) until it knows that no
+A SYNC_MASTER with an empty log refuses sends and questions about offsets (SERVICE_NOT_AVAILABLE) until it knows that no
 slave holds data:
 
 | It finds | It does |

@@ -13,7 +13,7 @@ from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
 from sprocket.common.config import update_entries
 from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -35,7 +35,7 @@ _MAX_NAMED_KEYS: Final = 10
 class ConfigurationProcessor:
     """Handler of requests for both configurations."""
 
-    def __init__(self, kv_config: KVConfig, settings: ServerSettings[NamesrvConfig]) -> None:
+    def __init__(self, kv_config: KVConfig, settings: LiveSettings[NamesrvConfig]) -> None:
         self._kv_config = kv_config
         self._settings = settings
 
@@ -56,7 +56,7 @@ class ConfigurationProcessor:
         """Set a value.  Respond when it is in the file."""
         header = request.header
         self._kv_config.put(header.namespace, header.key, header.value)
-        await self._kv_config.saving.saved()
+        await self._kv_config.save()
         return Response()
 
     def get(self, request: Request[GetKVConfigRequestHeader]) -> Response:
@@ -71,7 +71,7 @@ class ConfigurationProcessor:
     async def delete(self, request: Request[DeleteKVConfigRequestHeader]) -> Response:
         """Remove a value.  Respond when it is gone from the file."""
         self._kv_config.delete(request.header.namespace, request.header.key)
-        await self._kv_config.saving.saved()
+        await self._kv_config.save()
         return Response()
 
     def namespace(self, request: Request[GetKVListByNamespaceRequestHeader]) -> Response:

@@ -5,14 +5,15 @@ Source: RocketMQ 5.3.3, `ClientRequestProcessor`, `DefaultRequestProcessor`, `FA
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from namesrv import route_queries
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
 from sprocket.common.errors import RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.requests import read_topic_route
 from sprocket.remoting.bodies.topic import TopicList
 from sprocket.remoting.codec.fastjson import dumps
@@ -24,13 +25,15 @@ from sprocket.remoting.headers.namesrv import (
     GetTopicsByClusterRequestHeader,
     RegisterTopicRequestHeader,
 )
-from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.remoting.refusals import Refusal
+from sprocket.remoting.routes import Action, Check, Lane, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
 
 # Ordinal of V4_9_4 in `MQVersion`: since that version clients read standard JSON.
 _VERSION_4_9_4 = 401
 _FAQ_HINT = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+_DISABLED: Final = Refusal(ResponseCode.SYSTEM_ERROR, "disable", reason=Reason.TURNED_OFF)
 
 
 class TopicProcessor:
@@ -40,7 +43,7 @@ class TopicProcessor:
         self,
         table: RouteInfo,
         kv_config: KVConfig,
-        settings: ServerSettings[NamesrvConfig],
+        settings: LiveSettings[NamesrvConfig],
         uptime_ms: Callable[[], int],
     ) -> None:
         self._table = table
@@ -53,45 +56,50 @@ class TopicProcessor:
         code, topic, cluster = RequestCode, Resource.TOPIC, Resource.CLUSTER
         get, update = Action.GET, Action.UPDATE
         return [
-            Route(code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self.route, topic, get, Lane.CLIENT),
+            Route(
+                code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self.route, topic, get, Lane.CLIENT,
+                checks=(self._check_ready,),
+            ),
             Route(code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequestHeader, self.register, cluster, update),
             Route(code.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequestHeader, self.delete, cluster, update),
-            Route(code.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader, self.by_cluster, topic, Action.LIST),
-            self._list(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, route_queries.all_topics, self._all_topics_allowed),
-            self._list(code.GET_SYSTEM_TOPIC_LIST_FROM_NS, route_queries.system_topics, lambda: True),
-            self._list(code.GET_UNIT_TOPIC_LIST, route_queries.unit_topics, self._topic_list_allowed),
-            self._list(code.GET_HAS_UNIT_SUB_TOPIC_LIST, route_queries.unit_sub_topics, self._topic_list_allowed),
-            self._list(
-                code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-                route_queries.unit_sub_ununit_topics,
-                self._topic_list_allowed,
+            Route(
+                code.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader, self.by_cluster, topic, Action.LIST,
+                checks=(self._check_lists,),
             ),
-        ]
+            self._list(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, route_queries.all_topics, self._check_list_of_all),
+            self._list(code.GET_SYSTEM_TOPIC_LIST_FROM_NS, route_queries.system_topics),
+            self._list(code.GET_UNIT_TOPIC_LIST, route_queries.unit_topics, self._check_lists),
+            self._list(code.GET_HAS_UNIT_SUB_TOPIC_LIST, route_queries.unit_sub_topics, self._check_lists),
+            self._list(
+                code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, route_queries.unit_sub_ununit_topics, self._check_lists
+            ),
+        ]  # fmt: skip
 
-    def _list(
-        self, code: RequestCode, query: Callable[[RouteInfo], TopicList], is_allowed: Callable[[], bool]
-    ) -> Route:
+    def _list(self, code: RequestCode, query: Callable[[RouteInfo], TopicList], *checks: Check) -> Route:
         def handle(_: Request[Any]) -> Response:
-            return self._topic_list(query, is_allowed())
+            return Response(body=dumps(query(self._table)))
 
-        return Route(code, NoHeader, handle, Resource.TOPIC, Action.LIST)
+        return Route(code, NoHeader, handle, Resource.TOPIC, Action.LIST, checks=checks)
 
-    def _topic_list(self, query: Callable[[RouteInfo], TopicList], allowed: bool) -> Response:
-        if not allowed:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
-        return Response(body=dumps(query(self._table)))
+    # Checks of the routes
 
-    def _all_topics_allowed(self) -> bool:
-        return self._settings.current.enable_all_topic_list
+    def _check_ready(self, _: Request[Any]) -> Refusal | None:
+        config = self._settings.current
+        if config.need_wait_for_service and self._uptime_ms() < config.wait_seconds_for_service * 1000:
+            return Refusal(ResponseCode.SYSTEM_ERROR, "name server not ready", reason=Reason.NOT_READY)
+        return None
 
-    def _topic_list_allowed(self) -> bool:
-        return self._settings.current.enable_topic_list
+    def _check_list_of_all(self, _: Request[Any]) -> Refusal | None:
+        return None if self._settings.current.enable_all_topic_list else _DISABLED
+
+    def _check_lists(self, _: Request[Any]) -> Refusal | None:
+        return None if self._settings.current.enable_topic_list else _DISABLED
+
+    # Handlers
 
     def route(self, request: Request[GetRouteInfoRequestHeader]) -> Response:
         """Return where the queues of a topic are."""
         config, header = self._settings.current, request.header
-        if config.need_wait_for_service and self._uptime_ms() < config.wait_seconds_for_service * 1000:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready")
         route = route_queries.topic_route(self._table, header.topic, support_acting_master=config.support_acting_master)
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}{_FAQ_HINT}"
@@ -107,9 +115,7 @@ class TopicProcessor:
     def by_cluster(self, request: Request[GetTopicsByClusterRequestHeader]) -> Response:
         """Return the topics of a cluster."""
         cluster_name = request.header.cluster
-        return self._topic_list(
-            lambda table: route_queries.topics_by_cluster(table, cluster_name), self._topic_list_allowed()
-        )
+        return Response(body=dumps(route_queries.topics_by_cluster(self._table, cluster_name)))
 
     def register(self, request: Request[RegisterTopicRequestHeader]) -> Response:
         """Register routes of one topic, for a broker that registers topics one by one."""

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 
 from spark.decode import inner_batches
 from spark.decode.binary_array import as_text, gather
-from spark.decode.body_crc import crc_holds, seals
 from spark.decode.columns import COLUMN_TYPES, TIMESTAMP
 from spark.decode.damage import Damage
 from spark.decode.inflate import compression_names, inflate_bodies
-from spark.decode.record_parts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, RecordParts
+from spark.decode.record_parts import RecordParts
 from spark.files.segment import Positions, Segment
 from sprocket.common.limits import MAX_INFLATED_BYTES
-from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
+from store.scan.record_crc import claimed_crcs, crcs_hold
 
 CHUNK_ROWS: Final = 16384
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last of Python's dates
@@ -93,22 +93,22 @@ class Chunk(RecordParts):
         """Leave out, or raise for, records whose CRC does not hold."""
         first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
         begins, ends = self.stored_body_bounds
-        holds = crc_holds(
+        holds = crcs_hold(
             memoryview(self.segment.data),
             self.positions[first],
-            (begins[first], ends[first]),
             self.ends[first],
+            (begins[first], ends[first]),
             self.integers("body_crc")[first],
-            self._seals(first),
+            self._claimed_crcs(first),
         )
         if not holds.all():
             self._leave_out(~holds[of_row], "the CRC does not hold")
 
-    def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
-        """Return the CRCs of whole records in the records of these rows: see `spark.decode.body_crc`."""
+    def _claimed_crcs(self, first: slice | Positions) -> Positions:
+        """Return the CRCs in the seals of the records of these rows."""
         octets, shift, _ = self.tails
-        tail_ends = self.ends + shift
-        return seals(octets, self.stored_properties_bounds[0][first], self.ends[first], tail_ends[first])
+        begins, ends = self.stored_properties_bounds
+        return claimed_crcs(octets, (ends - begins)[first], (ends + shift)[first])
 
     def inflate(self) -> None:
         """Inflate bodies for the columns that need them.

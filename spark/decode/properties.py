@@ -16,9 +16,8 @@ from spark.decode.binary_array import Positions, as_text, gather
 from spark.decode.entry_columns import ABSENT, Entries, EntryColumns
 from spark.decode.property_texts import PropertyTexts
 from spark.decode.text_rows import PADDING
-from sprocket.remoting.message.record import NAME_VALUE_SEPARATOR
+from sprocket.remoting.message.properties import NAME_END_BYTES, NAME_END_OCTET
 
-_NAME_END: Final = NAME_VALUE_SEPARATOR[0]
 _MANY_NAMES: Final = 64
 # In texts with more entries, a name is searched for in all entries at once.
 _MOST_COLUMNS: Final = 32
@@ -38,7 +37,7 @@ class PropertyTable:
 
     def find(self, name: bytes) -> pa.Array:
         """Return the value of `name` (at most 63 bytes) in each record, as strings; null if a record has none."""
-        key = name + NAME_VALUE_SEPARATOR
+        key = name + NAME_END_BYTES
         assert len(key) <= PADDING
         number = None if self._columns is None else self._columns.column_of(key)
         if number == ABSENT:
@@ -100,7 +99,7 @@ class PropertyTable:
         Returns the first such entry of each row, and their number.
         """
         begins, ends = self._entries.begins, self._entries.ends
-        found = self._texts.places_of(_NAME_END)
+        found = self._texts.places_of(NAME_END_OCTET)
         if found.size != ends.size or not ((found >= begins).all() and (found < ends).all()):
             # Some entry has none, or several: a 0x01 inside a value ends no name.
             first = np.searchsorted(found, begins)

@@ -2,6 +2,8 @@
 
 The text is ``name 0x01 value 0x02 ...``; a missing last 0x02 is added.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`.
+
+`store.scan.property_scan` finds one name; here all entries are found once, for any number of names.
 """
 
 from typing import Final, Self
@@ -12,9 +14,8 @@ import pyarrow as pa
 
 from spark.decode.binary_array import Positions, gather
 from spark.decode.text_rows import PADDING, TextRows
-from sprocket.remoting.message.record import PROPERTY_SEPARATOR
+from sprocket.remoting.message.properties import VALUE_END_OCTET
 
-ENTRY_END: Final = PROPERTY_SEPARATOR[0]
 _WORD: Final = 8
 # The product with a word in which one byte is 1 has the index of that byte in its highest byte.
 _BYTE_NUMBERS: Final = np.uint64(0x0001020304050607)
@@ -39,11 +40,11 @@ class PropertyTexts:
         self.begins = begins
         self.last_ends: Positions = begins + (sizes - 1)
         self._rows = rows
-        self.entry_ends = self.places_of(ENTRY_END)
+        self.entry_ends = self.places_of(VALUE_END_OCTET)
         # Number of entries of each text if all have the same number, else None.
         self.entries_per_text = self._count_entries()
         if self.entries_per_text is None and self._put_in_separators(sizes):
-            self.entry_ends = self.places_of(ENTRY_END)
+            self.entry_ends = self.places_of(VALUE_END_OCTET)
             self.entries_per_text = self._count_entries()
 
     @classmethod
@@ -77,11 +78,11 @@ class PropertyTexts:
 
     def _put_in_separators(self, sizes: npt.NDArray[np.int64]) -> bool:
         """Make each text end in a separator; return whether one was missing."""
-        lacks = (sizes == 0) | (self.octets[self.last_ends] != ENTRY_END)
+        lacks = (sizes == 0) | (self.octets[self.last_ends] != VALUE_END_OCTET)
         if not lacks.any():
             return False
         self.last_ends = self.last_ends + lacks
-        self.octets[self.last_ends] = ENTRY_END
+        self.octets[self.last_ends] = VALUE_END_OCTET
         return True
 
 

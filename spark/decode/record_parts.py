@@ -2,6 +2,10 @@
 
 There is no Python object per record: the fixed fields are gathered once, and each variable part is found from the
 lengths before it.
+
+Chain, heads and CRCs are those of `store.scan`.  The parts are not a `store.scan.record_batch.RecordBatch`, because
+that computes all its columns and ends at the first damaged record.  Here a part is computed when a column needs it, and
+a read that skips damage goes on after it.
 """
 
 from functools import cached_property
@@ -17,32 +21,16 @@ from spark.decode.properties import PropertyTable
 from spark.decode.property_texts import PropertyTexts
 from spark.decode.text_rows import TextRows
 from spark.files.segment import Positions, Segment
-from sprocket.remoting.message.record import FIXED_IPV4, MIN_RECORD_BYTES, SysFlag
-from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
-
-IPV4_HOST_BYTES: Final = 8
-IPV6_HOST_BYTES: Final = 20
+from sprocket.remoting.message.record import FIXED_IPV4, V6_GROWTH_BYTES, SysFlag
+from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE, RECORD_IPV4_DTYPE
+from store.scan.heads import heads_at
 
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32]
-
-# The fields before the body if both hosts are IPv4.
-_RECORD_IPV4_DTYPE: Final = np.dtype(
-    [
-        *RECORD_FIXED_DTYPE.descr,
-        ("born_host", f"V{IPV4_HOST_BYTES}"),
-        ("store_timestamp", ">i8"),
-        ("store_host", f"V{IPV4_HOST_BYTES}"),
-        ("reconsume_times", ">i4"),
-        ("prepared_transaction_offset", ">i8"),
-        ("body_length", ">i4"),
-    ]
-)
-assert _RECORD_IPV4_DTYPE.itemsize == FIXED_IPV4.size <= MIN_RECORD_BYTES
 
 # For each field: its stored type, its place, and its native type.
 _FIELDS: Final = {
     name: (kind, int(at), kind.newbyteorder("="))
-    for name, (kind, at, *_) in _RECORD_IPV4_DTYPE.fields.items()  # type: ignore[union-attr]  # numpy types it as optional
+    for name, (kind, at, *_) in RECORD_IPV4_DTYPE.fields.items()  # type: ignore[union-attr]  # numpy types it as optional
 }
 
 # Parts that are found once for all columns, until rows are left out.
@@ -98,9 +86,7 @@ class RecordParts:
     # -- fixed fields ------------------------------------------------------------------------------------
 
     def _gather(self, positions: Positions) -> npt.NDArray[np.void]:
-        size = FIXED_IPV4.size
-        every = np.ndarray((self.segment.size - size + 1,), f"V{size}", self.segment.data, 0, (1,))
-        return every[positions].view(_RECORD_IPV4_DTYPE)
+        return heads_at(self.segment.data, positions, RECORD_IPV4_DTYPE)
 
     def take(self, positions: Positions, fixed: npt.NDArray[np.void]) -> None:
         """Set the records.  Positions are signed 64-bit: a sum of two lengths cannot overflow."""
@@ -119,7 +105,7 @@ class RecordParts:
         """Return the shift of the fields after a host, in bytes, for each record; plain 0 if all are IPv4."""
         if not self.all_flags & flag:
             return 0
-        shift: Positions = (self.sys_flags & flag != 0) * (IPV6_HOST_BYTES - IPV4_HOST_BYTES)
+        shift: Positions = (self.sys_flags & flag != 0) * V6_GROWTH_BYTES
         return shift
 
     def integers(self, field: str) -> Integers:

@@ -31,8 +31,6 @@ PRE_BLANK_SIZE: Final = 2**31 - 1
 DIRECTORY: Final = "consumequeue"
 # Topics with the attribute queue.type=BatchCQ keep their index here, in another format.
 BATCH_DIRECTORY: Final = "batchconsumequeue"
-# Light queues are views: their entries point at records of other topics (`MixAll.LMQ_PREFIX`).
-LIGHT_PREFIX: Final = "%LMQ%"
 # Entries that are checked on each side of a found place.
 _AROUND: Final = 3
 # A search reads this many entries at once at its end, instead of single ones.

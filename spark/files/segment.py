@@ -4,14 +4,11 @@ A segment is a chain of records (`sprocket.remoting.message.record`), each at th
 blank record ends the chain or, in the file that is being written, zeros do.  Bytes count as a record only if the magic
 is V1 or V2 and `physical_offset` is their own position.
 
-The walk is the store's (`store.record.log_walk`): it never reads bytes of a body that imitate a record.
+The walk is the store's (`store.scan.log_walk`): it never reads bytes of a body that imitate a record.
 """
 
 import mmap
 import os
-import re
-import struct
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,27 +18,24 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
-    CRC_MASK,
+    HEAD,
+    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    SysFlag,
-    record_size,
+    SIZE_AND_MAGIC,
 )
-from store.layout import FILE_NAME_DIGITS, HEAD, MAGIC_BLANK, RECORD_FIXED_DTYPE, STORE_TIMESTAMP, TAIL
-from store.record.log_walk import walk as follow_chain
+from store.layout import FILE_NAME_DIGITS
+from store.record.checksum import masked_crc
+from store.record.record import parts_of, store_timestamp_of
+from store.scan.log_walk import Chain, chain
+from store.scan.record_search import record_starts
 
 Positions = npt.NDArray[np.int64]
 
-_MAGIC_AT: Final = 4
-# Common bytes of the two magics: one search finds both.
-_MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]
-assert struct.pack(">i", MAGIC_V2).startswith(_MAGIC_PREFIX)
-_MAGIC: Final = re.compile(re.escape(_MAGIC_PREFIX))
-# Both as a little-endian processor reads them: comparisons need no byte swap.
-_MAGIC_NUMBERS: Final = [int.from_bytes(struct.pack(">i", magic), "little") for magic in (MAGIC_V1, MAGIC_V2)]
 PAGE_BYTES: Final = mmap.ALLOCATIONGRANULARITY
 # A size above this is damage: no memory is allocated for it.
 MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
@@ -50,18 +44,11 @@ RESYNC_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Walk:
-    """Positions of the records in a range, and the first position that does not continue the chain."""
-
-    positions: Positions
-    stop: int
-
-
-@dataclass(frozen=True)
 class RecordSpan:
     """Parts of one record, as positions in its segment."""
 
     size: int
+    body_crc: int
     body: slice
     topic: slice
     properties: slice
@@ -160,21 +147,18 @@ class Segment:
             return None
         if size < MIN_RECORD_BYTES or position + size > self.size:
             return None
-        sys_flag: int = HEAD.unpack_from(self.data, position)[7]
-        body_at = position + record_size(sys_flag & (SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6), 0, 0, 0, 0) - 2
-        body_end = body_at + self._integer(body_at - 4, 4)
-        version = 2 if magic == MAGIC_V2 else 1
-        end = position + size
-        if not body_at <= body_end <= end - version - 2:
+        parts = parts_of(memoryview(self.data)[position : position + size])
+        if isinstance(parts, str):
             return None
-        topic_at = body_end + version
-        topic_end = topic_at + (self._integer(body_end, 2) if version == 2 else self.data[body_end])
-        if not topic_at <= topic_end <= end - 2:
+        fields, body_at, topic_at, properties_at = parts
+        # RocketMQ reads both lengths as signed numbers of 16 bits.
+        if max(size - properties_at, properties_at - 2 - topic_at) > MAX_PROPERTIES_BYTES:
             return None
-        properties = slice(topic_end + 2, end)
-        if self._integer(topic_end, 2) != properties.stop - properties.start:
-            return None
-        return RecordSpan(size, slice(body_at, body_end), slice(topic_at, topic_end), properties)
+        body, topic, properties = (
+            slice(position + begin, position + end)
+            for begin, end in ((body_at, body_at + fields[14]), (topic_at, properties_at - 2), (properties_at, size))
+        )
+        return RecordSpan(size, fields[2], body, topic, properties)
 
     def is_whole(self, position: int) -> bool:
         """Return whether the record at `position` has been written to its last byte.
@@ -184,26 +168,16 @@ class Segment:
         span = self.span(position)
         if span is None:
             return False
-        crc: int = HEAD.unpack_from(self.data, position)[2]
-        return zlib.crc32(self.data[span.body]) & CRC_MASK == crc and 0 not in self.data[span.properties]
+        return masked_crc(self.data[span.body]) == span.body_crc and 0 not in self.data[span.properties]
 
     def store_timestamp(self, position: int) -> int:
         """Return the store timestamp of the record at `position`, ms."""
-        sys_flag: int = HEAD.unpack_from(self.data, position)[7]
-        at = position + record_size(sys_flag & SysFlag.BORN_HOST_V6, 0, 0, 0, 0) - 2
-        value: int = STORE_TIMESTAMP.unpack_from(self.data, at - TAIL.size - 8 - STORE_TIMESTAMP.size)[0]
-        return value
+        return store_timestamp_of(memoryview(self.data)[position : position + MIN_RECORD_BYTES])
 
     def resync(self, position: int, end: int) -> int | None:
         """Return the first position in [`position`, `end`) where a record begins, found by its magic."""
-        limit = min(end + _MAGIC_AT + len(_MAGIC_PREFIX), self.size)
-        found = _MAGIC.search(self.data, position + _MAGIC_AT, limit)
-        while found is not None:
-            at = found.start() - _MAGIC_AT
-            if self.span(at) is not None:
-                return at
-            found = _MAGIC.search(self.data, found.start() + 1, limit)
-        return None
+        starts = record_starts(self.data, self.start, position, end)
+        return next((at for at in starts if self.span(at) is not None), None)
 
     def reaches_beyond(self, position: int) -> int:
         """Return the size of a record at `position` that exceeds this window but not the file, else 0.
@@ -224,30 +198,13 @@ class Segment:
         left = self.file_end - self.start - position
         if left < BLANK_MIN_BYTES:
             return True
-        size, magic = self._integer(position, 4), self._integer(position + _MAGIC_AT, 4)
-        return magic == MAGIC_BLANK and size == left
+        head = self.data[position : position + BLANK_MIN_BYTES]
+        return len(head) == BLANK_MIN_BYTES and SIZE_AND_MAGIC.unpack(head) == (left, MAGIC_BLANK)
 
-    def walk(self, begin: int, end: int) -> Walk:
+    def walk(self, begin: int, end: int) -> Chain:
         """Return all records that begin in [`begin`, `end`); one must begin at `begin`."""
-        end = min(end, self.size - BLANK_MIN_BYTES + 1)
-        if begin >= end:
-            return Walk(np.empty(0, np.int64), begin)
-        positions = follow_chain(memoryview(self.data)[begin:], self.start + begin, end - begin)
-        positions += begin
-        magics = np.ndarray((self.size - 3 - _MAGIC_AT,), "<u4", self.data, _MAGIC_AT, (1,))[positions]
-        is_record = (magics == _MAGIC_NUMBERS[0]) | (magics == _MAGIC_NUMBERS[1])
-        # Each record ends where the next one begins, so only the last size has to be read.
-        last = int(positions[-1])
-        last_end = last + int.from_bytes(self.data[last : last + 4], "big")
-        is_record[:-1] &= np.diff(positions) >= MIN_RECORD_BYTES
-        is_record[-1] &= MIN_RECORD_BYTES <= last_end - last <= self.size - last
-        if is_record.all():
-            return Walk(positions, last_end)
-        broken = int(np.argmin(is_record))
-        return Walk(positions[:broken], int(positions[broken]))
-
-    def _integer(self, position: int, size: int) -> int:
-        return int.from_bytes(self.data[position : position + size], "big", signed=True)
+        found = chain(memoryview(self.data)[begin:], self.start + begin, end - begin)
+        return Chain(found.positions + begin, found.stop + begin)
 
 
 def _mapped(descriptor: int, skip: int, size: int) -> mmap.mmap | bytes:
@@ -261,6 +218,3 @@ def segment_paths(directory: Path) -> list[tuple[int, Path]]:
     """
     names = (path for path in directory.iterdir() if len(path.name) == FILE_NAME_DIGITS and path.name.isdecimal())
     return sorted((int(path.name), path) for path in names)
-
-
-assert RECORD_FIXED_DTYPE.itemsize == HEAD.size

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark.decode.damage import Damage
-from spark.files.consume_queue import LIGHT_PREFIX, PRE_BLANK_SIZE, Entries
+from spark.files.consume_queue import PRE_BLANK_SIZE, Entries
 from spark.files.segment import Segment
 from spark.files.store_directory import StoreDirectory
 from spark.queues.data_loss import LostRange
 from spark.queues.offset_queue import OffsetQueue, open_queue
 from spark.queues.ranges import QueueRange
 from sprocket.common.errors import CorruptRecord
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX
 
 OnLoss = Callable[[list[LostRange]], None]
 Integers = npt.NDArray[np.int64]

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark.files.confirm_limit import confirm_limit
-from spark.files.consume_queue import BATCH_DIRECTORY, DIRECTORY, LIGHT_PREFIX, can_be_file_name, topics_of
+from spark.files.consume_queue import BATCH_DIRECTORY, DIRECTORY, can_be_file_name, topics_of
 from spark.files.segment import Segment
 from spark.files.store_directory import StoreDirectory, log_paths
 from spark.queues.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.queues.positions import QueueId
 from spark.queues.tail import QueueTail
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from spark.rows.chunk_rows import Rows, chunk_rows
 from spark.rows.filters import RowFilter
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import RECORD_FIXED_DTYPE
+from store.scan.heads import heads_at
 
 # Entries that a task holds at once: about 40 bytes each.
 _ENTRIES_AT_ONCE: Final = 1 << 19
@@ -162,9 +163,7 @@ def _checked(
     An entry must point at a record with its size, its queue and its queue offset, not just at any record.
     """
     positions: Positions = entries.physical_offsets[chosen] - segment.start
-    last = segment.size - RECORD_FIXED_DTYPE.itemsize
-    every = np.ndarray((last + 1,), f"V{RECORD_FIXED_DTYPE.itemsize}", segment.data, 0, (1,))
-    heads = every[np.minimum(positions, last)].view(RECORD_FIXED_DTYPE)
+    heads = heads_at(segment.data, np.minimum(positions, segment.size - RECORD_FIXED_DTYPE.itemsize))
     # A record in a light queue has its offset in the queue that it was sent to.
     is_own = (heads["queue_offset"] == entries.queue_offsets[chosen]) & (heads["queue_id"] == entries.queue_ids[chosen])
     fits: npt.NDArray[np.bool_] = (heads["total_size"] == entries.sizes[chosen]) & (is_own | entries.are_light[chosen])

@@ -18,7 +18,7 @@ from spark.files.consume_queue import BATCH, PLAIN, PRE_BLANK_SIZE, ConsumeQueue
 from spark.files.segment import Positions, Segment
 from spark.read.plan import Span
 from sprocket.remoting.message.record import FIXED_IPV4, MIN_RECORD_BYTES
-from store.layout import RECORD_FIXED_DTYPE
+from store.scan.heads import heads_at
 
 
 class IndexMisfit(Exception):
@@ -66,9 +66,7 @@ class IndexedRecords:
         positions = self.offsets - window.start
         if (positions + self.sizes > window.size).any() or window.size < FIXED_IPV4.size:
             raise IndexMisfit(f"an entry points after the end of {window.path}")
-        kind = RECORD_FIXED_DTYPE
-        every = np.ndarray((window.size - kind.itemsize + 1,), f"V{kind.itemsize}", window.data, 0, (1,))
-        heads = every[positions].view(kind)
+        heads = heads_at(window.data, positions)
         fits = (
             (heads["total_size"] == self.sizes)
             & (heads["physical_offset"] == self.offsets)

@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark.files.consume_queue import BATCH, LIGHT_PREFIX, ConsumeQueue, every_topic_of, open_queues
+from spark.files.consume_queue import BATCH, ConsumeQueue, every_topic_of, open_queues
 from spark.files.segment import Segment
 from spark.files.store_directory import SegmentFile, StoreDirectory, find_stores
 from spark.options.source_options import MEBIBYTE, SourceOptions
 from spark.read.known_queues import KnownQueues, usual_file_bytes
 from spark.read.places import QueuePlaces
 from spark.rows.filters import RowFilter, TimeRange
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 

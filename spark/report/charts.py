@@ -1,4 +1,4 @@
-"""Charts of a report, each a PNG with its caption and a text alternative."""
+"""Charts of a report, each as a PNG with a caption and a text alternative."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Times:
-    """The steps of a time axis: where each begins (seconds since 1970, UTC) and how long each is."""
+    """Steps of a time axis: their begins (seconds since 1970, UTC) and their length."""
 
     starts: Sequence[int]
     step_s: int
@@ -89,7 +89,7 @@ def timeline_lines(
     colors = [each.color or color for each, color in zip(series, _colors(len(series)), strict=True)]
     for color, each in zip(colors, series, strict=True):
         heights = np.array([np.nan if value is None else value for value in each.values], float)
-        # A value between two gaps would be a line of no length.
+        # A value between two gaps would be an invisible line.
         mark = "o" if np.count_nonzero(~np.isnan(heights)) < 60 else None
         width = 0.9 if len(heights) > _DENSE_POINTS // 2 else 1.6
         axes.plot(middles, heights, color=color, linewidth=width, marker=mark, markersize=3)
@@ -97,9 +97,9 @@ def timeline_lines(
         axes.set_yscale("symlog", linthresh=1)
         axes.yaxis.set_minor_formatter(NullFormatter())
     values = [value for each in series for value in each.values if value is not None]
-    # Room above the largest, which would lie on the edge otherwise.
-    most = max(values, default=0) * (1.5 if logarithmic else 1.05)
-    axes.set_ylim(0 if min(values, default=0) >= 0 else None, most if most > 0 else 1)
+    # Leave room above the largest value.
+    top = max(values, default=0) * (1.5 if logarithmic else 1.05)
+    axes.set_ylim(0 if min(values, default=0) >= 0 else None, top if top > 0 else 1)
     axes.set_ylabel(y_label)
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     _time_axis(axes, times)
@@ -265,7 +265,7 @@ def _time_axis(axes: Axes, times: Times) -> None:
 
 
 def _days(moments: npt.NDArray[np.datetime64]) -> npt.NDArray[np.float64]:
-    """As matplotlib counts time: days since 1970."""
+    """Return the times as matplotlib counts them: in days since 1970."""
     return moments.astype("datetime64[s]").astype(np.float64) / 86_400
 
 

@@ -1,11 +1,11 @@
-"""Consumption in the log itself: traces of clients, and the check points of pop.
+"""Consumption as the log shows it: traces of clients, and the checkpoints of pop.
 
 A trace message holds contexts that end with 0x02; their fields are separated by 0x01.  ``SubBefore``: time (ms),
 region, group, request id, message id, retries, keys.  ``SubAfter``: request id, message id, cost (ms), success, keys,
 code.
 Source: RocketMQ 5.3.3, `TraceDataEncoder`.
 
-A check point of pop is JSON: ``c`` group, ``t`` topic, ``q`` queue, ``so`` first queue offset, ``d`` distances of the
+A checkpoint of pop is JSON: ``c`` group, ``t`` topic, ``q`` queue, ``so`` first queue offset, ``d`` distances of the
 messages from it, ``pt`` time (ms).  Source: RocketMQ 5.3.3, `PopCheckPoint`.
 """
 
@@ -131,8 +131,8 @@ def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:
 def follow_pops(log: Log, buckets: Buckets) -> dict[str, list[int | None]]:
     """Return, by ``group on topic``, the messages stored but not popped at the end of each step.
 
-    Only queues with a pop so far count.  The value is None before the first pop and after the last.  A check point is
-    in the log only when its pop is due, so the latest ones are missing.
+    A queue counts from its first pop on.  The value is None before the first pop and after the last.  The broker writes
+    a checkpoint when its pop is due, so the latest checkpoints are missing.
     """
     points = (
         log.read("brokerName", "tags", "bodyString", subscribePattern=REVIVE_PATTERN)

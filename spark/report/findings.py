@@ -1,4 +1,4 @@
-"""Findings of a report: plain values, so that tests can compute them in another way."""
+"""Findings of a report, as plain values that a test can compute in another way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,8 +69,8 @@ class StoreLatency:
     overall: Latency | None = None
     by_step: Sequence[tuple[int, float, float, float]] = ()  # step, p50, p99, largest
     negative: int = 0  # stored before they were born: the clocks differ
-    held_back: int = 0  # delayed, timed, or in a transaction: not counted
-    without_time: int = 0  # the producer's time is no date
+    held_back: int = 0  # delayed, timed or transactional: not counted
+    without_time: int = 0  # bornTimestamp is not a date
     redriven: int = 0  # sent back from a dead-letter topic: not counted
 
 
@@ -133,7 +133,7 @@ class GroupLag:
     topic: str
     queues: int
     lag: int
-    oldest_ms: int | None  # store timestamp of the first message it has not committed
+    oldest_ms: int | None  # store timestamp of the first message that the group has not committed
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A report of charts and tables as one HTML page that needs no network: every chart is a PNG inside it."""
+"""Report of charts and tables as one HTML page.  Each chart is a PNG inside it, so it needs no network."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from jinja2 import Environment
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its heading and a sentence that says what it shows; `alt` says it to those who do not see it."""
+    """Chart with a heading and a caption; `alt` is the text for readers who do not see it."""
 
     title: str
     caption: str
@@ -30,9 +30,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are text, numbers (shown with thousands separators), or True and False (a tick, a cross).
+    """Table; a cell is text, a number (shown with thousands separators), True (a tick), False (a cross) or None.
 
-    The numbers of column `bars` have bars beside them; with `has_total` the last row is a sum.
+    Each number in column `bars` has a bar beside it.  With `has_total` the last row is a sum.
     """
 
     title: str
@@ -43,16 +43,16 @@ class Table:
     has_total: bool = False
 
     def is_numeric(self, index: int) -> bool:
-        """Whether the column holds numbers, and nothing but them and gaps."""
+        """Return whether the column holds only numbers and gaps, and at least one number."""
         cells = [row[index] for row in self.rows if row[index] is not None]
         return bool(cells) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in cells)
 
     def wraps(self, index: int) -> bool:
-        """Whether the column holds text too long for one line."""
+        """Return whether the column holds text that is too long for one line."""
         return any(isinstance(row[index], str) and len(str(row[index])) > 24 for row in self.rows)
 
     def bar_percent(self, value: object) -> float:
-        """How long a bar is beside the longest one."""
+        """Return the length of a bar, in percent of the longest one."""
         index = list(self.columns).index(self.bars or "")
         cells = [row[index] for row in (self.rows[:-1] if self.has_total else self.rows)]
         most = max((value for value in cells if isinstance(value, int | float)), default=0)
@@ -61,20 +61,20 @@ class Table:
 
 @dataclass(frozen=True)
 class Part:
-    """A heading under which the sections that follow stand, and a sentence or two about them."""
+    """Heading of the sections that follow, and a sentence or two about them."""
 
     title: str
     text: str = ""
 
     @property
     def anchor(self) -> str:
-        """What a link in the page names."""
+        """Return the name of the part in links."""
         return "-".join("".join(letter if letter.isalnum() else " " for letter in self.title.lower()).split())
 
 
 @dataclass
 class Page:
-    """What a report holds, in order.  `facts` are the few figures at its top."""
+    """Content of a report, in order.  `facts` are the few figures at its top."""
 
     title: str
     subtitle: str
@@ -83,7 +83,7 @@ class Page:
     footer: str = ""
 
     def html(self) -> str:
-        """The whole page."""
+        """Return the whole page."""
         environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         environment.filters["cell"] = cell
         environment.tests["chart"] = lambda section: isinstance(section, Chart)
@@ -95,11 +95,11 @@ class Page:
         return [section for section in self.sections if isinstance(section, Part)]
 
     def save(self, path: Path) -> None:
-        """Write the page, and nothing beside it."""
+        """Write the page to one file."""
         path.write_text(self.html(), encoding="utf-8")
 
     def write(self, directory: Path) -> Path:
-        """Write ``report.html``, and each chart as a PNG beside it; returns the page's path."""
+        """Write ``report.html`` and, beside it, each chart as a PNG.  Return the path of the page."""
         directory.mkdir(parents=True, exist_ok=True)
         for section in self.sections:
             if isinstance(section, Chart):
@@ -110,7 +110,7 @@ class Page:
 
 
 def cell(value: object) -> str:
-    """How a table shows a value."""
+    """Return the text of a value in a table."""
     if isinstance(value, bool):
         return "✓" if value else "✗"
     if isinstance(value, int):

@@ -64,7 +64,7 @@ class Log:
 
     @property
     def _has_several(self) -> bool:
-        # A store without a message when brokers were counted has no bounds; it may have messages by now.
+        # A store that was empty when the brokers were counted has no bounds.  It may have messages by now.
         return len(self.paths) > 1
 
     def _within(self) -> Column:
@@ -101,7 +101,7 @@ def count_topics(log: Log) -> tuple[list[TopicTotals], list[BrokerTotals], dict[
     stored = milliseconds("storeTimestamp")
     rows = (
         log.read("brokerName", "topic", "bodySize", "storeSize", "storeTimestamp", "physicalOffset")
-        .where("topic IS NOT NULL")  # damage, which mode=PERMISSIVE makes rows of
+        .where("topic IS NOT NULL")  # mode=PERMISSIVE returns damage as rows without a topic
         .groupBy(
             "brokerName", "topic", sf.length(sf.bin("bodySize")).alias("bits"), (sf.col("bodySize") == 0).alias("none")
         )
@@ -181,7 +181,7 @@ def measure_latency(log: Log, buckets: Buckets) -> StoreLatency:
     frame = log.read("topic", "bornTimestamp", "storeTimestamp", "properties")
     frame = frame.where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
     redriven = sf.expr(f"properties['{REDRIVEN_FROM}'] IS NOT NULL")
-    # What the store leaves in a message that came by the delay levels or a transaction, or by the timer.
+    # Properties that remain in a message after a delay level, a transaction, or the timer.
     held = sf.expr("properties['REAL_TOPIC'] IS NOT NULL OR properties['TIMER_OUT_MS'] IS NOT NULL") & ~redriven
     elapsed = milliseconds("storeTimestamp") - milliseconds("bornTimestamp")
     counted = sf.col("ms").isNotNull() & ~sf.col("held") & ~sf.col("redriven")

@@ -1,4 +1,4 @@
-"""Page of a report: figures first, then charts, then what is missing."""
+"""Page of a report: figures, then charts, then what the page cannot show."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,12 +13,13 @@ _NOTHING: Final = "The log holds no message."
 
 
 def store_page(findings: Findings, made_ms: int, note: str = "") -> Page:
-    """The page.  `made_ms` is when the stores were read; `note` says what restricts the reading, if anything does."""
+    """Return the page.  `made_ms` is the time of the reading; `note` says which limits it had, if any."""
     said = [f"Read from {_listed(findings.stores)}.", _extent(findings), "All times are UTC.", note]
     page = Page(_title(findings), " ".join(part for part in said if part))
     page.footer = (
         f"Made by sprocket spark report on {utc(made_ms)} UTC from the segment files themselves. "
-        "Halves and rollbacks of transactions are not counted; bodies count as they are stored."
+        "Prepared and rolled back messages of transactions are not counted. "
+        "Body sizes are as stored, compressed or not."
     )
     page.facts = _facts(findings)
     page.sections.append(Part("Summary"))
@@ -34,7 +35,12 @@ def store_page(findings: Findings, made_ms: int, note: str = "") -> Page:
     if findings.missing:
         page.sections.append(Part("Not shown"))
         page.sections.append(
-            Table("What this page cannot show", "And why.", ("What", "Why"), [tuple(each) for each in findings.missing])
+            Table(
+                "What this page cannot show",
+                "Each with the reason.",
+                ("What", "Why"),
+                [tuple(each) for each in findings.missing],
+            )
         )
     return page
 
@@ -73,7 +79,7 @@ def _facts(findings: Findings) -> dict[str, str]:
     facts = {
         "messages in the log": f"{findings.messages:,}",
         "topics": f"{len(findings.topics):,}",
-        "of records": bytes_text(sum(each.store_bytes for each in findings.brokers)),
+        "size of the records": bytes_text(sum(each.store_bytes for each in findings.brokers)),
         "from first to last": duration_text(last - first),
     }
     if findings.latency.overall is not None:

@@ -27,20 +27,21 @@ def consumers(findings: Findings, times: Times) -> list[Chart | Table]:
 def _traced(traced: Traced, times: Times) -> list[Chart | Table]:
     note = ""
     if traced.not_in_log:
-        note = f" Of messages that the log does not hold (any more), {traced.not_in_log:,} are left out."
+        deliveries = count_text(traced.not_in_log, "delivery", "deliveries")
+        note = f" Left out: {deliveries} of messages that the log does not hold."
     tables = [
         Table(
             "From producer to consumer",
-            "Milliseconds from bornTimestamp to the first time that a member of the group was handed the message, by "
-            "the traces that clients sent. Messages that are not in the trace are not counted." + note,
+            "Milliseconds from bornTimestamp to the first delivery to a member of the group, by the traces that "
+            "clients sent. Messages without a trace are not counted." + note,
             ("Group", *LATENCY_COLUMNS),
             [latency_row(each.latency) for each in traced.groups],
         ),
         Table(
-            "What consumers did with it",
-            "How often messages were handed to a member of the group (once more with each retry), how often that "
-            "failed, and how many milliseconds it took, by the same traces.",
-            ("Group", "Handed out", "Ended", "Failed", "p50 ms", "p99 ms", "Largest ms"),
+            "Work of the consumers",
+            "Deliveries to members of the group (each retry is one more), failures, and the milliseconds that members "
+            "took, by the same traces.",
+            ("Group", "Delivered", "Ended", "Failed", "p50 ms", "p99 ms", "Largest ms"),
             [_handling(each) for each in traced.groups],
         ),
     ]
@@ -48,14 +49,13 @@ def _traced(traced: Traced, times: Times) -> list[Chart | Table]:
     if not waiting:
         return [*tables] if traced.groups else []
     group, most = waiting[0][0], max(waiting[0][1])
-    said = f"Most waited for {group}: {count_text(most, 'message')}."
+    said = f"The longest backlog is that of {group}: {count_text(most, 'message')}."
     step = step_text(times.step_s)
     chart = timeline_lines(
         "Waiting to be consumed, over time",
-        f"Messages that were stored and not yet handed to the group, at the end of each {step}, by the traces; "
-        f"messages that the group was never handed, or without a trace, are not in it. {said}"
-        + _only(len(traced.waiting)),
-        f"Lines of the messages that wait for each group over time. {said}",
+        f"Messages stored and not yet delivered to the group, at the end of each {step}, by the traces. Messages that "
+        f"were never delivered to the group, or have no trace, are not counted. {said}" + _only(len(traced.waiting)),
+        f"Lines of the messages waiting for each group over time. {said}",
         times,
         [Steps(name, values) for name, values in waiting],
         y_label="messages waiting",
@@ -76,8 +76,8 @@ def _popped(findings: Findings, times: Times) -> Chart:
     said = f"The largest lag is that of {name}: {count_text(most, 'message')}."
     return timeline_lines(
         "Lag of consumers that pop, over time",
-        f"Messages stored and not yet popped, at the end of each {step_text(times.step_s)}, by the check points that "
-        "the broker keeps of pops. They come into the log when a pop is due, so the latest pops are not in it. "
+        f"Messages stored and not yet popped, at the end of each {step_text(times.step_s)}, by the checkpoints that "
+        "the broker writes for pops. It writes them when a pop is due, so the latest pops are missing. "
         f"{said}" + _only(len(lines)),
         f"Lines of the lag of each group that pops. {said}",
         times,
@@ -120,10 +120,9 @@ def _lags(findings: Findings) -> Table:
     )
     return Table(
         "Consumer lag now",
-        "Messages that a group has not committed yet, by config/consumerOffset.json and the ConsumeQueues, as they are "
-        "on the disk; brokers write that file every few seconds. The first that waits is the oldest message after a "
-        "committed offset.",
-        ("Group", "Topic", *(["Broker"] if several else []), "Queues", "Lag", "First that waits, stored"),
+        "Messages that a group has not committed yet, by config/consumerOffset.json and the ConsumeQueues on the disk. "
+        "Brokers write that file every few seconds. The oldest is the first message after a committed offset.",
+        ("Group", "Topic", *(["Broker"] if several else []), "Queues", "Lag", "Oldest message stored"),
         rows,
         bars="Lag",
         has_total=True,

@@ -18,9 +18,11 @@ def failures(findings: Findings, times: Times) -> list[Chart | Table]:
         return [Table("None", "The log holds no message of a retry topic or a dead-letter topic.", (), [])]
     sections: list[Chart | Table] = [_flow(findings)]
     if findings.retries:
-        sections.append(_chart("Retries over time", "Messages that came back for another try", findings.retries, times))
+        sections.append(_chart("Retries over time", "Messages sent back for another try", findings.retries, times))
     if findings.dead_letters:
-        sections.append(_chart("Dead letters over time", "Messages that were given up", findings.dead_letters, times))
+        sections.append(
+            _chart("Dead letters over time", "Messages that failed their last try", findings.dead_letters, times)
+        )
     return sections
 
 
@@ -40,9 +42,8 @@ def _flow(findings: Findings) -> Table:
     rows.append(("All", "", retries, sum(each.dead_letters for each in findings.failures)))
     return Table(
         "From topic to retry to dead letter",
-        "Records in the retry topic (%RETRY%) and the dead-letter topic (%DLQ%) of each group, by the topic that the "
-        "message was sent to first, where the record says it. A message that is tried three times more counts three "
-        "times as a retry.",
+        "Records in the retry topic (%RETRY%) and the dead-letter topic (%DLQ%) of each group, by the topic to which "
+        "the message was first sent, if the record names it. A message with three retries counts three times.",
         ("Sent to", "Group", "Retries", "Dead letters"),
         rows,
         bars="Retries" if retries else "Dead letters",

@@ -25,7 +25,7 @@ def summary(findings: Findings) -> list[Chart | Table]:
         sections.append(
             Table(
                 "Brokers",
-                "Records in the log of each broker. A master and its slave hold the same: give one of them.",
+                "Records in the log of each broker. A master and its slave hold the same: name only one of them.",
                 ("Broker", "Messages", "Records", "First stored", "Last stored"),
                 rows,
                 bars="Messages",
@@ -41,11 +41,11 @@ def _topic_table(findings: Findings) -> Table:
         rows.append(_sum_row(f"{len(others):,} smaller topics", others))
     rows.append(_sum_row("All", findings.topics))
     caption = (
-        "Every message in the log, by topic, largest first. Retry and dead-letter topics, and those that the broker "
-        "keeps for itself, are marked; the charts below are about the topics of applications."
+        "Every message in the log, by topic, largest first. Kind marks retry topics, dead-letter topics and the "
+        "broker's own topics. The charts below show the topics of applications."
     )
     if others:
-        caption += f" The {LISTED} largest of {len(findings.topics):,} topics are listed, the others summed."
+        caption += f" The {LISTED} largest of {len(findings.topics):,} topics are listed; the others are added up."
     columns = ("Topic", "Kind", "Messages", "Bodies", "First stored", "Last stored")
     return Table("Topics", caption, columns, rows, bars="Messages", has_total=True)
 
@@ -85,15 +85,13 @@ def _traffic_chart(findings: Findings, times: Times) -> Chart:
     series = [Steps(name, values, REST_COLOR if name == REST else None) for name, values in findings.traffic.items()]
     totals = [sum(values) for values in zip(*findings.traffic.values(), strict=True)]
     peak = max(range(len(totals)), key=totals.__getitem__)
-    most = (
-        f"Most were stored in the {step} from {utc(times.starts[peak] * 1000)}: {count_text(totals[peak], 'message')}."
-    )
+    most = f"The peak is the {step} from {utc(times.starts[peak] * 1000)}: {count_text(totals[peak], 'message')}."
     caption = f"Messages of applications by store time; each bar is {one_step(times.step_s)}. {most}"
     if times.step_s > 60:
         caption += f" That is {totals[peak] * 60 / times.step_s:,.1f} a minute."
     if REST in findings.traffic:
         caption += (
-            f" The {len(series) - 1} largest of {len(largest):,} topics are drawn by themselves, the others together "
+            f" The {len(series) - 1} largest of {len(largest):,} topics have a color each, the others share one "
             f"({count_text(sum(findings.traffic[REST]), 'message')})."
         )
     alt = f"Stacked bars of messages per {step} for {count_text(len(largest), 'topic')}. {most}"
@@ -106,12 +104,12 @@ def _size_chart(findings: Findings) -> Chart:
     counts = [findings.sizes.get(each, 0) for each in bits]
     names = [size_class(each) for each in bits]
     commonest = max(range(len(counts)), key=counts.__getitem__)
-    said = f"The commonest are of {names[commonest]} bytes: {counts[commonest]:,} of {sum(counts):,}."
+    said = f"The most common size is {names[commonest]} bytes: {counts[commonest]:,} of {sum(counts):,}."
     if "iB" in names[commonest]:
         said = said.replace(" bytes", "")
     return bar_chart(
         "Sizes of bodies",
-        f"Messages of applications by the size of their body as it is stored, compressed where it is. {said}",
+        f"Messages of applications by the size of their body as stored, compressed or not. {said}",
         names,
         counts,
         y_label="messages",
@@ -128,7 +126,7 @@ def _hot(hot: HotValues, noun: str) -> list[Table]:
     )
     if noun == "key":
         caption = (
-            f"Messages of applications carry {count_text(hot.messages, 'key')} (a message can have several), "
+            f"Messages of applications carry {count_text(hot.messages, 'key')} (a message can have several); there are "
             f"{hot.different:,} different pairs of topic and key."
         )
     title = f"Hottest {noun}s"
@@ -138,7 +136,7 @@ def _hot(hot: HotValues, noun: str) -> list[Table]:
         return [Table(title, f"{caption} None occurs twice.", (), [])]
     rows = [(each.topic, each.value, each.messages, bytes_text(each.body_bytes)) for each in hot.top]
     if hot.different > len(rows):
-        caption += f" The {len(rows)} that occur most:"
+        caption += f" These {len(rows)} occur most often:"
     return [Table(title, caption, ("Topic", noun.capitalize(), "Messages", "Bodies"), rows, bars="Messages")]
 
 
@@ -150,14 +148,15 @@ def latency(findings: Findings, times: Times) -> list[Chart | Table]:
         notes.append(f"Left out: {count_text(found.held_back, 'message')} delayed, timed or in a transaction.")
     if found.redriven:
         letters = count_text(found.redriven, "redriven dead letter")
-        notes.append(f"Left out: {letters}; a redrive keeps the bornTimestamp of the first sending.")
+        notes.append(f"Left out: {letters}; a redriven message keeps its first bornTimestamp.")
     if found.negative:
         notes.append(
-            f"{found.negative:,} seem to be stored before they were sent: the clocks of producer and broker differ."
+            f"{count_text(found.negative, 'message')} stored before bornTimestamp: "
+            "the clocks of producer and broker differ."
         )
     if found.without_time:
         messages = count_text(found.without_time, "message")
-        notes.append(f"Left out: {messages} with a bornTimestamp that is no date.")
+        notes.append(f"Left out: {messages} whose bornTimestamp is not a date.")
     if found.overall is None:
         return [Table("From producer to store", " ".join(["No message to measure.", *notes]), (), [])] if notes else []
     shown = list(found.by_topic[:LISTED])
@@ -166,7 +165,9 @@ def latency(findings: Findings, times: Times) -> list[Chart | Table]:
         rows.append(latency_row(found.overall))
     caption = "Milliseconds from bornTimestamp (the producer's clock) to storeTimestamp (the broker's)."
     if len(shown) < len(found.by_topic):
-        caption += f" The {len(shown)} largest of {len(found.by_topic):,} topics; the last line is about all of them."
+        caption += (
+            f" The {len(shown)} largest of {len(found.by_topic):,} topics are listed; the last line is for all of them."
+        )
     table = Table(
         "From producer to store",
         " ".join([caption, *notes]),
@@ -187,7 +188,7 @@ def _latency_chart(findings: Findings, times: Times) -> Chart:
     p50, _, p99, _ = found.overall.percentiles
     worst = max(found.by_step, key=lambda each: each[3])
     said = (
-        f"Over all, half are stored within {duration_text(p50)} and 99 % within {duration_text(p99)}; "
+        f"Half of all messages were stored within {duration_text(p50)}, 99 % within {duration_text(p99)}; "
         f"the slowest took {duration_text(worst[3])}, stored in the {step_text(times.step_s)} from "
         f"{utc(times.starts[worst[0]] * 1000)}."
     )

@@ -83,9 +83,9 @@ def _with_log(findings: Findings, log: Log, trace_topic: str, missing: list[tupl
     else:
         missing.append(
             (
-                "Latency to consumption, and what waited over time, of pushing and pulling consumers",
+                "Latency to consumption and waiting messages over time, of push and pull consumers",
                 f"The log holds no topic {trace_topic}: no client had message tracing switched on "
-                "(enableMsgTrace), or its messages have expired.",
+                "(enableMsgTrace), or the messages of that topic have expired.",
             )
         )
     if any(name.startswith(REVIVE_TOPIC_PREFIX) for name in names):
@@ -94,14 +94,14 @@ def _with_log(findings: Findings, log: Log, trace_topic: str, missing: list[tupl
         missing.append(
             (
                 "Lag over time of consumers that pop",
-                "The log holds no topic rmq_sys_REVIVE_LOG_<cluster>: nobody popped, or its check points have expired.",
+                "The log holds no topic rmq_sys_REVIVE_LOG_<cluster>: no consumer popped, or the "
+                "checkpoints have expired.",
             )
         )
     missing.append(
         (
             "Committed offsets over time",
-            "RocketMQ keeps only the latest ones (config/consumerOffset.json), so lag by committed offsets is known "
-            "for now and for no earlier time.",
+            "RocketMQ keeps only the latest ones (config/consumerOffset.json), so the lag is known only for now.",
         )
     )
     return findings

@@ -8,7 +8,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def utc(ms: int) -> str:
-    """``2026-11-22 02:05:11``, UTC."""
+    """Return a time as ``2026-11-22 02:05:11``, UTC."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%d %H:%M:%S")
     except OverflowError:
@@ -16,7 +16,7 @@ def utc(ms: int) -> str:
 
 
 def bytes_text(size_bytes: int) -> str:
-    """``1.4 GiB``; below 1 KiB in bytes."""
+    """Return a size as ``1.4 GiB``; below 1 KiB in bytes."""
     size = float(size_bytes)
     for unit in _UNITS[:-1]:
         if size < 1024:
@@ -26,7 +26,7 @@ def bytes_text(size_bytes: int) -> str:
 
 
 def duration_text(ms: float) -> str:
-    """The two largest units: ``2 d 4 h``, ``3 min 20 s``, ``1.5 s``, ``12 ms``."""
+    """Return a duration in its two largest units: ``2 d 4 h``, ``3 min 20 s``, ``1.5 s``, ``12 ms``."""
     if ms < 1000:
         return f"{ms:g} ms"
     seconds = ms / 1000
@@ -41,7 +41,7 @@ def duration_text(ms: float) -> str:
 
 
 def step_text(step_s: int) -> str:
-    """A step of a time axis: ``minute``, ``5 minutes``, ``2 hours``."""
+    """Return a step of a time axis as text: ``minute``, ``5 minutes``, ``2 hours``."""
     for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if step_s % size == 0:
             return unit if step_s == size else f"{step_s // size:,} {unit}s"
@@ -49,13 +49,13 @@ def step_text(step_s: int) -> str:
 
 
 def one_step(step_s: int) -> str:
-    """``one minute``, ``5 minutes``."""
+    """Return a step with its number: ``one minute``, ``5 minutes``."""
     text = step_text(step_s)
     return text if " " in text else f"one {text}"
 
 
 def size_class(bits: int) -> str:
-    """The sizes whose binary form has so many digits: ``0``, ``1``, ``2–3``, ``512–1023``, ``4–8 KiB``."""
+    """Return the range of the sizes with `bits` binary digits: ``0``, ``1``, ``2–3``, ``512–1023``, ``4–8 KiB``."""
     if bits < 2:
         return str(bits)
     low, high = 1 << (bits - 1), 1 << bits
@@ -67,6 +67,6 @@ def size_class(bits: int) -> str:
     return f"over {low // 1024**3} GiB"
 
 
-def count_text(count: int, noun: str) -> str:
-    """``1 message``, ``2 messages``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 message``, ``2 messages``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"

@@ -75,7 +75,7 @@ def member_without_members(field: pa.Field) -> str | None:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the plain form of a type, of which Arrow has several layouts."""
+    """Return the plain form of a type that Arrow keeps in several layouts."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.decode.decoder import CHUNK_ROWS, DecodeOptions
-from spark.files.consume_queue import LIGHT_PREFIX
 from spark.files.segment import Positions
 from spark.queues.data_loss import LostRange
 from spark.queues.entries import OnLoss
@@ -37,6 +36,7 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -200,10 +200,10 @@ class MessageWriter(DataSourceArrowWriter):
         return asyncio.run(send_rows(iterator, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _say(f"event=rocketmq_write_done {total(messages)} tasks={len(messages)}")
+        _report("done", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _say(f"event=rocketmq_write_failed {total(messages)} in tasks that ended")
+        _report("failed", messages)
 
 
 class MessageStreamWriter(DataSourceStreamArrowWriter):
@@ -218,10 +218,10 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
         return asyncio.run(send_rows(iterator, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        _say(f"event=rocketmq_write_done batch={batchId} {total(messages)} tasks={len(messages)}")
+        _report(f"done batch={batchId}", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        _say(f"event=rocketmq_write_failed batch={batchId} {total(messages)} in tasks that ended")
+        _report(f"failed batch={batchId}", messages)
 
 
 def total(messages: Iterable[WriterCommitMessage | None]) -> Sent:
@@ -238,10 +238,12 @@ def _check_mode(overwrite: bool) -> None:
         raise SprocketError("mode overwrite: a topic is append-only; write with mode('append')")
 
 
-def _say(line: str) -> None:
-    """Print a line on stderr: Spark's driver runs this in a process without logging."""
-    logger.info(line)
-    print(line, file=sys.stderr, flush=True)
+def _report(state: str, messages: list[WriterCommitMessage | None]) -> None:
+    """Log the totals of the tasks that ended, and print them: Spark's driver runs this in a process without logging."""
+    ended = sum(message is not None for message in messages)
+    figures = f"state={state} {total(messages)} tasks={ended}"
+    logger.info("event=rocketmq_write %s", figures)
+    print(f"event=rocketmq_write {figures}", file=sys.stderr, flush=True)
 
 
 def _properties_size(message: Message) -> int:

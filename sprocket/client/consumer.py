@@ -12,6 +12,7 @@ import msgspec
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
+from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.consume.assignment import Assignment
@@ -101,7 +102,7 @@ class Consumer:
             client,
             routes=ClientRemotingProcessor(self).routes(),
             heartbeat=self._heartbeat,
-            on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
+            on_route=self._route_changed,
             heartbeat_to_slaves=True,
             clock=clock,
             denied=self._denied,
@@ -165,6 +166,10 @@ class Consumer:
     def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
         return Assignment(self._instance, store, start, self._pull_loop, self._is_wanted)
 
+    def _route_changed(self, _route: TopicRoute) -> None:
+        if self._is_started:
+            self._rebalance.due.set()
+
     def _is_wanted(self, topic: str) -> bool:
         return topic in self._subscriptions
 
@@ -214,6 +219,12 @@ class Consumer:
     def members_changed(self) -> None:
         """Rebalance soon: a broker says that the group's members changed."""
         self._rebalance.due.set()
+
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        self._instance.check_open()
+        return self._instance.client_id
 
     def _heartbeat(self) -> HeartbeatData:
         data = ConsumerData(

@@ -79,8 +79,8 @@ class OrderlyConsumer(Consumer):
 
     def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
         self._orderly = OrderlyAssignment(
-            self._instance, store, start, self._pull_loop, self._is_wanted, self._locks, self._new_queue,
-            self._rebalance.due.set,
+            self._instance, store, start, self._pull_loop, self._is_wanted, locks=self._locks,
+            new_queue=self._new_queue, rebalance=self._rebalance.due.set,
         )  # fmt: skip
         self._instance.spawn(self._orderly.renew())
         return self._orderly

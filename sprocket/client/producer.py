@@ -87,6 +87,12 @@ class Producer:
         """Return the routes of requests that brokers send to this kind of producer."""
         return []
 
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        self._instance.check_open()
+        return self._instance.client_id
+
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(self._instance.client_id, [ProducerData(self.group)])
 

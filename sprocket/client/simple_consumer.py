@@ -117,11 +117,18 @@ class SimpleConsumer:
         )
         if not self._subscriptions:
             raise IllegalMessage("a SimpleConsumer has at least one topic")
+        self._renewal = Renewal(
+            self._renew_one,
+            clock.monotonic,
+            invisible_s=self._settings.pop_invisible_time_s,
+            limit_s=self._settings.renew_limit_s,
+        )
         self._subject = PopSubject(
             group, ";".join(arguments.addresses("namesrv", client.namesrv)), self._subscriptions,
-            lambda: self._renewal.held(), clock.monotonic,
+            self._renewal.held, clock.monotonic,
             is_ordered=ordered,
         )  # fmt: skip
+        self._arrived = Wakeup()
         self._instance = ClientInstance(
             client,
             routes=ClientRemotingProcessor(self._subject).routes(),
@@ -132,18 +139,11 @@ class SimpleConsumer:
         self._pops = PopRequests(
             self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered
         )
-        self._renewal = Renewal(
-            self._renew_one,
-            self._instance.clock.monotonic,
-            invisible_s=self._settings.pop_invisible_time_s,
-            limit_s=self._settings.renew_limit_s,
-        )
         self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
         self._targets = PopTargets(
             self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number()
         )
         self._ready: deque[PoppedMessage] = deque()  # of the iteration
-        self._arrived = Wakeup()
         self._room = Wakeup()
         self._loops: dict[Target, asyncio.Task[None]] = {}
 
@@ -157,7 +157,7 @@ class SimpleConsumer:
             await self._instance.close()
             raise
         self._instance.spawn(self._renewal.run())
-        self._subject.started_ms = self._instance.clock.wall_ms()
+        self._subject.opened(self._instance.clock.wall_ms())
         return self
 
     async def __aexit__(
@@ -188,6 +188,12 @@ class SimpleConsumer:
             await self._pops.change_invisible(popped, _GIVE_BACK_S)
         except SprocketError as error:
             logger.info("event=not_given_back message=%r reason=%r", popped, str(error))
+
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        self._instance.check_open()
+        return self._instance.client_id
 
     def _heartbeat(self) -> HeartbeatData:
         data = ConsumerData(
@@ -321,7 +327,7 @@ class SimpleConsumer:
         self._instance.check_open()
         arguments.function("handler", handler)
         arguments.whole("concurrency", concurrency, 1)
-        self._subject.handler, self._subject.concurrency = handler, concurrency
+        self._subject.begin(handler, concurrency)
         denied: list[PermissionDenied] = []
         try:
             async with asyncio.TaskGroup() as workers:
@@ -331,7 +337,7 @@ class SimpleConsumer:
                 self._instance.outages.told()
                 raise denied[0]
         finally:
-            self._subject.handler = None
+            self._subject.end()
 
     async def _work(self, handler: PopHandler, denied: list[PermissionDenied]) -> None:
         """Handle messages until the consumer is closed, or access control refuses a worker's requests."""

@@ -98,6 +98,11 @@ P = TypeVar("P", bound=aio_producer.Producer)
 
 
 class _Producing(_Blocking[P]):
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        return self._aio.client_id
+
     def send(
         self,
         message: Message,
@@ -213,6 +218,11 @@ PC = TypeVar("PC", bound=aio_consumer.Consumer)
 
 
 class _Consuming(_Blocking[PC]):
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        return self._aio.client_id
+
     def subscribe(self, topic: str, expression: str | SqlFilter = ALL) -> None:
         self._call(self._aio.subscribe(topic, expression))
 
@@ -342,6 +352,11 @@ class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
                 group, topics, namesrv, consume_from=consume_from, ordered=ordered, settings=settings, client=client
             )
         )
+
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        return self._aio.client_id
 
     def receive(
         self, max_messages: int = _CHUNK, *, invisible: timedelta | float | None = None, wait_s: float | None = None

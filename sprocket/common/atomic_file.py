@@ -21,9 +21,12 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     Raises OSError.  Readers then see the previous content, as before the call.  There is one exception: the sync of the
     directory fails after the rename, and so does the way back.  The error then says that the new content is in place.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    _write_synced(temporary, content, mode)
+    try:
+        _write_synced(temporary, content, mode)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_synced(temporary, content, mode)
     _AFTER_TEMPORARY()
     has_previous = _keep_previous(path, mode)
     if has_previous:
@@ -76,8 +79,11 @@ def _restore_previous(path: Path, cause: OSError, *, has_previous: bool) -> None
 
 def _link(path: Path, name: Path) -> None:
     """Give the file at `path` the second name `name`, in place of an older file of that name."""
-    name.unlink(missing_ok=True)
-    os.link(path, name)
+    try:
+        os.link(path, name)
+    except FileExistsError:
+        name.unlink()
+        os.link(path, name)
 
 
 def read_file_or_backup(path: Path) -> bytes | None:
@@ -102,10 +108,12 @@ def sync_directory(path: Path) -> None:
 
 
 def _write_synced(path: Path, content: bytes, mode: int | None) -> None:
-    with path.open("wb") as file:
+    # Without a buffer: the content is written with one call.
+    with path.open("wb", buffering=0) as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
-        file.write(content)
-        file.flush()
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
         _BEFORE_SYNC()
         os.fsync(file.fileno())

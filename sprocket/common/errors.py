@@ -7,7 +7,10 @@
 `ClientError`: what the asyncio client raises to an application.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+from sprocket.common.refusal_reasons import Reason
 
 # The wire's response codes by number: `sprocket.remoting.codes.ResponseCode` lies in a layer above this one.
 _SYSTEM_ERROR = 1
@@ -19,13 +22,18 @@ class SprocketError(Exception):
     """Root of every error that Sprocket raises on purpose."""
 
     response_code: ClassVar[int] = _SYSTEM_ERROR
+    # Under which a request that is refused with this error is counted; None: under that of the response code.
+    refusal_reason: Reason | None = None
 
 
 class ProtocolError(SprocketError):
     """A peer sent bytes that are not the protocol; its connection is closed.
 
-    `kind` is a short stable word for the counter of such errors (``frame_length``, ``json``, ...).
+    `kind` is a short stable word for the counter of such errors (``frame_length``, ``json``, ...).  Raised by a
+    handler about a body, it refuses the request alone.
     """
+
+    refusal_reason = Reason.INVALID_BODY
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -34,22 +42,33 @@ class ProtocolError(SprocketError):
 
 
 class RequestError(SprocketError):
-    """A request that is refused: `code` and `remark` go back to the peer as the response."""
+    """A request that is refused: `code`, `remark` and the header `fields` go back to the peer as the response.
 
-    def __init__(self, code: int, remark: str) -> None:
+    `reason` is what the refusal is counted under; None: that of the class, or of the code.
+    """
+
+    def __init__(
+        self, code: int, remark: str, reason: Reason | None = None, fields: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(remark)
         self.code = code
         self.remark = remark
+        self.fields = fields
+        if reason is not None:
+            self.refusal_reason = reason
 
 
 class StoreError(SprocketError):
     """The message store cannot carry out a request."""
 
     response_code = _SERVICE_NOT_AVAILABLE
+    refusal_reason = Reason.STORE_UNAVAILABLE
 
 
 class DiskFull(StoreError):
     """No space for a write.  Reads go on; writes are refused until space returns."""
+
+    refusal_reason = Reason.DISK_FULL
 
 
 class StoreBusy(StoreError):
@@ -57,15 +76,24 @@ class StoreBusy(StoreError):
 
     response_code = _SYSTEM_BUSY
 
+    def __init__(self, message: str, reason: Reason = Reason.WAITING) -> None:
+        super().__init__(message)
+        self.refusal_reason = reason
+
 
 class ReplicasNotEnough(StoreBusy):
     """Refused before anything was written, because fewer replicas are in sync than minInSyncReplicas."""
 
     response_code = _SYSTEM_ERROR
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Reason.REPLICAS_NOT_ENOUGH)
+
 
 class DiskFailed(StoreError):
     """A write or sync failed in a way that leaves the file's content unknown.  Latched: fail-stop."""
+
+    refusal_reason = Reason.DISK_FAILED
 
 
 class RestartNeeded(StoreError):
@@ -93,3 +121,5 @@ class ClientError(SprocketError):
 
 class InvariantError(SprocketError):
     """A condition that our own code guarantees does not hold: a bug of Sprocket, never of its input."""
+
+    refusal_reason = Reason.BUG

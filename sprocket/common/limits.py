@@ -1,6 +1,7 @@
-"""Limits on what a peer can make this process hold, in one place.
+"""Limits on the bytes and the items that a peer can make this process hold.
 
-A limit is checked before anything is allocated.  Defaults follow RocketMQ where it has one.
+A limit is checked before anything is allocated.  Defaults follow RocketMQ where it has one.  Limits of JSON bodies as a
+whole are in `sprocket.remoting.codec.body_limits`; a limit that one part alone knows is in that part.
 """
 
 # A frame's length field counts everything after itself (`com.rocketmq.remoting.frameMaxLength`).
@@ -23,8 +24,6 @@ FRAME_DEADLINE_S = 30.0
 MAX_PARTIAL_BYTES = 512 * 1024 * 1024
 MAX_UNSENT_BYTES = 512 * 1024 * 1024
 # Limits of a TLS handshake: its time, and the peer's bytes, which are mostly certificates.
-# Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
-# bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of so many still fit a header.
 TLS_HANDSHAKE_S = 10.0
 TLS_HANDSHAKE_BYTES = 256 * 1024
 
@@ -34,8 +33,6 @@ MAX_PROPERTIES_BYTES = 32767
 # Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
 # bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of so many still fit a header.
 MAX_BATCH_MESSAGES = 16 * 1024
-# Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
-# bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of such a batch fit a header.
 # Bytes that the records of a batch may have beyond twice `maxMessageSize`, as RocketMQ's encoder allows beside a body.
 MAX_BATCH_GROWTH_BYTES = 64 * 1024
 MAX_TOPIC_CHARS = 127

@@ -12,7 +12,8 @@ from itertools import count
 from typing import Any, cast
 
 from sprocket.common import limits
-from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
+from sprocket.common.errors import InvariantError, ProtocolError, SprocketError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codec.codec_json import decode_header
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -27,6 +28,7 @@ from sprocket.remoting.frames import NotEncodable, as_body, encode_request, enco
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests
+from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import AdmittedFrame, Guard, Overload, RouteTable, UnroutableRequest
 from sprocket.remoting.tls.names import common_name
 
@@ -74,7 +76,7 @@ class RemotingChannel(asyncio.Protocol):
         self._on_bug = on_bug
         # A client keeps reading while it cannot write: if both ends stopped reading, neither would continue.
         self._pause_reads = pause_reads
-        self.credentials = credentials
+        self._credentials = credentials
         self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
@@ -145,7 +147,7 @@ class RemotingChannel(asyncio.Protocol):
         if frames:
             counters.frames += len(frames)
             if decoder.has_large_header:
-                decoder.has_large_header = False
+                decoder.note_checked()
                 frames = self._with_few_fields(frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
@@ -165,7 +167,7 @@ class RemotingChannel(asyncio.Protocol):
                     decode_header(header)
                 except ProtocolError as error:
                     if error.kind == "ext_fields":
-                        self._decoder.error = error
+                        self._decoder.fail(error)
                         return frames[:index]
         return frames
 
@@ -216,7 +218,7 @@ class RemotingChannel(asyncio.Protocol):
                     admitted.append(admitted_frame)
             except ProtocolError as error:
                 # Takes effect after the frames before it have their responses.
-                self._decoder.error = error
+                self._decoder.fail(error)
                 break
         return admitted
 
@@ -256,7 +258,7 @@ class RemotingChannel(asyncio.Protocol):
             decoded = table.decode(frames[index])
         except UnroutableRequest as error:
             error.request.channel = self
-            self.reply(error.request, Response(error.code, error.remark))
+            self.reply(error.request, refusal_of(error))
             return index + 1
         if isinstance(decoded, ReceivedResponse):
             self._pending.resolve(decoded)
@@ -264,7 +266,7 @@ class RemotingChannel(asyncio.Protocol):
         entry, request = decoded
         request.channel = self
         if entry.batch is None:
-            self._serve_one(entry.route.handle, request)
+            self._serve_one(entry.handle, request)
             return index + 1
         run = [request]
         if index + 1 < len(frames):
@@ -301,21 +303,20 @@ class RemotingChannel(asyncio.Protocol):
         if response is not None:
             self.reply(request, response)
 
-    def _refusal(self, request: Request[Any], error: Exception) -> Response:
-        if isinstance(error, RequestError):
-            return Response(error.code, error.remark)
+    def _refusal(self, request: Request[Any], error: Exception) -> Refusal:
         if isinstance(error, InvariantError) and self._on_bug is not None:
             self._on_bug(error)
         if isinstance(error, SprocketError):
-            return Response(error.response_code, str(error))
+            return refusal_of(error)
         logger.error("event=handler_failed code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
-        return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        return Refusal(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}", reason=Reason.BUG)
 
     def _fail(self, error: ProtocolError) -> None:
         if self._failed:
             return
         self._failed = True
         self._counters.count_protocol_error(error.kind)
+        self._table.refusals.count_closed(error)
         logger.warning("event=protocol_error peer=%s:%s kind=%s detail=%r", *self.peer, error.kind, error.detail)
         self._flush()
         self.close()
@@ -323,10 +324,16 @@ class RemotingChannel(asyncio.Protocol):
     # Writing
 
     def reply(self, request: Request[Any], response: Response) -> None:
+        if request.is_answered:
+            self._drop_answer(request)
+            return
+        if isinstance(response, Refusal):
+            # The one place that every refused request passes, except those that `shed` refuses by the hundred.
+            self._table.refusals.count(response.reason, request.code)
         if request.wants_answer:
             self.answer(request, *self._encoded(request, response))
-        elif request.is_answered:
-            self._drop_answer(request)
+        else:
+            request.is_answered = 1
 
     def _encoded(self, request: Request[Any], response: Response) -> list[Buffer]:
         try:
@@ -334,7 +341,8 @@ class RemotingChannel(asyncio.Protocol):
         except Exception as error:
             # This must not end the connection, which carries the responses to other requests.
             logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
-            refusal = Response(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
+            refusal = Refusal(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
+            self._table.refusals.count(Reason.BUG, request.code)
             return encode_response(refusal, request.opaque, request.serialization)
 
     def refuse(self, request: Request[Any], error: Exception) -> None:
@@ -455,11 +463,15 @@ class RemotingChannel(asyncio.Protocol):
             self.write(prefix)
         return future
 
+    def sign_with(self, credentials: Credentials | None) -> None:
+        """Sign further requests: the peer has proved its identity."""
+        self._credentials = credentials
+
     def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
-        if self.credentials is None:
+        if self._credentials is None:
             return header
         fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
         try:
-            return self.credentials.signed(fields, body)
+            return self._credentials.signed(fields, body)
         except (TypeError, ValueError) as error:
             raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

@@ -36,7 +36,8 @@ def split_address(address: str) -> tuple[str, int]:
 class RemotingClient:
     """Client of any number of servers; `routes` serve the requests that servers send.
 
-    With `credentials` every request is signed, with `tls` every connection is TLS.  `on_open` and `on_close` get the
+    With `credentials` every request is signed, with `tls` every connection is TLS.  `prover` makes the server of a new
+    connection prove its identity, and raises ConnectFailed; nothing is signed before.  `on_open` and `on_close` get the
     address of each connection that opens or closes.
     """
 
@@ -48,6 +49,7 @@ class RemotingClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: ClientTls | None = None,
         credentials: Credentials | None = None,
+        prover: Prover | None = None,
         on_open: Callable[[str], None] | None = None,
         on_close: Callable[[str], None] | None = None,
     ) -> None:
@@ -57,9 +59,8 @@ class RemotingClient:
         self._serialization = serialization
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
-        self._credentials = credentials
-        # Makes the server of a new connection prove its identity; nothing is signed before.  Raises ConnectFailed.
-        self.prover: Prover | None = None
+        self.credentials = credentials
+        self._prover = prover
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
         self._closed = False
@@ -95,7 +96,7 @@ class RemotingClient:
                         self.counters,
                         on_close=lambda closed: self._closed_channel(address, closed),
                         pause_reads=False,
-                        credentials=self._credentials if self.prover is None else None,
+                        credentials=self.credentials if self._prover is None else None,
                     ),
                     host,
                     port,
@@ -114,14 +115,14 @@ class RemotingClient:
         return channel
 
     async def _prove(self, channel: RemotingChannel, address: str) -> None:
-        if self.prover is None:
+        if self._prover is None:
             return
         try:
-            await self.prover(channel, address)
+            await self._prover(channel, address)
         except BaseException:
             channel.close()
             raise
-        channel.credentials = self._credentials
+        channel.sign_with(self.credentials)
 
     def _closed_channel(self, address: str, channel: RemotingChannel) -> None:
         if self._channels.get(address) is channel:

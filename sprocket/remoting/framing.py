@@ -94,6 +94,14 @@ class FrameDecoder:
             self.pending_bytes = len(rest)
         return frames
 
+    def fail(self, error: ProtocolError) -> None:
+        """Return no more frames: the peer's bytes are no frames that may be served."""
+        self.error = error
+
+    def note_checked(self) -> None:
+        """Note that the frames with large headers were checked."""
+        self.has_large_header = False
+
     def _keep(self, data: bytes) -> None:
         """Add `data` to the pending pieces.  Small pieces grow together: one object for each would cost far more."""
         self.pending_bytes += len(data)

@@ -14,12 +14,14 @@ import msgspec
 
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from sprocket.remoting.framing import JSON, Frame
 from sprocket.remoting.headers.base import Header
+from sprocket.remoting.refusals import Refusals
 
 
 class Resource(Enum):
@@ -60,6 +62,8 @@ class NoHeader(Header):
 Answer = Response | None | Awaitable[Response | None]
 Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
+# Returns the response to a request that its handler must not see, usually a `Refusal`; else None.
+Check = Callable[[Request[Any]], Response | None]
 
 
 # Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
@@ -76,7 +80,7 @@ class Route:
 
     `handle` gets one request.  It returns a `Response`, an awaitable of one, or None if it replies itself through
     ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the consecutive requests of this
-    code in one read, all of one channel, and replies itself.
+    code in one read, all of one channel, and replies itself.  `checks` are asked in order before either of them.
     """
 
     code: RequestCode
@@ -86,19 +90,22 @@ class Route:
     action: Action
     lane: Lane = Lane.ADMIN
     batch: BatchHandler | None = None
+    checks: Sequence[Check] = ()
 
 
 class Entry:
-    """Route with its decoder."""
+    """Route with its decoder.  Its handler asks the route's checks first; without checks it is the route's own."""
 
-    __slots__ = ("batch", "binary", "code", "decode", "header", "prefix", "route")
+    __slots__ = ("batch", "binary", "code", "decode", "handle", "header", "lane", "prefix", "route")
 
     def __init__(self, route: Route) -> None:
         invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
         self.route = route
         self.code = int(route.code)
         self.header = route.header
-        self.batch = route.batch
+        self.lane = route.lane
+        self.handle = _checked(route.handle, route.checks) if route.handle and route.checks else route.handle
+        self.batch = _checked_batch(route.batch, route.checks) if route.batch and route.checks else route.batch
         prefix = b'{"code":%d,"' % route.code
         size = next((size for size in _PREFIX_SIZES if prefix[size - 1 :].startswith((b'"', b","))), 0)
         self.prefix = prefix[:size]  # start of a JSON header; empty if it does not identify the code
@@ -108,17 +115,54 @@ class Entry:
         self.binary = BinaryDecoder(route.header).request
 
 
-class RouteTable:
-    """All routes of one server or client.  Decodes frames into requests for them."""
+def _checked(handle: Handler, checks: Sequence[Check]) -> Handler:
+    def checked(request: Request[Any]) -> Answer:
+        for check in checks:
+            refusal = check(request)
+            if refusal is not None:
+                return refusal
+        return handle(request)
 
-    def __init__(self, routes: Iterable[Route], *, overload: Overload | None = None) -> None:
+    return checked
+
+
+def _checked_batch(batch: BatchHandler, checks: Sequence[Check]) -> BatchHandler:
+    def checked(run: list[Request[Any]]) -> None:
+        passed = []
+        for request in run:
+            refusal = next(filter(None, (check(request) for check in checks)), None)
+            if refusal is None:
+                passed.append(request)
+            else:
+                request.channel.reply(request, refusal)
+        if passed:
+            batch(passed)
+
+    return checked
+
+
+class RouteTable:
+    """All routes of one server or client.  Decodes frames into requests for them.
+
+    `refusals` counts the requests that the server refuses.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        *,
+        overload: Overload | None = None,
+        guard: Guard | None = None,
+        refusals: Refusals | None = None,
+    ) -> None:
+        self.refusals = Refusals() if refusals is None else refusals
         self.entries: dict[int, Entry] = {}
         # JSON headers of the usual clients begin with the code: the first bytes name the route,
         # and the header is decoded once, straight into its typed struct.
         self._by_prefix: dict[bytes, Entry] = {}
         self._by_short_code: dict[int, Entry] = {}
         # Called for every frame before any of it is decoded.
-        self.guard: Guard | None = None
+        self.guard = guard
         self.overload = overload
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
@@ -130,6 +174,10 @@ class RouteTable:
     @property
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
+
+    def behind(self, guard: Guard) -> "RouteTable":
+        """Return a table of the same routes that serves only what `guard` admits."""
+        return RouteTable(self.routes, overload=self.overload, guard=guard, refusals=self.refusals)
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.
@@ -179,17 +227,16 @@ class RouteTable:
             return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
         return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
 
-    def lanes_of(self, frames: Sequence[Frame]) -> list[Lane | None]:
-        """Return the lane of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
-        known: dict[bytes, Lane | None] = {}
-        lanes: list[Lane | None] = []
+    def entries_of(self, frames: Sequence[Frame]) -> list[Entry | None]:
+        """Return the entry of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
+        known: dict[bytes, Entry | None] = {}
+        entries: list[Entry | None] = []
         for frame in frames:
             start = frame[1][: _LONG_PREFIX_BYTES if frame[0] == JSON else _BINARY_CODE_BYTES]
             if start not in known:
-                entry = self._entry_of(frame)
-                known[start] = None if entry is None else entry.route.lane
-            lanes.append(known[start])
-        return lanes
+                known[start] = self._entry_of(frame)
+            entries.append(known[start])
+        return entries
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
         """Append the requests of `frames` to `run`, up to the first with another route.
@@ -241,7 +288,7 @@ class RouteTable:
             request.header = msgspec.convert(fields, entry.header, strict=False)
         except msgspec.ValidationError as error:
             remark = f"header of {entry.route.code.name}: {error}"
-            raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark) from None
+            raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark, Reason.INVALID_HEADER) from None
         return entry, request
 
 
@@ -307,8 +354,8 @@ _BINARY_CODE_BYTES = 2
 class UnroutableRequest(RequestError):
     """A well-formed request without a handler; the error is the response to `request`."""
 
-    def __init__(self, request: Request[Any], code: int, remark: str) -> None:
-        super().__init__(code, remark)
+    def __init__(self, request: Request[Any], code: int, remark: str, reason: Reason | None = None) -> None:
+        super().__init__(code, remark, reason)
         self.request = request
 
 

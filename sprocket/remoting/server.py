@@ -13,52 +13,49 @@ from sprocket.remoting.flow.receive_window import set_buffers
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.listening import bound, reason_of, serve
 from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.server_settings import ServerSettings
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 
 logger = logging.getLogger(__name__)
 
 _SWEEP_S = 1.0
-# serverChannelMaxIdleTimeSeconds
-IDLE_S = 120.0
+# Connections that the system accepts before the server does (RocketMQ's serverSocketBacklog).
+_BACKLOG = 1024
 
 
 class RemotingServer:
     """A server of the remoting protocol on one port.
 
     `on_close` callbacks get every channel that closes.  A sweep closes idle channels, peers that stop reading and peers
-    that leave a frame incomplete.  With `tls` connections may be TLS.  0 bytes leave a buffer's size to the system.
+    that leave a frame incomplete.  With `tls` connections may be TLS.
     """
 
     def __init__(
         self,
         table: RouteTable,
+        settings: ServerSettings,
         *,
-        host: str = "0.0.0.0",
-        port: int = 0,
-        idle_s: float = IDLE_S,
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         on_bug: Callable[[InvariantError], None] | None = None,
         tls: ServerTls | None = None,
-        backlog: int = 1024,
-        receive_buffer_bytes: int = 0,
-        send_buffer_bytes: int = 0,
     ) -> None:
         self._table = table
-        self._host = host
-        self._requested_port = port
-        self.idle_s = idle_s
+        self._settings = settings
         self._max_frame_bytes = max_frame_bytes
         self._on_bug = on_bug
         self._tls = tls
-        self._backlog = backlog
-        self._buffer_bytes = receive_buffer_bytes, send_buffer_bytes
         self._server: asyncio.Server | None = None
         self._others: list[asyncio.Server] = []
         self._turn: Turn | None = None
         self._sweep_task: asyncio.Task[None] | None = None
         self.counters = ChannelCounters()
-        self._entrance = Entrance(tls, self._make_channel, silent_s=idle_s, count=self.counters.count_protocol_error)
+        self._entrance = Entrance(
+            tls,
+            self._make_channel,
+            silent_s=settings.server_channel_max_idle_time_seconds,
+            count=self.counters.count_protocol_error,
+        )
         self.channels: dict[int, RemotingChannel] = {}
         self.on_close: list[Callable[[RemotingChannel], None]] = []
 
@@ -68,6 +65,15 @@ class RemotingServer:
         assert self._server is not None, "the server is not started"
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    @property
+    def settings(self) -> ServerSettings:
+        """The present settings."""
+        return self._settings
+
+    def configure(self, settings: ServerSettings) -> None:
+        """Apply the settings that may change while the server runs: how long a connection may be silent."""
+        self._settings = settings
 
     async def bind(self) -> None:
         """Bind the port without serving it; connections are refused until `start`.
@@ -79,7 +85,7 @@ class RemotingServer:
         if self._tls is not None:
             self._tls.start()
         try:
-            self._server = await self._bound(self._requested_port)
+            self._server = await self._bound(self._settings.listen_port)
         except OSError as error:
             raise self._cannot_listen(error) from None
 
@@ -96,15 +102,16 @@ class RemotingServer:
 
     def _cannot_listen(self, error: OSError) -> ConfigError:
         return ConfigError(
-            f"cannot listen on {self._host}:{self._requested_port}: {reason_of(error)}. "
+            f"cannot listen on {self._settings.bind_address}:{self._settings.listen_port}: {reason_of(error)}. "
             "Stop what uses the port, or choose another one with listenPort."
         )
 
     async def _bound(self, port: int) -> asyncio.Server:
-        server = await bound(self._entrance.visitor, self._host, port, backlog=self._backlog)
+        settings = self._settings
+        server = await bound(self._entrance.visitor, settings.bind_address, port, backlog=_BACKLOG)
         try:
             # Connections inherit the options of the listening socket.
-            set_buffers(server.sockets, *self._buffer_bytes)
+            set_buffers(server.sockets, settings.server_socket_rcv_buf_size, settings.server_socket_snd_buf_size)
         except OSError:
             server.close()
             raise
@@ -193,6 +200,7 @@ class RemotingServer:
 
     def sweep(self, now: float) -> None:
         """Close connections that were idle, stalled or in an incomplete frame for too long at loop time `now`."""
+        idle_s = self._settings.server_channel_max_idle_time_seconds
         self.counters.idle_closed += self._entrance.sweep(now)
         for channel in list(self.channels.values()):
             if channel.stalled_at is not None:
@@ -201,10 +209,10 @@ class RemotingServer:
             elif channel.partial_at is not None and now - channel.partial_at > limits.FRAME_DEADLINE_S:
                 self.counters.count_protocol_error("frame_deadline")
                 channel.abort("frame_not_finished")
-            elif now - channel.read_at > self.idle_s + limits.WRITE_STALL_S:
+            elif now - channel.read_at > idle_s + limits.WRITE_STALL_S:
                 # It was closed, and the peer does not read the remaining output.
                 channel.abort("peer_does_not_read")
-            elif now - channel.read_at > self.idle_s:
+            elif now - channel.read_at > idle_s:
                 self.counters.idle_closed += 1
                 channel.close()
 

@@ -40,11 +40,6 @@ class FlushDiskType(StrEnum):
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
-def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None) -> int:
-    """An integer that may change while the broker runs."""
-    return int_setting(key, default, doc, minimum, unit, maximum, mutable=True)
-
-
 @dataclass(frozen=True)
 class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     """Settings of the store, a part of the broker's configuration.  `check` runs when the store starts."""
@@ -165,20 +160,35 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         "A record without the property __CRC32# counts as damaged when its CRC is checked.",
         mutable=True,
     )
-    max_filter_message_size: int = _live(
-        "maxFilterMessageSize", 16_000, "Maximum bytes of a ConsumeQueue that one pull may search.", 20, "bytes"
+    max_filter_message_size: int = int_setting(
+        "maxFilterMessageSize",
+        16_000,
+        "Maximum bytes of a ConsumeQueue that one pull may search.",
+        20,
+        "bytes",
+        mutable=True,
     )
-    max_transfer_bytes_on_message_in_memory: int = _live(
-        "maxTransferBytesOnMessageInMemory", 256 * 1024, "Maximum bytes of one pull near the log's end.", 1, "bytes"
+    max_transfer_bytes_on_message_in_memory: int = int_setting(
+        "maxTransferBytesOnMessageInMemory",
+        256 * 1024,
+        "Maximum bytes of one pull near the log's end.",
+        1,
+        "bytes",
+        mutable=True,
     )
-    max_transfer_count_on_message_in_memory: int = _live(
-        "maxTransferCountOnMessageInMemory", 32, "Maximum messages of one pull near the log's end.", 1
+    max_transfer_count_on_message_in_memory: int = int_setting(
+        "maxTransferCountOnMessageInMemory", 32, "Maximum messages of one pull near the log's end.", 1, mutable=True
     )
-    max_transfer_bytes_on_message_in_disk: int = _live(
-        "maxTransferBytesOnMessageInDisk", 64 * 1024, "Maximum bytes of one pull far behind the log's end.", 1, "bytes"
+    max_transfer_bytes_on_message_in_disk: int = int_setting(
+        "maxTransferBytesOnMessageInDisk",
+        64 * 1024,
+        "Maximum bytes of one pull far behind the log's end.",
+        1,
+        "bytes",
+        mutable=True,
     )
-    max_transfer_count_on_message_in_disk: int = _live(
-        "maxTransferCountOnMessageInDisk", 8, "Maximum messages of one pull far behind the log's end.", 1
+    max_transfer_count_on_message_in_disk: int = int_setting(
+        "maxTransferCountOnMessageInDisk", 8, "Maximum messages of one pull far behind the log's end.", 1, mutable=True
     )
     access_message_in_memory_max_ratio: int = int_setting(
         "accessMessageInMemoryMaxRatio",
@@ -215,8 +225,8 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         default=DEFAULT_DELAY_LEVELS,
         metadata={"key": "messageDelayLevel", "doc": "Delay of each level, from level 1 on; units s, m, h, d."},
     )
-    file_reserved_time: int = _live(
-        "fileReservedTime", 72, "CommitLog files whose last message is older expire.", 0, "hours"
+    file_reserved_time: int = int_setting(
+        "fileReservedTime", 72, "CommitLog files whose last message is older expire.", 0, "hours", mutable=True
     )
     delete_when: str = field(
         default="04",
@@ -226,87 +236,103 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
             "mutable": True,
         },
     )
-    disk_max_used_space_ratio: int = _live(
+    disk_max_used_space_ratio: int = int_setting(
         "diskMaxUsedSpaceRatio",
         75,
         "If more of the disk is used, expired files are removed at any hour; at least 10.",
         0,
         "percent",
         100,
+        mutable=True,
     )
-    disk_space_clean_forcibly_ratio: int = _live(
+    disk_space_clean_forcibly_ratio: int = int_setting(
         "diskSpaceCleanForciblyRatio",
         85,
         "If more of the disk is used, the oldest files are removed whatever their age; at least 30.",
         0,
         "percent",
         100,
+        mutable=True,
     )
-    disk_space_warning_level_ratio: int = _live(
+    disk_space_warning_level_ratio: int = int_setting(
         "diskSpaceWarningLevelRatio",
         90,
         "If more of the disk is used, sends are refused; at least 35.  100 never refuses.",
         0,
         "percent",
         100,
+        mutable=True,
     )
     clean_file_forcibly_enable: bool = bool_setting(
         "cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio removes files.", mutable=True
     )
-    clean_resource_interval: int = _live(
-        "cleanResourceInterval", 10_000, "Interval between checks whether files must be removed.", 1, "ms"
+    clean_resource_interval: int = int_setting(
+        "cleanResourceInterval", 10_000, "Interval between checks whether files must be removed.", 1, "ms", mutable=True
     )
-    delete_file_batch_max: int = _live("deleteFileBatchMax", 10, "Maximum CommitLog files removed per check.", 1)
-    delete_commit_log_files_interval: int = _live(
-        "deleteCommitLogFilesInterval", 100, "Minimum time between removals of two CommitLog files.", 0, "ms"
+    delete_file_batch_max: int = int_setting(
+        "deleteFileBatchMax", 10, "Maximum CommitLog files removed per check.", 1, mutable=True
     )
-    delete_consume_queue_files_interval: int = _live(
-        "deleteConsumeQueueFilesInterval", 100, "Minimum time between removals of two ConsumeQueue files.", 0, "ms"
+    delete_commit_log_files_interval: int = int_setting(
+        "deleteCommitLogFilesInterval",
+        100,
+        "Minimum time between removals of two CommitLog files.",
+        0,
+        "ms",
+        mutable=True,
     )
-    destroy_maped_file_interval_forcibly: int = _live(
+    delete_consume_queue_files_interval: int = int_setting(
+        "deleteConsumeQueueFilesInterval",
+        100,
+        "Minimum time between removals of two ConsumeQueue files.",
+        0,
+        "ms",
+        mutable=True,
+    )
+    destroy_maped_file_interval_forcibly: int = int_setting(
         "destroyMapedFileIntervalForcibly",
         120_000,
         "While a reader still holds the space of a removed file, wait this long before removing more to free space.",
         0,
         "ms",
+        mutable=True,
     )
-    redelete_hanged_file_interval: int = _live(
-        "redeleteHangedFileInterval",
-        120_000,
-        "Retry the removal of a file after this time.",
-        0,
-        "ms",
+    redelete_hanged_file_interval: int = int_setting(
+        "redeleteHangedFileInterval", 120_000, "Retry the removal of a file after this time.", 0, "ms", mutable=True
     )
-    max_lease_time: int = _live(
-        "maxLeaseTime", 86_400_000, "A lease on files with a later deadline is ignored.", 0, "ms"
+    max_lease_time: int = int_setting(
+        "maxLeaseTime", 86_400_000, "A lease on files with a later deadline is ignored.", 0, "ms", mutable=True
     )
-    max_unflushed_bytes: int = _live(
+    max_unflushed_bytes: int = int_setting(
         "maxUnflushedBytes",
         2 << 30,
         "While more of the CommitLog is unflushed, sends are refused with SYSTEM_BUSY.",
         1 << 20,
         "bytes",
+        mutable=True,
     )
-    max_flush_time: int = _live(
+    max_flush_time: int = int_setting(
         "maxFlushTime",
         30_000,
         "While one flush of the CommitLog takes longer, sends are refused with SYSTEM_BUSY.",
         1,
         "ms",
+        mutable=True,
     )
-    max_waiting_bytes: int = _live(
+    max_waiting_bytes: int = int_setting(
         "maxWaitingBytes",
         256 << 20,
         "While messages that wait for a flush or for slaves hold more memory, sends are refused with SYSTEM_BUSY.",
         1 << 20,
         "bytes",
+        mutable=True,
     )
-    os_page_cache_busy_time_out_mills: int = _live(
+    os_page_cache_busy_time_out_mills: int = int_setting(
         "osPageCacheBusyTimeOutMills",
         1_000,
         "After a write to the CommitLog that took longer, sends are refused for a moment with SYSTEM_BUSY.",
         1,
         "ms",
+        mutable=True,
     )
 
     enable_lmq: bool = bool_setting(

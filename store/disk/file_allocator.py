@@ -76,7 +76,7 @@ class _Request:
                     file.sync()
             except StoreError as error:
                 # No message is in it: `take` creates the file again, and raises the error of that try.
-                _log.warning("file=%s action=dropped reason=%r", self.path, str(error))
+                _log.warning("event=prepared_segment_dropped file=%s reason=%r", self.path, str(error))
                 self.file = None
                 file.close()
                 with contextlib.suppress(StoreError):
@@ -100,7 +100,7 @@ class _Request:
                     self._disk.remove(self.path)
                 except StoreError as error:
                     # It holds only zeros and follows the log's end: the next start uses it.
-                    _log.warning("file=%s action=left reason=%r", self.path, str(error))
+                    _log.warning("event=prepared_segment_not_removed file=%s reason=%r", self.path, str(error))
 
 
 class FileAllocator:
@@ -109,16 +109,20 @@ class FileAllocator:
     def __init__(self, disk: Disk, workers: Workers = ThreadWorker, warm_bytes: int = 0) -> None:
         self._disk = disk
         # May change: it holds for the next file.
-        self.warm_bytes = warm_bytes
+        self._warm_bytes = warm_bytes
         self._ahead: _Request | None = None
         self._worker = workers("store-allocate", self._turn)
+
+    def configure(self, warm_bytes: int) -> None:
+        """Take a changed `warm_bytes`, for files from the next one on."""
+        self._warm_bytes = warm_bytes
 
     def prepare(self, path: Path, size_bytes: int) -> None:
         """Request the file at `path`, unless it is requested already.  Return at once."""
         if self._ahead is not None and self._ahead.path == path:
             return
         self.discard()
-        self._ahead = _Request(self._disk, path, size_bytes, self.warm_bytes)
+        self._ahead = _Request(self._disk, path, size_bytes, self._warm_bytes)
         self._worker.start()
         self._worker.wake()
 

@@ -32,9 +32,8 @@ class Detached(NamedTuple):
 
 def warn_of_strangers(directory: Path, names: list[str]) -> None:
     """Log which entries of `directory` are not the store's.  The store does not touch them."""
-    shown = ", ".join(repr(name) for name in names[:_STRANGERS_SHOWN])
-    more = f" and {len(names) - _STRANGERS_SHOWN} more" if len(names) > _STRANGERS_SHOWN else ""
-    _log.warning("directory=%s ignored=%d names=%s%s reason=not-of-the-store", directory, len(names), shown, more)
+    shown = names[:_STRANGERS_SHOWN]
+    _log.warning("event=unknown_files_ignored directory=%s count=%d names=%r", directory, len(names), shown)
 
 
 class MappedFileQueue:
@@ -98,7 +97,7 @@ class MappedFileQueue:
             path = self.directory / name
             if size is None or size >= self.file_bytes or (size and self._has_content(path)):
                 break
-            _log.warning("file=%s size=%d action=removed reason=half-created", path, size)
+            _log.warning("event=half_created_file_removed file=%s size=%d", path, size)
             self._disk.remove(path)
             _HALF_CREATED()
             found.pop()
@@ -110,6 +109,10 @@ class MappedFileQueue:
             return file.content_end(0) > 0
         finally:
             file.close()
+
+    def begin_at(self, offset: int) -> None:
+        """Make the first file of an empty queue begin at `offset`."""
+        self.first_offset = offset
 
     def is_hollow(self, detached: Detached) -> bool:
         """Return whether a file is too short and without content: a power cut leaves a file like this before a sync."""

@@ -128,7 +128,7 @@ class PooledDisk:
         self._dirty = 0
         self._lock = threading.RLock()
         self._failure: DiskFailed | None = None
-        self.on_pressure: Callable[[], None] = _nothing
+        self.on_pressure: list[Callable[[], None]] = []
 
     @property
     def descriptors(self) -> int:
@@ -226,7 +226,8 @@ class PooledDisk:
             self._dirty += change
             pressed = change > 0 and self._dirty == self._budget // 4 + 1
         if pressed:
-            self.on_pressure()
+            for listener in self.on_pressure:
+                listener()
 
     def pin(self, file: PooledFile, *, for_sync: bool = False) -> DiskFile | None:
         """Keep `file` open until `unpin`, and return it; None if it is closed.  `for_sync`: a sync begins now."""
@@ -299,7 +300,3 @@ class PooledDisk:
                 else:
                     self.forget(file)
             return self._used + _OPEN + _MAPPED <= self._budget
-
-
-def _nothing() -> None:
-    """The default of `on_pressure`."""

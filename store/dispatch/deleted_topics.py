@@ -55,7 +55,9 @@ class DeletedTopics:
         content = read_sealed(self._disk, self.path, _KIND)
         found = decode(content) if isinstance(content, bytes) else content
         if isinstance(found, str):
-            _log.warning("file=%s action=not-trusted effect=deleted-topics-may-return reason=%r", self.path, found)
+            _log.warning(
+                "event=deleted_topics_not_trusted file=%s effect=deleted_topics_may_return reason=%r", self.path, found
+            )
         self._offsets = found if isinstance(found, dict) else {}
 
     def __bool__(self) -> bool:

@@ -1,7 +1,7 @@
 """Dispatch of a few records to their ConsumeQueues, one by one.
 
 Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
-master's senders wait for it.  The checks are those of `store.log.chunk_scan` and `store.dispatch.redispatch`, which
+master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
 also handle every unusual record.
 """
 
@@ -11,7 +11,6 @@ from typing import Final
 from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
-    CRC_MASK,
     FIXED_IPV4_RAW,
     MAGIC_V1,
     MIN_RECORD_BYTES,
@@ -21,8 +20,7 @@ from store.appender import Batch
 from store.dispatch.redispatch import Redispatch
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
-from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crc
-from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, topic_name
+from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, crc_damage, topic_name
 
 _UNUSUAL_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.TRANSACTION_PREPARED)
 
@@ -52,7 +50,7 @@ class RecordIntake:
         dispatched record.
         """
         log, queue_of, tag_code_of = self._log, self._table.by_key.get, self._tags_codes.of_tag
-        fields_at, enter = FIXED_IPV4_RAW.unpack_from, dispatch.enter
+        fields_at, enter, requires_seals = FIXED_IPV4_RAW.unpack_from, dispatch.enter, log.requires_seals
         segment = log.slice_at(start, end - start)
         if segment is None or self._table.dispatches:
             return start
@@ -76,7 +74,9 @@ class RecordIntake:
             properties = bytes(segment[properties_at:end])
             topic = topic_name(bytes(segment[body_end + 1 : properties_at - 2]))
             body = segment[body_end - body_bytes : body_end]
-            if topic is None or not self._is_sound(segment[at:end], properties, body, body_crc):
+            if topic is None or (properties and not properties[-1]):
+                break
+            if crc_damage(segment[at:end], len(properties), body, body_crc, requires_seals):
                 break
             queue = queue_of((topic, queue_id))
             if queue is None or queue.is_batch or queue.is_schedule:
@@ -85,17 +85,3 @@ class RecordIntake:
             batch.store_timestamp = store_timestamp
             at = end
         return start + at
-
-    def _is_sound(self, record: memoryview, properties: bytes, body: memoryview, body_crc: int) -> bool:
-        """Return whether a record matches its CRC, as in `store.record.record.decode`; its lengths are consistent."""
-        claimed = NO_SEAL
-        if properties:
-            if not properties[-1]:
-                return False
-            if len(properties) >= SEAL_BYTES:
-                claimed = sealed_crc(properties[-SEAL_BYTES:])
-        if claimed >= 0:
-            return crc32(record[:-SEAL_BYTES]) & CRC_MASK == claimed
-        if claimed == DAMAGED_SEAL or self._log.requires_seals:
-            return False
-        return not body or crc32(body) & CRC_MASK == body_crc

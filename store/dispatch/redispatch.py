@@ -12,28 +12,23 @@ import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
-from sprocket.remoting.message.record import SysFlag
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.dispatch.deleted_topics import DeletedTopics
+from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count
 from store.queue.logic_queue import LogicQueue, QueueType
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
-from store.record.distinct_names import Integers, groups_of
-from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
-from store.record.tags_scan import tags_codes_of
+from store.record.record import NOT_DISPATCHED, Record, TagsCodes
+from store.scan.distinct_names import Integers
+from store.scan.record_batch import RecordBatch
+from store.scan.tags_scan import queue_codes_of
 
 _log = logging.getLogger(__name__)
 _WRITE_AT: Final = 3 * 128
-_QUEUE_ID_BITS: Final = 32
-_QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 # With a thousand queues, a batch holds few records of each queue; only many entries at a time are cheap to write.
 _HOLD_RECORDS: Final = 64 * 1024
-_MAX_NUMBERS: Final = 1 << 16
-_NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 # A property of the record gives its offset in a light queue: a wrong one must not fill the disk with blanks.
 _MAX_BLANKS: Final = 1 << 20
 _BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
@@ -124,13 +119,13 @@ class Redispatch:
             is_in_queue = is_in_queue & ~is_alone
         in_queue = np.flatnonzero(is_in_queue)
         topics = np.array([self._topic_number(topic) for topic in batch.topics], np.int64)
-        keys = topics[batch.topic_index] << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
+        keys = queue_keys(topics[batch.topic_index], batch.queue_ids)
         columns: tuple[Integers, ...] = (
             keys,
             batch.queue_offsets,
             batch.positions + batch.base,
             batch.sizes,
-            self._codes(batch),
+            queue_codes_of(batch, self._tags_codes),
         )
         if in_queue.size < len(batch):
             columns = tuple(column[in_queue] for column in columns)
@@ -164,7 +159,7 @@ class Redispatch:
             tags_code = self._tags_codes.of(topic, properties, 0)
             for name, offset in places(properties):
                 if self._is_placed(name, physical_offset):
-                    key = self._topic_number(name) << _QUEUE_ID_BITS | LIGHT_QUEUE_ID
+                    key = queue_key(self._topic_number(name), LIGHT_QUEUE_ID)
                     rows.append((key, offset, physical_offset, size, tags_code))
         return rows
 
@@ -178,24 +173,14 @@ class Redispatch:
         keys, offsets, physical_offsets, sizes, codes = (np.concatenate(c) for c in zip(*self._held, strict=True))
         self._held.clear()
         self._held_records = 0
-        # The records of a queue side by side, each queue's in the order of the log.
-        groups, key_of = _grouped(keys)
-        order = np.argsort(groups, kind="stable")
-        groups, offsets = groups[order], offsets[order]
+        order, runs = order_by_queue(keys, offsets)
         entries = np.empty(order.size, CONSUME_QUEUE_DTYPE)
         entries["physical_offset"] = physical_offsets[order]
         entries["size"] = sizes[order]
         entries["tags_code"] = codes[order]
-        is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
-        begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
-        ends = np.append(begins[1:], offsets.size)
         topics = list(self._topics)
-        runs = zip(
-            key_of[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True
-        )
-        for key, offset, begin, end in runs:
-            topic, queue_id = topics[key >> _QUEUE_ID_BITS], key & _QUEUE_ID_MASK
-            self._add_run(topic, queue_id if queue_id < 1 << 31 else queue_id - (1 << 32), offset, entries[begin:end])
+        for topic_number, queue_id, offset, begin, end in runs:
+            self._add_run(topics[topic_number], queue_id, offset, entries[begin:end])
             _BETWEEN_RUNS()
 
     def finish(self) -> None:
@@ -221,15 +206,6 @@ class Redispatch:
         for queue, first in self._firsts.items():
             queue.roll_back(first)
 
-    def _codes(self, batch: RecordBatch) -> Integers:
-        """Return the tags code of each record."""
-        codes = tags_codes_of(batch, self._tags_codes)
-        if SCHEDULE_TOPIC in batch.topics:
-            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
-                store_timestamp = batch.store_timestamp(record)
-                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
-        return codes
-
     def _add_run(self, topic: str, queue_id: int, offset: int, entries: npt.NDArray[np.void]) -> None:
         """Add records of one queue whose queue offsets follow one another from `offset` on."""
         queue = self._queue(topic, queue_id, int(entries[0]["physical_offset"]))
@@ -250,7 +226,7 @@ class Redispatch:
         try:
             queue = self._table.get_or_create(topic, queue_id)
         except RequestError as error:
-            _log.warning("physical_offset=%d action=not-dispatched reason=%r", physical_offset, str(error))
+            _log.warning("event=record_not_dispatched physical_offset=%d reason=%r", physical_offset, str(error))
             return None
         self._firsts.setdefault(queue, queue.next_offset)
         return queue
@@ -272,7 +248,10 @@ class Redispatch:
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
         if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and queue.topic in self._table.light:
-            _log.warning("topic=%s offset=%d end=%d action=not-dispatched", queue.topic, offset, queue.next_offset)
+            _log.warning(
+                "event=entry_not_dispatched topic=%s offset=%d queue_end=%d reason=gap_too_large",
+                queue.topic, offset, queue.next_offset,
+            )  # fmt: skip
             return
         if _follows(queue, offset):
             queue.add(physical_offset, size_bytes, tags_code, store_timestamp, count)
@@ -292,7 +271,7 @@ def leave_out_deleted(batch: RecordBatch, deleted: DeletedTopics) -> None:
         if before > 0:
             is_deleted = (batch.topic_index == index) & (batch.positions < before)
             # Like a prepared message: in the log, but in no queue.
-            batch.sys_flags[is_deleted] |= _NOT_DISPATCHED
+            batch.sys_flags[is_deleted] |= NOT_DISPATCHED
 
 
 def _merged(columns: tuple[Integers, ...], light: list[tuple[int, ...]]) -> tuple[Integers, ...]:
@@ -306,17 +285,3 @@ def _merged(columns: tuple[Integers, ...], light: list[tuple[int, ...]]) -> tupl
 def _follows(queue: LogicQueue, offset: int) -> bool:
     """Return whether entry `offset` follows the queue's last entry."""
     return offset == queue.next_offset and (offset > 0 or queue.written_offset == 0)
-
-
-def _grouped(keys: Integers) -> tuple[npt.NDArray[np.uint16] | Integers, Integers]:
-    """Return a number for each of `keys`, equal for equal keys, and the key of each number.
-
-    numpy sorts 16-bit numbers by radix.  For few topics and queue ids the numbers need no comparisons.
-    """
-    queue_ids, topics = keys & _QUEUE_ID_MASK, keys >> _QUEUE_ID_BITS
-    span, topic_count = int(queue_ids.max()) + 1, int(topics.max()) + 1
-    if span * topic_count <= _MAX_NUMBERS:
-        key_of = np.arange(topic_count).repeat(span) << _QUEUE_ID_BITS | np.tile(np.arange(span), topic_count)
-        return (topics * span + queue_ids).astype(np.uint16), key_of
-    places, groups = groups_of(keys)
-    return groups.astype(np.uint16) if places.size <= _MAX_NUMBERS else groups, keys[places]

@@ -57,7 +57,7 @@ def load_checkpoint(disk: Disk, path: Path, now_ms: int | None = None) -> Checkp
     fields = _FIELDS.unpack_from(content) if len(content) >= _FIELDS.size else ()
     reason = _implausible(len(content), fields, now_ms)
     if reason is not None:
-        _log.warning("file=%s action=not-trusted reason=%r", path, reason)
+        _log.warning("event=checkpoint_not_trusted file=%s reason=%r", path, reason)
         return Checkpoint()
     return Checkpoint(*fields)
 

@@ -61,7 +61,7 @@ class ConfirmMark:
                 self.remove()
         except StoreError as error:
             self._is_broken = True
-            _log.warning("file=%s action=not-kept-any-longer reason=%r", self.path, str(error))
+            _log.warning("event=confirm_mark_disabled file=%s reason=%r", self.path, str(error))
 
     def remove(self) -> None:
         """Remove the mark: the store stops, or nothing limits the confirm offset.  Raises `DiskFailed`."""

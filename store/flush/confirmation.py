@@ -43,16 +43,17 @@ _ANSWERED: Final = failpoint("confirmation.answered")
 
 
 class Confirmation:
-    """Offsets of one log, and callbacks that wait for them.  `wake` requests a flush."""
+    """Offsets of one log, and callbacks that wait for them."""
 
-    def __init__(self, config: StoreConfig, log: CommitLog, wake: Callable[[], None]) -> None:
+    def __init__(self, config: StoreConfig, log: CommitLog) -> None:
         self._log = log
-        self._wake = wake
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.on_arrival: list[ArrivalListener] = []
         self.on_failure: list[Callable[[DiskFailed], None]] = []
+        # Called when a flush is needed at once.
+        self.on_flush_needed: list[Callable[[], None]] = []
         # Called after each appended batch, visible or not.
-        self.on_append: Callable[[], None] | None = None
+        self.on_append: list[Callable[[], None]] = []
         self.appended_offset = 0
         self.flushed_offset = 0
         self.failure: DiskFailed | None = None
@@ -115,13 +116,13 @@ class Confirmation:
         """Take a written `batch`: make it visible now, or once it is confirmed."""
         self.appended_offset = batch.end_offset
         self.last_store_timestamp = batch.store_timestamp
-        if self.on_append is not None:
+        for listener in self.on_append:
             # First: the other replicas receive it while this one makes it visible.
             try:
-                self.on_append()
+                listener()
             except Exception:
                 # The messages are stored: an error of replication must not become a failed send.
-                _log.exception("state=not-sent-to-replicas")
+                _log.exception("event=replication_listener_failed")
         touched = []
         for queue, first in batch.touched:
             touched.append((queue, first, queue.next_offset))
@@ -133,7 +134,8 @@ class Confirmation:
             self._unconfirmed.append((batch.end_offset, touched, cost))
             if self._is_sync_flush:
                 # Consumers wait for the flush, even if the sender does not.
-                self._wake()
+                for wake in self.on_flush_needed:
+                    wake()
 
     def _publish(self, touched: list[tuple[LogicQueue, int, int]]) -> None:
         for queue, _, end in touched:
@@ -144,7 +146,7 @@ class Confirmation:
                     listener(queue.topic, queue.queue_id, end, first)
                 except Exception:
                     # The messages are stored: an error of a listener must not become a failed send.
-                    _log.exception("topic=%s queue=%d listener failed", queue.topic, queue.queue_id)
+                    _log.exception("event=arrival_listener_failed topic=%s queue=%d", queue.topic, queue.queue_id)
 
     # Waiting
 
@@ -157,7 +159,8 @@ class Confirmation:
         else:
             self._waiters.append((physical_offset, callback))
             if self._is_sync_flush:
-                self._wake()
+                for wake in self.on_flush_needed:
+                    wake()
 
     def when_stored(self, physical_offset: int, callback: StoredListener) -> None:
         """Call `callback(None, is_replicated)` once the response to a send that ends at `physical_offset` may go.
@@ -172,7 +175,8 @@ class Confirmation:
         else:
             self._senders.append((physical_offset, callback))
             if self._is_sync_flush:
-                self._wake()
+                for wake in self.on_flush_needed:
+                    wake()
 
     def when_flushed(self, physical_offset: int, callback: ConfirmListener) -> None:
         """Call `callback(None)` once ``flushed_offset >= physical_offset``, or with the error after a failure."""
@@ -253,7 +257,7 @@ class Confirmation:
         if self.failure is not None:
             return
         self.failure = error
-        _log.error("state=disk-failed reason=%r", str(error))
+        _log.error("event=disk_failed reason=%r", str(error))
         self.answer_waiters(error)
         for listener in self.on_failure:
             listener(error)

@@ -31,10 +31,6 @@ _BEFORE_CHECKPOINT: Final = failpoint("queue_flush.before_checkpoint")
 _AFTER_CHECKPOINT: Final = failpoint("queue_flush.after_checkpoint")
 
 
-def _nothing() -> None:
-    """The default of `on_tick`."""
-
-
 class QueueFlush:
     """The flush thread of ConsumeQueues.
 
@@ -48,14 +44,13 @@ class QueueFlush:
         clock: Clock,
         table: ConsumeQueueTable,
         log: CommitLog,
+        *,
         sync_log: Callable[[], tuple[int, DiskFailed | None]],
         snapshot: Callable[[], Checkpoint],
         write: Callable[[Checkpoint, QueueList], None],
         notify: Notify,
         failed: Callable[[DiskFailed], None],
         workers: Workers = ThreadWorker,
-        *,
-        on_tick: Callable[[], None] = _nothing,
     ) -> None:
         self._clock = clock
         self._table = table
@@ -73,9 +68,9 @@ class QueueFlush:
         self._failure: DiskFailed | None = None
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
         self.configure(config)
-        table.files.on_pressure = self._worker.wake
-        # Called in this thread after each turn: the store's figures are sampled here.
-        self._on_tick = on_tick
+        table.files.on_pressure.append(self._worker.wake)
+        # Called in this thread after each turn.
+        self.on_tick: list[Callable[[], None]] = []
 
     def configure(self, config: StoreConfig) -> None:
         """Set intervals and sizes."""
@@ -162,11 +157,12 @@ class QueueFlush:
         try:
             self.tick()
             self._is_full = False
-            self._on_tick()
+            for listener in self.on_tick:
+                listener()
         except DiskFull as error:
             # The old checkpoint is still true; a later turn writes the next one.
             if not self._is_full:
-                _log.warning("state=disk-full action=checkpoint-postponed reason=%r", str(error))
+                _log.warning("event=checkpoint_postponed reason=%r", str(error))
             self._is_full = True
         except Exception as error:
             # Also an unexpected error: without this thread nothing would be flushed, and nobody would know.

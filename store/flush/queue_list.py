@@ -100,7 +100,7 @@ class QueueListFile:
             return None
         found = decode(content) if isinstance(content, bytes) else content
         if isinstance(found, str):
-            _log.warning("file=%s action=not-trusted effect=whole-log-is-walked reason=%r", self.path, found)
+            _log.warning("event=queue_list_not_trusted file=%s effect=whole_log_is_read reason=%r", self.path, found)
             return QueueList(0, must_rebuild=True)
         return found
 

@@ -15,15 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MIN_RECORD_BYTES
 from store.index.index_file import IndexDamaged, IndexFile
 from store.index.index_files import IndexFiles
-from store.index.key_scan import IndexEntries, entries_of, entries_of_record
+from store.index.key_scan import IndexEntries, entries_of
 from store.layout import file_name
 from store.log.commit_log import CommitLog
-from store.record.log_walk import walk
 from store.record.record import Record, decode
-from store.record.record_batch import read_batch
+from store.scan.record_scan import RecordScan, Stop
 
 _log = logging.getLogger(__name__)
 _WALK_BYTES: Final = 16 * 1024 * 1024
@@ -45,6 +43,11 @@ class IndexBuilder:
         self.durable_timestamp = 0
         self._entries_there = 0
 
+    def begin(self, durable_timestamp: int) -> None:
+        """Continue where the files end; `durable_timestamp` is the checkpoint's index_msg_timestamp."""
+        self.durable_timestamp = durable_timestamp
+        self.find_position()
+
     def find_position(self) -> None:
         """Continue at the record that the last unit names, after those of its keys that are indexed."""
         log, files = self._log, self._files
@@ -56,7 +59,9 @@ class IndexBuilder:
             if self._is_record(offset):
                 self.reached_offset, self._entries_there = offset, count
                 return
-            _log.warning("file=%s action=removed reason=no-record-at-%d", last.path, offset)
+            _log.warning(
+                "event=index_rebuild reason=%r", f"{last.path}: its last entries name {offset}, where no record is"
+            )
             files.remove((last,))
         self.reached_offset, self._entries_there = log.min_offset, 0
 
@@ -92,17 +97,18 @@ class IndexBuilder:
         segment = self._segment(base, segment_end)
         if segment is None:
             return False
-        positions = walk(segment, base, min(confirm, segment_end, base + _WALK_BYTES) - base)
-        for first in range(0, positions.size, _BATCH_RECORDS):
-            part = positions[first : first + _BATCH_RECORDS]
-            start = int(part[0])
-            batch = read_batch(segment[start:], base + start, part - start, check_crc=False)
-            if len(batch):
-                self._put(entries_of(batch), batch.base + int(batch.positions[-1]), batch.end_offset)
-            if len(batch) < part.size:
-                break
-        if self.reached_offset == base:
-            self._step_over(segment, base, segment_end, confirm)
+        limit = min(confirm, segment_end, base + _WALK_BYTES) - base
+        scan = RecordScan(
+            segment, base, segment_end - base,
+            check_crc=False, limit=limit, first_walk_bytes=_WALK_BYTES, batch_records=_BATCH_RECORDS,
+        )  # fmt: skip
+        for batch in scan:
+            self._put(entries_of(batch), batch.base + int(batch.positions[-1]), batch.end_offset)
+        if scan.end.stop is Stop.BLANK:
+            self.reached_offset = segment_end
+        elif self.reached_offset == base and segment_end <= confirm:
+            _log.warning("event=records_not_indexed from=%d to=%d reason=%r", base, segment_end, scan.end.reason)
+            self.reached_offset, self._entries_there = segment_end, 0
         return self.reached_offset > base
 
     def _has_bad_slots(self) -> bool:
@@ -112,7 +118,7 @@ class IndexBuilder:
             try:
                 last.open_slots()
             except IndexDamaged as error:
-                _log.warning("action=rebuild-index reason=%r", str(error))
+                _log.warning("event=index_rebuild reason=%r", str(error))
                 self._files.remove((last,))
                 self.find_position()
                 return True
@@ -126,23 +132,6 @@ class IndexBuilder:
             if file.path.name == name:
                 return file.view[base - segment_end :]
         return None
-
-    def _step_over(self, segment: memoryview, base: int, segment_end: int, confirm: int) -> None:
-        """Step over one unusual record, or the blank at the segment's end, at `base`."""
-        remaining = segment_end - base
-        if remaining >= BLANK_MIN_BYTES:
-            size, magic = (int.from_bytes(segment[at : at + 4], "big", signed=True) for at in (0, 4))
-            if magic == MAGIC_BLANK and size == remaining:
-                self.reached_offset = segment_end
-                return
-            if MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
-                record = decode(segment[:size], check_crc=False)
-                if isinstance(record, Record) and record.physical_offset == base:
-                    self._put(entries_of_record(record), base, base + size)
-                    return
-        if segment_end <= confirm:
-            _log.warning("physical_offset=%d until=%d action=not-indexed reason=no-record", base, segment_end)
-            self.reached_offset, self._entries_there = segment_end, 0
 
     def _put(self, entries: IndexEntries, last_offset: int, end_offset: int) -> None:
         """Put `entries`; then all before `end_offset` is indexed.  The last of their records lies at `last_offset`."""

@@ -244,7 +244,7 @@ class IndexFile:
             if previous <= _INVALID or time < begin:
                 return
             index = previous
-        _log.warning("file=%s slot=%d action=search-ended reason=chain-too-long", self.path, slot)
+        _log.warning("event=index_search_ended file=%s slot=%d reason=chain_too_long", self.path, slot)
 
     def _slot(self, slot: int) -> int:
         slots = self._slots

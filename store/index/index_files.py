@@ -58,7 +58,7 @@ class IndexFiles:
             try:
                 opened.append(self._open(name, opened, log_end))
             except IndexDamaged as error:
-                _log.warning("action=rebuild-index reason=%r", str(error))
+                _log.warning("event=index_rebuild reason=%r", str(error))
                 break
         removed = names[len(opened) :]
         if durable_timestamp is not None:
@@ -67,16 +67,16 @@ class IndexFiles:
                 file.close()
                 removed.insert(0, file.path.name)
                 # Normal after a crash for the file that was growing: no warning.
-                _log.info("file=%s action=removed reason=not-known-to-be-durable", file.path)
+                _log.info("event=index_file_removed file=%s reason=not_known_to_be_durable", file.path)
         for name in removed:
             self._disk.remove(self._directory / name)
         self.files = tuple(opened)
-        _log.info("files=%d removed=%d", len(opened), len(removed))
+        _log.info("event=index_files_loaded files=%d removed=%d", len(opened), len(removed))
 
     def _is_name(self, name: str) -> bool:
         if len(name) == NAME_DIGITS and name.isascii() and name.isdigit():
             return True
-        _log.warning("file=%s action=ignored reason=not-named-by-time", self._directory / name)
+        _log.warning("event=index_file_ignored file=%s reason=not_named_by_time", self._directory / name)
         return False
 
     def _open(self, name: str, before: list[IndexFile], log_end: int) -> IndexFile:
@@ -115,7 +115,7 @@ class IndexFiles:
             header.begin_timestamp = header.end_timestamp = last.header.end_timestamp
         file = IndexFile(made, self._slot_count, self._max_units, header, is_new=True)
         self.files = (*self.files, file)
-        _log.info("file=%s state=created", path)
+        _log.info("event=index_file_created file=%s", path)
         return file
 
     def _next_name(self) -> str:
@@ -138,7 +138,7 @@ class IndexFiles:
         for file in files:
             file.close()
             self._disk.remove(file.path)
-            _log.info("file=%s state=removed", file.path)
+            _log.info("event=index_file_removed file=%s", file.path)
 
     def expired(self, min_physical_offset: int) -> tuple[IndexFile, ...]:
         """Return the first files, never the last, whose records all lie before `min_physical_offset`."""

@@ -53,6 +53,7 @@ class IndexService:
         self,
         config: StoreConfig,
         clock: Clock,
+        *,
         disk: Disk,
         log: CommitLog,
         confirm: Callable[[], int],
@@ -92,14 +93,13 @@ class IndexService:
 
         `durable_timestamp`: the checkpoint's index_msg_timestamp.  Raises `DiskFull` or `DiskFailed`.
         """
-        self._builder.durable_timestamp = durable_timestamp
         durable = None if clean else durable_timestamp
         self._files.load(durable_timestamp=durable, log_end=self._log.wrote_offset)
-        self._builder.find_position()
+        self._builder.begin(durable_timestamp)
         self._unchecked = [file for file in self._files.files if file.is_full]
         if self._is_safe:
             self._follow(math.inf)
-        _log.info("state=loaded reached=%d log_max=%d", self.reached_offset, self._log.wrote_offset)
+        _log.info("event=index_loaded reached=%d log_max=%d", self.reached_offset, self._log.wrote_offset)
 
     def configure(self, config: StoreConfig) -> None:
         """Take the limit of a query's results from the new `config`."""
@@ -123,7 +123,7 @@ class IndexService:
                         file.flush()
         except (DiskFull, OSError) as error:
             # The next start sees that slots and header disagree, and drops the file.
-            _log.warning("state=index-not-flushed reason=%r", str(error))
+            _log.warning("event=index_not_flushed reason=%r", str(error))
 
     def close(self) -> None:
         """End the thread and close the files without flushing."""
@@ -177,7 +177,7 @@ class IndexService:
         except (DiskFull, OSError) as error:
             # OSError: a segment cannot be mapped now, because descriptors or memory are short.
             if not self._is_disk_full:
-                _log.warning("state=index-waits reason=%r", str(error))
+                _log.warning("event=index_waits reason=%r", str(error))
             self._is_disk_full = True
         except StoreError as error:
             failure = self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
@@ -213,7 +213,7 @@ class IndexService:
 
     def _distrust(self, file: IndexFile, error: IndexDamaged) -> None:
         """Remove `file` and all later ones, to be rebuilt."""
-        _log.warning("action=rebuild-index reason=%r", str(error))
+        _log.warning("event=index_rebuild reason=%r", str(error))
         files, damaged = self._files.files, self._damaged
         if file in files and (damaged not in files or files.index(file) < files.index(damaged)):
             self._damaged = file

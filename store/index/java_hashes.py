@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.codec.java_hash import java_hash_code
-from store.record.distinct_names import WORD_BYTES, Integers, Words
+from store.scan.distinct_names import WORD_BYTES, Integers, Words
 
 Hashes = npt.NDArray[np.uint32]
 

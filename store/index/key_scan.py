@@ -4,7 +4,7 @@ A message is indexed under its unique key, then under each of its KEYS, which bl
 one name the last one counts, as in `sprocket.remoting.message.properties.parse`.  A rolled back transaction is not
 indexed.  Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
 
-Properties are searched in arrays, as `store.record.tags_scan` searches for tags.  Unusual records are parsed singly.
+Properties are searched in arrays, as `store.scan.tags_scan` searches for tags.  Unusual records are parsed singly.
 """
 
 from dataclasses import dataclass
@@ -14,41 +14,31 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.properties import KEYS, UNIQ_KEY, parse
+from sprocket.remoting.message.properties import KEYS, NAME_END_OCTET, UNIQ_KEY, VALUE_END_OCTET, encoded_name, parse
 from sprocket.remoting.message.record import SysFlag
 from store.index.java_hashes import Hashes, java_hashes
 from store.index.property_pattern import texts_like_first
-from store.record.distinct_names import WORD_BYTES, Integers, words_at
-from store.record.record import Record
-from store.record.record_batch import RecordBatch
-from store.record.record_fields import store_timestamps
+from store.scan.distinct_names import WORD_BYTES, Integers, words_at
+from store.scan.property_scan import byte_of, candidates, octet_bits, separator_bits
+from store.scan.record_batch import RecordBatch
+from store.scan.record_fields import store_timestamps
 
 Flags = npt.NDArray[np.bool_]
 
 KEY_SEPARATOR: Final = "#"  # between topic and key
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
-_NAME_END: Final = 1
-_VALUE_END: Final = 2
 _BLANK: Final = ord(" ")
-_UNIQ_WORD: Final = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
-_KEYS_WORD: Final = np.uint64(int.from_bytes(b"KEYS\x01", "little"))
+_UNIQ_WORD: Final = np.uint64(int.from_bytes(UNIQ_KEY.encode(), "little"))
+_KEYS_WORD: Final = np.uint64(int.from_bytes(encoded_name(KEYS), "little"))
 _KEYS_MASK: Final = np.uint64((1 << 8 * 5) - 1)
 # The first letters of both names have these bits; few other letters do.
-_LETTER_MASK: Final = np.uint8(ord("K") & ord("U") | 0xE0)
-_LETTER_BITS: Final = np.uint8(ord("K") & ord("U"))
+_LETTER_MASK: Final = ord("K") & ord("U") | 0xE0
+_LETTER_BITS: Final = ord("K") & ord("U")
 # Properties are grouped by the room that they need; longer ones are parsed one by one.
 _ROOMS: Final = (128, 256, 1024, 4096)
-# Bytes searched at once: their intermediate arrays stay in the processor's cache.
-_BLOCK_BYTES: Final = 64 * 1024
 # A record with more keys, or with a longer one, is parsed.
 _MAX_KEYS: Final = 64
 _MAX_KEY_BYTES: Final = 512
-_TOPS: Final = np.uint64(0x8080_8080_8080_8080)
-_ONES: Final = np.uint64(0x0101_0101_0101_0101)
-_SEPARATORS: Final = np.uint64(_VALUE_END) * _ONES
-_BLANKS: Final = np.uint64(_BLANK) * _ONES
-_ONE: Final = np.uint64(1)
 
 
 @dataclass(slots=True)
@@ -98,14 +88,6 @@ def keys_of(properties: bytes) -> list[str]:
     unique = found.get(UNIQ_KEY)
     keys = [key for key in found.get(KEYS, "").split(" ") if key]
     return keys if unique is None else [unique, *keys]
-
-
-def entries_of_record(record: Record) -> IndexEntries:
-    """Return the index entries of one record."""
-    keys = [] if record.sys_flag & _ROLLBACK == _ROLLBACK else keys_of(bytes(record.properties))
-    hashes = np.array([index_hash(record.topic, key) for key in keys], np.int32)
-    offsets = np.full(hashes.size, record.physical_offset, np.int64)
-    return IndexEntries(hashes, offsets, np.full(hashes.size, record.store_timestamp, np.int64))
 
 
 def entries_of(batch: RecordBatch) -> IndexEntries:
@@ -177,40 +159,24 @@ def _values(
     """Return the `records` with a unique key and where it begins, and the same for KEYS."""
     data, properties_at = batch.data, batch.properties_at[records]
     width = max(WORD_BYTES + 1, min(room, int((limits - properties_at).max())))
-    rows, columns = _candidates(data, properties_at, width)
+    rows, columns = candidates(data, properties_at, width, _LETTER_BITS, _LETTER_MASK)
     names = properties_at[rows] + columns
     words = words_at(data)
     name_words = words[np.minimum(names, words.size - 1)]
     octets = np.frombuffer(data, np.uint8)
-    is_unique = (name_words == _UNIQ_WORD) & (octets[np.minimum(names + WORD_BYTES, octets.size - 1)] == _NAME_END)
+    is_unique = (name_words == _UNIQ_WORD) & (octets[np.minimum(names + WORD_BYTES, octets.size - 1)] == NAME_END_OCTET)
     is_keys = (name_words & _KEYS_MASK) == _KEYS_WORD
     found = []
     for chosen, name_bytes in ((is_unique, WORD_BYTES + 1), (is_keys, 5)):
         where, starts = rows[chosen], names[chosen] + name_bytes
         # A value of at least one byte; the last one of a record counts.
         has_value = starts < limits[where]
-        has_value &= octets[np.minimum(starts, octets.size - 1)] != _VALUE_END
+        has_value &= octets[np.minimum(starts, octets.size - 1)] != VALUE_END_OCTET
         where, starts = where[has_value], starts[has_value]
         is_last = np.ones(where.size, np.bool_)
         is_last[:-1] = where[1:] != where[:-1]
         found.append((records[where[is_last]], starts[is_last]))
     return found[0], found[1]
-
-
-def _candidates(data: memoryview, properties_at: Integers, width: int) -> tuple[Integers, Integers]:
-    """Return rows and columns, in order, where a property begins whose name may be one of the two."""
-    windows: npt.NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
-    step = max(1, _BLOCK_BYTES // width)
-    found = []
-    for at in range(0, properties_at.size, step):
-        octets = windows[properties_at[at : at + step]].view(np.uint8)
-        begins = octets & _LETTER_MASK == _LETTER_BITS
-        is_first_column = begins[::width].copy()
-        begins[1:] &= octets[:-1] == _VALUE_END
-        begins[::width] = is_first_column
-        found.append(np.flatnonzero(begins) + at * width)
-    rows, columns = np.divmod(np.concatenate(found), width)
-    return rows, columns
 
 
 def _split(
@@ -253,23 +219,15 @@ def _ends(data: memoryview, starts: Integers, limits: Integers, *, by_blanks: bo
     at = starts
     for _ in range(_MAX_KEY_BYTES // WORD_BYTES):
         word = words[np.minimum(at, words.size - 1)]
-        zeros = _zero_bytes(word ^ _SEPARATORS)
+        bits = separator_bits(word)
         if by_blanks:
-            zeros |= _zero_bytes(word ^ _BLANKS)
-        is_found = zeros != 0
+            bits |= octet_bits(word, _BLANK)
+        is_found = bits != 0
         if is_found.any():
             ended = rest[is_found]
-            lowest = zeros[is_found]
-            lowest &= ~lowest + _ONE
-            place = np.bitwise_count(lowest - _ONE).astype(np.int64) >> 3
-            ends[ended] = np.minimum(at[is_found] + place, limits[ended])
+            ends[ended] = np.minimum(at[is_found] + byte_of(bits[is_found]), limits[ended])
             rest, at = rest[~is_found], at[~is_found]
         at = at + WORD_BYTES
         if not rest.size or (at >= limits[rest]).all():
             break
     return ends
-
-
-def _zero_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the top bit of the lowest zero byte, perhaps with higher bits set, too; 0 if no byte is zero."""
-    return (words - _ONES) & ~words & _TOPS

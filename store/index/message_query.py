@@ -3,7 +3,6 @@
 Source: RocketMQ 5.3.3, `DefaultMessageStore.queryMessage`.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -11,8 +10,6 @@ from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 from store.index.index_service import FoundOffsets, IndexService
 from store.record.record import store_timestamp_of
-
-_log = logging.getLogger(__name__)
 
 # Records found may be gone.  Then the search continues before them, at most this many times.
 _ROUNDS: Final = 3
@@ -29,8 +26,8 @@ def verified_record(record_at: RecordAt, physical_offset: int) -> memoryview | N
         return None
     try:
         return record_at(physical_offset)
-    except CorruptRecord as error:
-        _log.warning("action=not-served reason=%r", str(error))
+    except CorruptRecord:
+        # The store logged it, once for each record.
         return None
 
 

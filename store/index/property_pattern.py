@@ -9,11 +9,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import KEYS, UNIQ_KEY
-from store.record.record_batch import RecordBatch
+from sprocket.remoting.message.properties import (
+    KEYS,
+    NAME_END_BYTES,
+    NAME_END_OCTET,
+    UNIQ_KEY,
+    VALUE_END_BYTES,
+    VALUE_END_OCTET,
+)
+from store.scan.record_batch import RecordBatch
 
-_NAME_END: Final = 1
-_VALUE_END: Final = 2
 _BLANK: Final = ord(" ")
 # Longer properties are searched for their keys one by one.
 _MAX_BYTES: Final = 512
@@ -43,7 +48,7 @@ def texts_like_first(
         octets = windows[batch.properties_at[part]].view(np.uint8).reshape(part.size, width)
         # The same names, and no separator inside a value.
         wrong = (octets ^ first) & fixed
-        wrong |= (octets <= _VALUE_END) & values
+        wrong |= (octets <= VALUE_END_OCTET) & values
         if keys is not None:
             wrong |= (octets == _BLANK) & keys
         is_alike[part] = np.bitwise_or.reduce(wrong.view(np.uint64), axis=1) == 0
@@ -62,13 +67,13 @@ def _pattern(properties: bytes) -> tuple[list[Place], Mask, Mask, Mask | None] |
     places: list[Place] = []
     names: set[bytes] = set()
     at = 0
-    for item in properties.split(bytes([_VALUE_END])):
-        name, separator, value = item.partition(bytes([_NAME_END]))
+    for item in properties.split(VALUE_END_BYTES):
+        name, separator, value = item.partition(NAME_END_BYTES)
         start = at + len(name) + 1
         at += len(item) + 1
         if not item:
             continue
-        if not separator or not value or name in names or _NAME_END in value:
+        if not separator or not value or name in names or NAME_END_OCTET in value:
             return None
         names.add(name)
         fixed[start : start + len(value)] = 0

@@ -11,13 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, encoded_name, find
 from store.inspection.file_sequence import FileSequence
 from store.inspection.file_view import list_directory
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
 from store.record.record import Record, decode
-from store.record.record_batch import RecordBatch
+from store.scan.record_batch import RecordBatch
 
+_BASE, _NUM = encoded_name(INNER_BASE), encoded_name(INNER_NUM)
 UNIT: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
 
 
@@ -49,7 +50,7 @@ class BatchQueueInspection:
     def add(self, record: Record) -> None:
         """Compare the log's next record of this queue."""
         properties = bytes(record.properties)
-        base, number = find(properties, b"INNER_BASE\x01"), find(properties, b"INNER_NUM\x01")
+        base, number = find(properties, _BASE), find(properties, _NUM)
         if base is None or number is None or not (base.isdigit() and number.isdigit()):
             return
         expected = (record.physical_offset, record.size_bytes, int(base), int(number))
@@ -83,12 +84,8 @@ class BatchQueueInspection:
             self._note(self.unit)
 
 
-def queue_records(found: RecordBatch | Record, topics: Set[str]) -> Iterator[Record]:
+def queue_records(found: RecordBatch, topics: Set[str]) -> Iterator[Record]:
     """Return the records of `topics` that have a place in a queue."""
-    if isinstance(found, Record):
-        if found.topic in topics and found.in_consume_queue:
-            yield found
-        return
     wanted = [number for number, topic in enumerate(found.topics) if topic in topics]
     if not wanted:
         return
@@ -134,7 +131,7 @@ class BatchQueueTableInspection:
         queue.start()
         return queue
 
-    def add(self, found: RecordBatch | Record) -> None:
+    def add(self, found: RecordBatch) -> None:
         """Compare records, which come in the order of the log."""
         for record in queue_records(found, self.topics) if self.topics else ():
             if record.physical_offset < self._deleted.get(record.topic, 0):

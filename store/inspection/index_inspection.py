@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
-from store.index.key_scan import IndexEntries, entries_of, entries_of_record
+from store.index.key_scan import IndexEntries, entries_of
 from store.inspection.file_view import FileView, list_directory
 from store.inspection.finding import Findings, Severity
 from store.inspection.index_shape import default_slots, slot_count_of
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
-from store.record.record import Record
-from store.record.record_batch import RecordBatch
+from store.scan.record_batch import RecordBatch
 
 HEADER_BYTES: Final = INDEX_HEADER_DTYPE.itemsize
 UNIT_BYTES: Final = INDEX_UNIT_DTYPE.itemsize
@@ -177,23 +176,21 @@ class IndexInspection:
             position = HEADER_BYTES + bad * INDEX_SLOT_BYTES
             self._wrong("index-slot", path, f"{wrong.size} slots do not lead to their newest unit", position)
 
-    def add(self, found: RecordBatch | Record) -> None:
+    def add(self, found: RecordBatch) -> None:
         """Compare the keys of the log's next records with the next units."""
         if not self.files or self._first_offset < 0:
             return
-        is_record = isinstance(found, Record)
-        end = found.physical_offset + found.size_bytes if isinstance(found, Record) else found.end_offset
+        end = found.end_offset
         if end <= self._first_offset:
             return
-        entries = entries_of_record(found) if isinstance(found, Record) else entries_of(found)
+        entries = entries_of(found)
         if not self._started:
             # Keys of older records, whose index files have expired.
             skipped = int(np.searchsorted(entries.physical_offsets, self._first_offset, "left"))
             entries = entries.between(skipped, len(entries))
             self._started = True
-        if len(entries) or not is_record:
-            self.entries += len(entries)
-            self._match(entries, end)
+        self.entries += len(entries)
+        self._match(entries, end)
 
     def _match(self, entries: IndexEntries, end: int) -> None:
         done = 0

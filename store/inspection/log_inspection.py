@@ -1,35 +1,22 @@
 """Walk over a log that may be damaged anywhere: its records, and the gaps between them.
 
-`store.log.chunk_scan` stops at the first byte that is no record; this walk searches for the next record.  It looks at
+`RecordScan` stops at the first byte that is no record; this walk searches for the next record.  It looks at
 the end that the damaged record's size gives, then for a magic number with the record's own physical offset.  A record
 found must pass every check, CRC included, so bytes of a body never pass for a record.
 """
 
-import re
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from sprocket.common.errors import StoreError
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, MIN_RECORD_BYTES
 from store.inspection.file_sequence import FileSequence, PartFile
-from store.log.chunk_scan import MAX_BATCH_RECORDS, MAX_WALK_BYTES, MIN_WALK_BYTES
-from store.record.log_walk import walk
-from store.record.record import Record, decode
-from store.record.record_batch import RecordBatch, read_batch
+from store.record.record import Record
+from store.scan.record_batch import RecordBatch
+from store.scan.record_scan import RecordScan, Stop, record_at
+from store.scan.record_search import blank_starts, record_starts
 
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
-_PHYSICAL_OFFSET: Final = struct.Struct(">q")
-_PHYSICAL_OFFSET_AT: Final = 28
-_MAGIC_AT: Final = 4
-_MAGIC: Final = re.compile(
-    re.escape(struct.pack(">i", MAGIC_V1)[:3])
-    + b"["
-    + re.escape(struct.pack(">i", MAGIC_V1)[3:] + struct.pack(">i", MAGIC_V2)[3:])
-    + b"]"
-)
-_BLANK_MAGIC: Final = re.compile(re.escape(struct.pack(">i", MAGIC_BLANK)))
 _EMPTY: Final = memoryview(b"")
 
 Progress = Callable[[int], None]
@@ -62,7 +49,7 @@ class Tail:
 class LogInspection:
     """One walk over a log, from `start` (default: its first byte) to its last record.
 
-    Iteration gives batches, single records, and gaps, in order.  After it `end_offset` is the log's end, and `tail`
+    Iteration gives batches and gaps, in order.  After it `end_offset` is the log's end, and `tail`
     the bytes after that.  `stop` ends the walk before a record at or after that offset.
     """
 
@@ -85,7 +72,7 @@ class LogInspection:
         self._broken_at = -1
         self._reason = ""
 
-    def __iter__(self) -> Iterator[RecordBatch | Record | Gap]:
+    def __iter__(self) -> Iterator[RecordBatch | Gap]:
         files = self._files
         at = self._start
         by_start = {part.start: part for part in files.parts}
@@ -120,49 +107,41 @@ class LogInspection:
             self._broken_at, self._reason = offset, reason
 
     def _mended(self, offset: int) -> Iterator[Gap]:
-        """Yield the damage before the record or blank at `offset`, one gap per segment."""
+        """Yield the damage before the record or blank at `offset`, if there is any: one gap per segment."""
+        if self._broken_at < 0:
+            return
         start, size = self._broken_at, self._files.file_bytes
         reason, self._broken_at = self._reason, -1
         starts = {part.start for part in self._files.parts}
-        while 0 <= start < offset:
+        while start < offset:
             end = min(offset, start - start % size + size)
             is_missing = start - start % size not in starts
             yield Gap(start, end, reason, end % size != 0, is_missing)
             reason, start = "no record begins here", end
 
-    def _segment(self, part: PartFile, at: int, segment_end: int) -> Iterator[RecordBatch | Record | Gap]:
+    def _segment(self, part: PartFile, at: int, segment_end: int) -> Iterator[RecordBatch | Gap]:
         data = self._data(part)
         if self._stop is not None:
             data = data[: max(0, min(len(data), self._stop - part.start))]
-        walk_bytes = MIN_WALK_BYTES
         while at < segment_end and at - part.start < len(data):
-            if self._broken_at < 0:
-                rest = data[at - part.start :]
-                first = at
-                for batch in self._batches(rest, at, walk_bytes):
-                    at = self.end_offset = batch.end_offset
-                    yield batch
-                if at - first >= min(walk_bytes, len(rest)):
-                    walk_bytes = min(walk_bytes * 4, MAX_WALK_BYTES)
-                    continue
-                walk_bytes = MIN_WALK_BYTES
-            found = self._record(data, part.start, at, segment_end)
-            if isinstance(found, str):
-                self._break(at, found)
-                content_end = self._files.view(part).end_of_content(at - part.start)
-                following = self._following(data, part.start, at, segment_end, content_end)
-                if following is None:
-                    return
-                at = following
-                continue
-            yield from self._mended(at)
-            if found is None:
+            scan = RecordScan(data[at - part.start :], at, segment_end - at, check_crc=self._check_crc)
+            for batch in scan:
+                yield from self._mended(at)
+                at = self.end_offset = batch.end_offset
+                yield batch
+            if scan.end.stop is Stop.BLANK:
+                yield from self._mended(at)
                 # After the blank the next segment follows.
                 self.end_offset = segment_end
                 return
-            at += found.size_bytes
-            self.end_offset = at
-            yield found
+            if scan.end.stop is Stop.END:
+                break
+            self._break(at, scan.end.reason)
+            content_end = self._files.view(part).end_of_content(at - part.start)
+            following = self._following(data, part.start, at, segment_end, content_end)
+            if following is None:
+                return
+            at = following
         if at < segment_end and (self._stop is None or at < self._stop):
             self._break(at, "the file is shorter than its segment")
 
@@ -173,63 +152,25 @@ class LogInspection:
             self._break(part.start, str(error))
             return _EMPTY
 
-    def _batches(self, rest: memoryview, base: int, walk_bytes: int) -> Iterator[RecordBatch]:
-        """Yield batches of records from the front of `rest`, up to the first unusual one."""
-        if len(rest) < MIN_RECORD_BYTES + BLANK_MIN_BYTES:
-            return
-        positions = walk(rest, base, walk_bytes)
-        for first in range(0, positions.size, MAX_BATCH_RECORDS):
-            part = positions[first : first + MAX_BATCH_RECORDS]
-            start = int(part[0])
-            batch = read_batch(rest[start:], base + start, part - start, check_crc=self._check_crc)
-            if len(batch):
-                yield batch
-            if len(batch) < part.size:
-                return
-
-    def _record(self, data: memoryview, base: int, offset: int, segment_end: int) -> Record | str | None:
-        """Return the record at `offset`; None for the blank that closes the segment; else why it is neither."""
-        position, remaining = offset - base, segment_end - offset
-        if position + BLANK_MIN_BYTES > len(data):
-            return "no room for a blank"
-        size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
-        if magic == MAGIC_BLANK and size == remaining:
-            return None
-        if magic not in (MAGIC_V1, MAGIC_V2):
-            return "zeros" if size == magic == 0 else f"unknown magic number {magic}"
-        if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
-            return f"size {size} does not fit the segment"
-        if position + size > len(data):
-            return "the record goes beyond the file's end"
-        record = decode(data[position : position + size], check_crc=self._check_crc)
-        if isinstance(record, str) or record.physical_offset == offset:
-            return record
-        return f"record says physical offset {record.physical_offset}"
-
     def _following(self, data: memoryview, base: int, offset: int, segment_end: int, content_end: int) -> int | None:
         """Return where the next record or closing blank begins after the damage at `offset`; None if not here.
 
         From position `content_end` on there are only zeros.
         """
-        position = offset - base
+        position, room = offset - base, segment_end - base
         if position + BLANK_MIN_BYTES <= len(data):
-            size: int = _SIZE_AND_MAGIC.unpack_from(data, position)[0]
-            named = offset + size
-            if size >= MIN_RECORD_BYTES and not isinstance(self._begins(data, base, named, segment_end), str):
-                return named
-        search_from = position + MIN_RECORD_BYTES + _MAGIC_AT
-        for match in _MAGIC.finditer(data, search_from, content_end):
-            at = match.start() - _MAGIC_AT
-            offset_at = at + _PHYSICAL_OFFSET_AT
-            if offset_at + 8 > len(data) or _PHYSICAL_OFFSET.unpack_from(data, offset_at)[0] != base + at:
-                continue
-            if not isinstance(self._begins(data, base, base + at, segment_end), str):
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            if size >= MIN_RECORD_BYTES and self._begins(data, position + size, base, room):
+                return offset + size
+        for at in record_starts(data, base, position + MIN_RECORD_BYTES, content_end):
+            if self._begins(data, at, base, room):
                 return base + at
-        for match in _BLANK_MAGIC.finditer(data, position + 4 + _MAGIC_AT, content_end):
-            at = match.start() - _MAGIC_AT
-            if self._begins(data, base, base + at, segment_end) is None:
+        for at in blank_starts(data, position + 4, content_end):
+            if self._begins(data, at, base, room):
                 return base + at
         return None
 
-    def _begins(self, data: memoryview, base: int, offset: int, segment_end: int) -> Record | str | None:
-        return self._record(data, base, offset, segment_end) if offset < segment_end else "after the segment"
+    def _begins(self, data: memoryview, position: int, base: int, room: int) -> bool:
+        """Return whether a record, or the blank that closes the segment, begins at `position`."""
+        found = record_at(data, position, base, room, check_crc=self._check_crc)
+        return isinstance(found, Record) or found.stop is Stop.BLANK

@@ -3,13 +3,13 @@
 from typing import Final
 
 from sprocket.remoting.message.record import HEAD
+from sprocket.remoting.message.topic_names import is_light
 from store.inspection.finding import Severity
 from store.inspection.inspected_store import InspectedStore
 from store.inspection.queue_inspection import UNIT, Kind, LogBounds, QueueInspection
 from store.inspection.queue_table_inspection import end_entry
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import BLANK_SIZE
-from store.queue.consume_queue_table import is_light
 
 _REBUILD: Final = "rebuild the queue from the log"
 _BLANK: Final = "make the entry blank; the queue's offsets stay"

@@ -6,16 +6,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
+from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
-from store.record.distinct_names import Integers
-from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
-from store.record.tags_scan import tags_codes_of
+from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, places
+from store.record.record import TagsCodes
+from store.scan.distinct_names import Integers
+from store.scan.record_batch import RecordBatch
+from store.scan.tags_scan import queue_codes_of
 
-_QUEUE_ID_BITS: Final = 32
-_QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 _HOLD_RECORDS: Final = 64 * 1024
 
 
@@ -46,29 +44,18 @@ class QueueRuns:
         self._held: list[tuple[Integers, Integers, npt.NDArray[np.void]]] = []
         self._held_records = 0
 
-    def add(self, found: RecordBatch | Record) -> Iterator[Run]:
+    def add(self, found: RecordBatch) -> Iterator[Run]:
         """Take records.  Yield the runs that are complete."""
-        if isinstance(found, Record):
-            yield from self.release()
-            if found.in_consume_queue:
-                entries = np.empty(1, CONSUME_QUEUE_DTYPE)
-                code = self._tags_codes.of(found.topic, bytes(found.properties), found.store_timestamp)
-                entries[0] = (found.physical_offset, found.size_bytes, code)
-                yield Run(found.topic, found.queue_id, found.queue_offset, entries)
-                if self._with_light and dispatches(found.topic):
-                    for name, offset in places(bytes(found.properties)):
-                        yield Run(name, LIGHT_QUEUE_ID, offset, entries)
-            return
         chosen = np.flatnonzero(found.in_consume_queue)
         topics = np.array([self._topics.setdefault(topic, len(self._topics)) for topic in found.topics], np.int64)
-        keys = topics[found.topic_index] << _QUEUE_ID_BITS | found.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
+        keys = queue_keys(topics[found.topic_index], found.queue_ids)
         keys, offsets = keys[chosen], found.queue_offsets[chosen]
         if self._with_light:
             chosen, keys, offsets = self._with_light_rows(found, chosen, keys, offsets)
         entries = np.empty(chosen.size, CONSUME_QUEUE_DTYPE)
         entries["physical_offset"] = (found.positions + found.base)[chosen]
         entries["size"] = found.sizes[chosen]
-        entries["tags_code"] = self._codes(found)[chosen]
+        entries["tags_code"] = queue_codes_of(found, self._tags_codes)[chosen]
         self._held.append((keys, offsets, entries))
         self._held_records += chosen.size
         if self._held_records >= _HOLD_RECORDS:
@@ -79,7 +66,7 @@ class QueueRuns:
     ) -> tuple[Integers, Integers, Integers]:
         """Return the rows of `records` and those of records in light queues, in the order of the log."""
         rows = [
-            (record, self._topics.setdefault(name, len(self._topics)) << _QUEUE_ID_BITS | LIGHT_QUEUE_ID, offset)
+            (record, queue_key(self._topics.setdefault(name, len(self._topics)), LIGHT_QUEUE_ID), offset)
             for record in dispatched_records(batch)
             for name, offset in places(batch.properties(record))
         ]
@@ -91,14 +78,6 @@ class QueueRuns:
         keys, offsets = np.concatenate((keys, light[:, 1])), np.concatenate((offsets, light[:, 2]))
         return records[order], keys[order], offsets[order]
 
-    def _codes(self, batch: RecordBatch) -> Integers:
-        codes = tags_codes_of(batch, self._tags_codes)
-        if SCHEDULE_TOPIC in batch.topics:
-            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
-                store_timestamp = batch.store_timestamp(record)
-                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
-        return codes
-
     def release(self) -> Iterator[Run]:
         """Yield all runs that are held."""
         held, self._held = self._held, []
@@ -109,17 +88,7 @@ class QueueRuns:
         all_keys, all_offsets = np.concatenate(key_parts), np.concatenate(offset_parts)
         # Without the type numpy would convert the entries to the machine's byte order.
         all_entries = np.concatenate(entry_parts, dtype=CONSUME_QUEUE_DTYPE)
-        keys, groups = np.unique(all_keys, return_inverse=True)
-        if keys.size <= np.iinfo(np.uint16).max:
-            groups = groups.astype(np.uint16)  # these are sorted by radix
-        order = np.argsort(groups, kind="stable")
-        groups, offsets, entries = groups[order], all_offsets[order], all_entries[order]
-        is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
-        begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
-        ends = np.append(begins[1:], offsets.size)
-        topics = list(self._topics)
-        runs = zip(keys[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
-        for key, offset, begin, end in runs:
-            queue_id = key & _QUEUE_ID_MASK
-            queue_id = queue_id if queue_id < 1 << 31 else queue_id - (1 << 32)
-            yield Run(topics[key >> _QUEUE_ID_BITS], queue_id, offset, entries[begin:end])
+        order, runs = order_by_queue(all_keys, all_offsets)
+        entries, topics = all_entries[order], list(self._topics)
+        for topic_number, queue_id, offset, begin, end in runs:
+            yield Run(topics[topic_number], queue_id, offset, entries[begin:end])

@@ -6,13 +6,13 @@ from types import MappingProxyType
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from sprocket.remoting.message.topic_names import is_light
 from store.inspection.file_sequence import FileSequence, likely_file_bytes
 from store.inspection.file_view import list_directory
 from store.inspection.queue_inspection import UNIT, LogBounds, QueueInspection
 from store.inspection.queue_runs import QueueRuns, Run
-from store.queue.consume_queue_table import is_light
-from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
+from store.record.record import TagsCodes
+from store.scan.record_batch import RecordBatch
 
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
 
@@ -75,7 +75,7 @@ class QueueTableInspection:
                 sizes[size] = sizes.get(size, 0) + 1
         return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
-    def add(self, found: RecordBatch | Record) -> None:
+    def add(self, found: RecordBatch) -> None:
         """Compare records, which come in the order of the log."""
         for run in self._runs.add(found):
             self._add_run(run)

@@ -9,15 +9,13 @@ import msgspec
 
 from sprocket.common.errors import StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
-from sprocket.remoting.message.properties import KEYS, TAGS, UNIQ_KEY, parse
-from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.properties import KEYS, TAGS, UNIQ_KEY, encode, parse, separators_in
+from sprocket.remoting.message.record import ANY_V6, SysFlag
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import PendingMessage, Record, TagsCodes
 
 _SEAL: Final = "__CRC32#"
-_HOST_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
-_NAMES_END: Final = ("\x01", "\x02")
 
 
 class Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -53,7 +51,7 @@ def row_of(record: Record) -> Row:
         born_host=host_text(record.born_host),
         store_host=host_text(record.store_host),
         flag=record.flag,
-        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+        sys_flag=record.sys_flag & ~ANY_V6,
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_transaction_offset,
         properties=properties,
@@ -64,7 +62,7 @@ def row_of(record: Record) -> Row:
 def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
     """Return the message of a row, to be appended.  Raises `StoreError` naming what is wrong."""
     for name, value in row.properties.items():
-        if not name or any(end in name or end in value for end in _NAMES_END):
+        if not name or separators_in(name) or separators_in(value):
             raise StoreError(f"property {name!r}: names and values may not hold the separators 0x01 and 0x02")
     if not is_file_name(row.topic):
         raise StoreError(f"topic {row.topic!r} is no name")
@@ -79,12 +77,12 @@ def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
         _check_range(field, number, -(1 << bits), (1 << bits) - 1)
     if row.sys_flag & _INNER_BATCH:
         raise StoreError("holds an inner batch, whose messages have no rows of their own: send them by a client")
-    properties = "".join(f"{name}\x01{value}\x02" for name, value in row.properties.items()).encode()
+    properties = encode(row.properties).encode()
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise StoreError(f"properties have {len(properties)} bytes, allowed are {MAX_PROPERTIES_BYTES}")
     code = tags_codes.of_tag(row.properties.get(TAGS, "").encode())
     return PendingMessage(
-        row.topic, row.queue_id, row.body, properties, code, row.flag, row.sys_flag & ~_HOST_FLAGS,
+        row.topic, row.queue_id, row.body, properties, code, row.flag, row.sys_flag & ~ANY_V6,
         row.born_timestamp, host_bytes(row.born_host), row.reconsume_times, row.prepared_transaction_offset,
     )  # fmt: skip
 

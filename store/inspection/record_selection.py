@@ -16,9 +16,9 @@ from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.inspection.queue_inspection import UNIT
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.consume_queue import BLANK_SIZE
-from store.record.record import Record, decode, store_timestamp_of
-from store.record.record_batch import RecordBatch
-from store.record.record_fields import store_timestamps
+from store.record.record import TAGS_NAME, Record, decode, store_timestamp_of
+from store.scan.record_batch import RecordBatch
+from store.scan.record_fields import store_timestamps
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Selection:
             and (self.queue_id is None or record.queue_id == self.queue_id)
             and (self.queue_offset is None or record.queue_offset == self.queue_offset)
             and (not self.only_visible or record.in_consume_queue)
-            and (self.tag is None or (find(bytes(record.properties), b"TAGS\x01") or b"") == self.tag.encode())
+            and (self.tag is None or (find(bytes(record.properties), TAGS_NAME) or b"") == self.tag.encode())
             and (self.key is None or self.key in keys_of(bytes(record.properties)))
         )
 
@@ -63,9 +63,6 @@ def select(
     for found in LogInspection(log, begin, end, progress=progress):
         if isinstance(found, Gap):
             yield found
-        elif isinstance(found, Record):
-            if selection.wants(found):
-                yield found
         else:
             last = int(found.positions[-1] + found.sizes[-1])
             if key is None or key.search(found.data, int(found.positions[0]), last):
@@ -110,9 +107,7 @@ def _record_at_or_before(log: FileSequence, offset: int) -> int:
         return log.first_offset
     walk = LogInspection(log, offset, offset + log.file_bytes - offset % log.file_bytes, check_crc=False)
     first = next(iter(walk), None)
-    if isinstance(first, Record) and first.physical_offset == offset:
-        return offset
-    if isinstance(first, RecordBatch) and first.base + int(first.positions[0]) == offset:
+    if isinstance(first, RecordBatch) and first.begin_offset == offset:
         return offset
     return offset - offset % log.file_bytes
 

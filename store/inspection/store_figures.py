@@ -7,15 +7,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import KEYS, encoded_name, find
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
-from store.record.distinct_names import Integers
-from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
-from store.record.record_fields import store_timestamps
-from store.record.tags_scan import tags_codes_of
+from store.record.record import TagsCodes
+from store.scan.distinct_names import Integers
+from store.scan.record_batch import RecordBatch
+from store.scan.record_fields import store_timestamps
+from store.scan.tags_scan import tags_codes_of
 
+_KEYS: Final = encoded_name(KEYS)
 _QUEUE_BITS: Final = 32
 # Up to this many distinct values are counted exactly; above it the number is estimated.
 _EXACT: Final = 1 << 15
@@ -129,8 +130,6 @@ class StoreFigures:
         for found in walk:
             if isinstance(found, Gap):
                 self.damaged_bytes += found.end - found.start
-            elif isinstance(found, Record):
-                self._add_record(found)
             else:
                 self._add_batch(found)
         self.end_offset = walk.end_offset
@@ -141,20 +140,6 @@ class StoreFigures:
         if topic is None:
             topic = self.topics[name] = TopicFigures()
         return topic
-
-    def _add_record(self, record: Record) -> None:
-        self.records += 1
-        if not record.in_consume_queue:
-            self.hidden += 1
-            return
-        topic = self._topic(record.topic)
-        time = record.store_timestamp
-        topic.queues.setdefault(record.queue_id, QueueFigures()).add(1, record.size_bytes, time, time)
-        properties = bytes(record.properties)
-        topic.keys.add(_hashes([key for value in [find(properties, b"KEYS\x01")] if value for key in value.split()]))
-        tag = find(properties, b"TAGS\x01")
-        if tag:
-            topic.tags.add(np.array([self._tags_codes.of_tag(tag)], np.int64).view(np.uint64))
 
     def _add_batch(self, batch: RecordBatch) -> None:
         self.records += len(batch)
@@ -183,7 +168,7 @@ def _grouped(keys: Integers, records: Integers) -> Iterator[tuple[int, Integers]
 
 def _keys(batch: RecordBatch, records: Integers) -> Iterator[bytes]:
     for record in records.tolist():
-        value = find(batch.properties(record), b"KEYS\x01")
+        value = find(batch.properties(record), _KEYS)
         if value:
             yield from value.split()
 

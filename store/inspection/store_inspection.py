@@ -25,8 +25,8 @@ from store.inspection.small_files import (
     read_checkpoint,
     topic_names,
 )
-from store.record.record import Record
-from store.record.record_fields import store_timestamps
+from store.scan.record_batch import RecordBatch
+from store.scan.record_fields import store_timestamps
 
 # Newest queue entries to try as the start of a walk to the log's end.
 _TRIES: Final = 64
@@ -82,11 +82,8 @@ class StoreInspection(InspectedStore):
             if isinstance(found, Gap):
                 self.gaps.append(found)
                 continue
-            if isinstance(found, Record):
-                figures.add(1, *[found.store_timestamp] * 3)
-            else:
-                times = store_timestamps(found)
-                figures.add(len(found), int(times[0]), int(times[-1]), int(np.max(times)))
+            times = store_timestamps(found)
+            figures.add(len(found), int(times[0]), int(times[-1]), int(np.max(times)))
             if not self.quick:
                 self.queues.add(found)
                 self.batch_queues.add(found)
@@ -115,9 +112,7 @@ class StoreInspection(InspectedStore):
     def _is_record(self, offset: int) -> bool:
         walk = LogInspection(self.log, offset, offset + self.log.file_bytes, check_crc=False)
         first = next(iter(walk), None)
-        if isinstance(first, Record):
-            return first.physical_offset == offset
-        return first is not None and not isinstance(first, Gap) and first.base + int(first.positions[0]) == offset
+        return isinstance(first, RecordBatch) and first.begin_offset == offset
 
     def _check_committed(self) -> None:
         """Report committed offsets after the end of their queue: messages that a consumer saw are gone."""

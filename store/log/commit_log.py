@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
 
 import logging
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,17 +14,16 @@ import numpy.typing as npt
 
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskFile
 from store.disk.file_allocator import FileAllocator
 from store.disk.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
-from store.record.distinct_names import Integers
-from store.record.record import Record, decode, store_timestamp_of
+from store.record.record import store_timestamp_of
+from store.scan.distinct_names import Integers
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _SIZE: Final = struct.Struct(">i")
 _EMPTY: Final = memoryview(b"")
 _BETWEEN_CHUNKS: Final = failpoint("commit_log.between_chunks")
@@ -82,10 +81,14 @@ class CommitLog:
             raise StoreError(self.detached[0].reason)
         self.wrote_offset = self._files.end_offset
 
+    def forget_detached(self) -> None:
+        """Empty `detached`, because the files are gone."""
+        self.detached = []
+
     def configure(self, config: StoreConfig) -> None:
         """Apply a changed configuration: the keys that may change while the log is open."""
         self.requires_seals = config.force_verify_prop_crc
-        self._allocator.warm_bytes = config.warm_bytes
+        self._allocator.configure(config.warm_bytes)
         if config.data_read_ahead_enable != self._reads_ahead:
             self._reads_ahead = config.data_read_ahead_enable
             self._advise()
@@ -137,13 +140,13 @@ class CommitLog:
         self.cut(self._files.first_offset)
         self._allocator.discard()
         self._prepared_offset = -1
-        self._files.first_offset = offset
+        self._files.begin_at(offset)
         try:
             # Only the name of the file says where the log begins.
             self._writable(offset)[0].sync()
         except StoreError:
             if not self._files.files:
-                self._files.first_offset = 0
+                self._files.begin_at(0)
             raise
         self.wrote_offset = offset
 
@@ -346,54 +349,3 @@ class CommitLog:
 
     def _forget_file(self) -> None:
         self._file, self._file_start, self._file_end = None, 0, 0
-
-
-class LogScan:
-    """Scan of the records from `offset` on, to the first bytes that are not a record.
-
-    After the scan, `end_offset` is one past the last valid record (or past the blank of a last segment), and `reason`
-    says in a few words why it stopped.  `check_crc` is that of `record.decode`.
-    """
-
-    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
-        self._log = log
-        self._check_crc = check_crc
-        self.end_offset = offset
-        self.reason = ""
-
-    def __iter__(self) -> Iterator[Record]:
-        while (record := self.step()) is not None:
-            yield record
-
-    def step(self) -> Record | None:
-        """Return the record at `end_offset`, after blanks; None at the end of the scan."""
-        found = self._next()
-        if isinstance(found, str):
-            self.reason = found
-            return None
-        self.end_offset += found.size_bytes
-        return found
-
-    def _next(self) -> Record | str:
-        log = self._log
-        while True:
-            offset = self.end_offset
-            remaining = log.segment_end(offset) - offset
-            head = log.slice_at(offset, BLANK_MIN_BYTES)
-            if head is None:
-                return "end of the last segment" if log.slice_at(offset, 1) is None else "no room for a blank"
-            size, magic = _SIZE_AND_MAGIC.unpack(head)
-            if magic == MAGIC_BLANK and size == remaining:
-                self.end_offset = offset + remaining
-                continue
-            if magic not in (MAGIC_V1, MAGIC_V2):
-                return "zeros" if size == magic == 0 else f"unknown magic number {magic}"
-            if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
-                return f"size {size} does not fit the segment"
-            view = log.slice_at(offset, size)
-            if view is None:
-                return "record leaves the log"
-            record = decode(view, check_crc=self._check_crc, require_seal=self._log.requires_seals)
-            if isinstance(record, str) or record.physical_offset == offset:
-                return record
-            return f"record says physical offset {record.physical_offset}"

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
 from sprocket.remoting.message.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.topic_names import is_light
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import BLANK_SIZE
-from store.queue.consume_queue_table import is_light
 from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import places
 from store.record.checksum import SEAL_BYTES, crc32, seal, seals
@@ -162,9 +162,8 @@ class ColdReads:
         path = self._log.path_of(physical_offset)
         if physical_offset not in self._known and len(self._known) < _MAX_KNOWN:
             self._known.add(physical_offset)
-            _log.error(
-                "physical_offset=%d state=damaged where='%sfile %s' reason=%r", physical_offset, where, path, reason
-            )
+            at = f"{where}file {path}"
+            _log.error("event=record_damaged physical_offset=%d where=%r reason=%r", physical_offset, at, reason)
         text = (
             f"damaged, and not served: {reason} ({where}file {path}). `sprocket store check {self._root}` says what "
             f"else is, `sprocket store repair {self._root}` lets readers pass it"

@@ -179,9 +179,9 @@ class ConsumeQueue:
     def _fill_pre_blank(self, offset: int) -> None:
         # A queue whose older entries are gone begins within a file; RocketMQ fills the part before with blanks.
         at = offset * UNIT
-        self._files.first_offset = at - at % self._files.file_bytes
+        self._files.begin_at(at - at % self._files.file_bytes)
         self._write_blanks(self.first_offset, offset)
-        _log.info("topic=%s queue=%d pre_blank_until=%d", self.topic, self.queue_id, offset)
+        _log.info("event=queue_begins_with_blanks topic=%s queue=%d until=%d", self.topic, self.queue_id, offset)
 
     def _write_blanks(self, start: int, end: int) -> None:
         while start < end:

@@ -8,6 +8,7 @@ from typing import Final
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.topic_names import is_light
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk
 from store.disk.mapped_file_queue import warn_of_strangers
@@ -19,8 +20,6 @@ from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
 _MAX_FILE_NAME_BYTES: Final = 255
-# `MixAll.LMQ_PREFIX`: light queues, which hold messages that were sent to other topics.
-LIGHT_PREFIX: Final = "%LMQ%"
 _DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
 _QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
 
@@ -29,11 +28,6 @@ def is_file_name(topic: str) -> bool:
     """Return whether a directory can have the topic's name (`HookUtils.checkBeforePutMessage`)."""
     is_name = topic not in _NO_FILE_NAMES and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode()) <= _MAX_FILE_NAME_BYTES
-
-
-def is_light(topic: str) -> bool:
-    """Return whether `topic` is the name of a light queue (`MixAll.isLmq`)."""
-    return topic.startswith(LIGHT_PREFIX)
 
 
 class ConsumeQueueTable:
@@ -101,7 +95,7 @@ class ConsumeQueueTable:
             raise
         except StoreError as error:
             # The log holds everything that a ConsumeQueue holds.
-            _log.warning("topic=%s queue=%d action=rebuild reason=%r", queue.topic, queue.queue_id, str(error))
+            _log.warning("event=queue_rebuild topic=%s queue=%d reason=%r", queue.topic, queue.queue_id, str(error))
             queue.destroy()
             return False
         return True

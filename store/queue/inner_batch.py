@@ -7,7 +7,15 @@ Source: RocketMQ 5.3.3, `MessageConst.PROPERTY_INNER_NUM`, `PROPERTY_INNER_BASE`
 
 from typing import Final
 
-from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, VALUE_END_BYTES, encoded_name, find
+from sprocket.remoting.message.properties import (
+    INNER_BASE,
+    INNER_NUM,
+    VALUE_END_BYTES,
+    encoded_name,
+    find,
+    terminated,
+    without,
+)
 
 _NUM: Final = encoded_name(INNER_NUM)
 _BASE: Final = encoded_name(INNER_BASE)
@@ -30,15 +38,4 @@ def placed_at(properties: bytes, base_offset: int, count: int) -> bytes:
 
     A record with one message has both properties too: without them RocketMQ would not put it into the queue.
     """
-    own = without(without(properties, _BASE), _NUM)
-    if own and not own.endswith(VALUE_END_BYTES):
-        own += VALUE_END_BYTES
-    return own + _BOTH % (count, base_offset)
-
-
-def without(properties: bytes, name: bytes) -> bytes:
-    """Return `properties` without those of the name `name`, which ends with 0x01."""
-    if name not in properties:
-        return properties
-    kept = [item for item in properties.split(VALUE_END_BYTES) if item and not item.startswith(name)]
-    return b"".join([item + VALUE_END_BYTES for item in kept])
+    return terminated(without(without(properties, _BASE), _NUM)) + _BOTH % (count, base_offset)

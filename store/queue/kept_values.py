@@ -12,8 +12,8 @@ from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.record_filter import Entries, property_bounds
-from store.record.distinct_names import Words
-from store.record.value_scan import ALONE, ValueScan
+from store.scan.distinct_names import Words
+from store.scan.value_scan import ALONE, ValueScan
 
 # Entries of a block, the unit of reads and of eviction.
 _BLOCK_ENTRIES: Final = 512

@@ -18,9 +18,10 @@ from sprocket.remoting.message.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     VALUE_END_BYTES,
-    VALUE_END_OCTET,
     encoded_name,
     find_last,
+    terminated,
+    without,
 )
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import (
@@ -29,13 +30,13 @@ from sprocket.remoting.message.topic_names import (
     SCHEDULE_TOPIC,
     SYSTEM_TOPIC_PREFIX,
     TRANS_HALF_TOPIC,
+    is_light,
 )
 from store.config.store_config import StoreConfig
-from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name, is_light
-from store.queue.inner_batch import without
+from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name
 from store.queue.logic_queue import LogicQueue
 from store.record.record import PendingMessage, Record, decode
-from store.record.record_batch import RecordBatch
+from store.scan.record_batch import RecordBatch
 
 # A flag of messages during an append, never of records.
 DISPATCHES: Final = 1 << 33
@@ -91,10 +92,14 @@ class MultiDispatch:
 
     def __init__(self, config: StoreConfig, table: ConsumeQueueTable) -> None:
         self.is_enabled = config.enable_lmq and config.enable_multi_dispatch
-        self.max_queues = config.max_lmq_consume_queue_num
+        self.configure(config)
         self._table = table
         # In the order of the names.  A dictionary, because a message may name thousands.
         self._queues: dict[LogicQueue, None] = {}
+
+    def configure(self, config: StoreConfig) -> None:
+        """Set the limit of light queues."""
+        self._max_queues = config.max_lmq_consume_queue_num
 
     def marked(self, messages: Sequence[PendingMessage]) -> Sequence[PendingMessage]:
         """Return `messages`; those that enter light queues get the flag `DISPATCHES`."""
@@ -109,7 +114,7 @@ class MultiDispatch:
 
         RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.
         """
-        if is_light(topic) and len(self._table.light) >= self.max_queues:
+        if is_light(topic) and len(self._table.light) >= self._max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."
@@ -126,9 +131,8 @@ class MultiDispatch:
         if not names or queue.is_batch:
             return properties
         offsets = [self._offset(name, queue) for name in names]
-        properties = without(properties, OFFSETS)
-        end = b"" if properties[-1] == VALUE_END_OCTET else VALUE_END_BYTES
-        return b"".join((properties, end, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
+        properties = terminated(without(properties, OFFSETS))
+        return b"".join((properties, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
 
     def _offset(self, name: str, own: LogicQueue) -> int:
         if not is_light(name):

@@ -23,8 +23,9 @@ from sprocket.remoting.message.record import (
     SYS_FLAG_AT,
     V6_GROWTH_BYTES,
 )
-from store.record.distinct_names import Integers, Words
-from store.record.value_scan import ALONE, KeyVerdicts, ValueScan
+from store.scan.distinct_names import Integers, Words
+from store.scan.heads import heads_at
+from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
 
 # Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
 _BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
@@ -71,12 +72,12 @@ class RecordFilter:
     With `by_value`, the value of one property decides about most records.
     """
 
-    __slots__ = ("_matches", "by_value", "max_records")
+    __slots__ = ("by_value", "matches", "max_records")
 
     def __init__(
         self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
     ) -> None:
-        self._matches = matches
+        self.matches = matches
         self.by_value = by_value
         self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 
@@ -86,7 +87,7 @@ class RecordFilter:
         A record without readable properties is wanted: its reader will find the damage.
         """
         numbers: list[int] = []
-        matches = self._matches
+        matches = self.matches
         for first in range(0, len(positions), _CHUNK_RECORDS):
             part, part_sizes = positions[first : first + _CHUNK_RECORDS], sizes[first : first + _CHUNK_RECORDS]
             starts, ends = property_bounds(segment, part, part_sizes)
@@ -130,7 +131,7 @@ class RecordFilter:
         A record without readable properties is wanted: its reader will find the damage.
         """
         properties = properties_of(record)
-        return properties is None or self._matches(properties)
+        return properties is None or self.matches(properties)
 
 
 def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -> tuple[Integers, Integers]:
@@ -140,10 +141,7 @@ def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -
     """
     last = len(segment) - 2
     octets = np.frombuffer(segment, np.uint8)
-    places: npt.NDArray[np.void] = np.ndarray(
-        (len(segment) - _HEAD.itemsize + 1,), f"V{_HEAD.itemsize}", segment, 0, (1,)
-    )
-    heads = places[np.minimum(positions, places.size - 1)].view(_HEAD)
+    heads = heads_at(segment, np.minimum(positions, len(segment) - _HEAD.itemsize), _HEAD)
     body_bytes = heads["body_bytes"].astype(np.int64)
     usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & ANY_V6 == 0) & (body_bytes >= 0)
     if not usual.all():

@@ -1,1 +1,1 @@
-"""Records: encoding, checksums, and scans over many at once."""
+"""Records: encoding, decoding, checksums."""

@@ -2,8 +2,7 @@
 
 With enabledAppendPropCRC a record ends with a seal: the property name ``__CRC32#``, 0x01, ten decimal digits (lowest
 first), 0x02.  The number is the CRC-32 of all bytes of the record before the seal, with the top bit cleared.
-Source: RocketMQ 5.3.3, `CommitLog.CRC32_RESERVED_LEN`, `MessageDecoder.createCrc32`, `UtilAll.crc32`,
-`MessageUtils.deleteProperty`.
+Source: RocketMQ 5.3.3, `CommitLog.CRC32_RESERVED_LEN`, `MessageDecoder.createCrc32`, `UtilAll.crc32`.
 
 Which records have a seal
 -------------------------
@@ -43,7 +42,6 @@ __all__ = [
     "sealed_crcs",
     "seals",
     "with_seals",
-    "without_seal",
 ]
 
 SEAL_BYTES: Final = 20
@@ -62,7 +60,7 @@ _BACKWARDS: Final = VALUE_END_BYTES + b"%010d" + SEAL_NAME[::-1]
 _SEALS_AT_ONCE: Final = 64
 
 # Allowed values of each byte of a seal, and zero.
-_ALIKE: Final = (*(bytes((octet, 0)) for octet in SEAL_NAME), *[b"0123456789\0"] * 10, b"\x02\0")
+_ALIKE: Final = (*(bytes((octet, 0)) for octet in SEAL_NAME), *[b"0123456789\0"] * 10, bytes((VALUE_END_OCTET, 0)))
 _HASH_SIGN: Final = ord("#")
 _UNDERSCORE: Final = ord("_")
 _NAME_OCTETS: Final = np.frombuffer(SEAL_NAME, np.uint8)
@@ -137,16 +135,3 @@ def sealed_crcs(tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         unlike = (~is_like & (tails != 0)).sum(axis=1)
         crcs = np.where(is_like.all(axis=1), crcs, np.where(unlike <= _MAX_UNLIKE, DAMAGED_SEAL, NO_SEAL))
     return crcs
-
-
-def without_seal(properties: bytes) -> bytes:
-    """Return `properties` without all properties that have the seal's name."""
-    at = properties.find(SEAL_NAME)
-    while at >= 0:
-        if at and properties[at - 1] != _END:
-            at = properties.find(SEAL_NAME, at + 1)
-            continue
-        end = properties.find(VALUE_END_BYTES, at)
-        properties = properties[:at] + (properties[end + 1 :] if end >= 0 else b"")
-        at = properties.find(SEAL_NAME, at)
-    return properties

@@ -7,7 +7,7 @@ The layout itself is declared in `sprocket.remoting.message.record`.
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,7 @@ from sprocket.remoting.message.properties import DELAY, TAGS, encoded_name, find
 from sprocket.remoting.message.record import (
     ANY_V6,
     BORN_V6,
+    CRC_MASK,
     FIXED_IPV4_RAW,
     HEAD,
     IPV4_HOST_BYTES,
@@ -24,6 +25,7 @@ from sprocket.remoting.message.record import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
+    SIZE_AND_MAGIC,
     STORE_TIMESTAMP,
     STORE_V6,
     SYS_FLAG_AT,
@@ -33,15 +35,16 @@ from sprocket.remoting.message.record import (
 )
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import parse_delay_levels
-from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, masked_crc, sealed_crc
+from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, masked_crc, sealed_crc
 
 MAX_V1_TOPIC_BYTES: Final = 127
-MAX_PROPERTIES_LENGTH: Final = 32767
 TAGS_NAME: Final = encoded_name(TAGS)
 _DELAY_NAME: Final = encoded_name(DELAY)
 
 FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
-_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_short_at: Final = struct.Struct(">H").unpack_from
+# Flag of messages without a ConsumeQueue entry.
+NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
 
 class PendingMessage(msgspec.Struct, gc=False):
@@ -102,7 +105,7 @@ def enters_consume_queue(sys_flag: int) -> bool:
 
     Source: RocketMQ 5.3.3, `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`.
     """
-    return not sys_flag & _PREPARED
+    return not sys_flag & NOT_DISPATCHED
 
 
 def topic_field(topic: str) -> tuple[int, bytes]:
@@ -139,20 +142,23 @@ def encode_head(
     return b"".join((head, message.born_host, STORE_TIMESTAMP.pack(store_timestamp), store_host, tail))
 
 
-def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
-    """Decode one whole record, or return a few words on why it is not a record.
+# The fields of `FIXED_IPV4_RAW`, and where body, topic and properties begin, as `parts_of` returns them.
+Parts: TypeAlias = tuple[tuple[Any, ...], int, int, int]
 
-    `record` has exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
-    seal (`store.record.checksum`), and the body of a record without.  With `require_seal` a record must have a seal.
+
+def parts_of(record: memoryview) -> Parts | str:
+    """Return the fields of one whole record and where its parts begin, or a few words on why it is not a record.
+
+    The magic number is that of a record, and the lengths add up to the size.  `record` has exactly `total_size` bytes.
     """
     size = len(record)
     if size < MIN_RECORD_BYTES:
         return "shorter than any record"
     fields = FIXED_IPV4_RAW.unpack_from(record)
-    total_size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp = fields[:9]
+    magic, sys_flag = fields[1], fields[7]
     if magic not in (MAGIC_V1, MAGIC_V2):
         return "magic number is none of a record"
-    if total_size != size:
+    if fields[0] != size:
         return "size field differs from the record's size"
     body_at = FIXED_IPV4_BYTES
     if sys_flag & ANY_V6:
@@ -160,19 +166,36 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
         if body_at + 3 > size:
             return "shorter than its fixed fields"
         fields = (*fields[:9], *_between_v6(record, sys_flag, body_at))
-    born_host, store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_bytes = fields[9:]
-    topic_length_bytes = 1 if magic == MAGIC_V1 else 2
-    topic_at = body_at + body_bytes + topic_length_bytes
+    body_bytes = fields[14]
+    body_end = body_at + body_bytes
+    topic_at = body_end + 1 if magic == MAGIC_V1 else body_end + 2
     if body_bytes < 0 or topic_at + 2 > size:
         return "body length exceeds the record"
-    properties_at = topic_at + int.from_bytes(record[topic_at - topic_length_bytes : topic_at], "big") + 2
+    properties_at = topic_at + (record[body_end] if magic == MAGIC_V1 else _short_at(record, body_end)[0]) + 2
     if properties_at > size:
         return "topic length exceeds the record"
-    if int.from_bytes(record[properties_at - 2 : properties_at], "big") != size - properties_at:
+    if _short_at(record, properties_at - 2)[0] != size - properties_at:
         return "fields do not add up to the record's size"
+    return fields, body_at, topic_at, properties_at
+
+
+def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
+    """Decode one whole record, or return a few words on why it is not a record.
+
+    `record` has exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
+    seal (`store.record.checksum`), and the body of a record without.  With `require_seal` a record must have a seal.
+    """
+    parts = parts_of(record)
+    if isinstance(parts, str):
+        return parts
+    fields, body_at, topic_at, properties_at = parts
+    (
+        size, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host,
+        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_bytes,
+    ) = fields  # fmt: skip
     body = record[body_at : body_at + body_bytes]
     if check_crc:
-        damage = _damage(record, size - properties_at, body, body_crc, require_seal)
+        damage = crc_damage(record, size - properties_at, body, body_crc, require_seal)
         if damage:
             return damage
     topic = topic_name(bytes(record[topic_at : properties_at - 2]))
@@ -187,7 +210,7 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
     )  # fmt: skip
 
 
-def _damage(record: memoryview, properties_bytes: int, body: memoryview, body_crc: int, require_seal: bool) -> str:
+def crc_damage(record: memoryview, properties_bytes: int, body: memoryview, body_crc: int, require_seal: bool) -> str:
     """Return the damage that the CRC shows in a record with consistent lengths; empty if none."""
     claimed = NO_SEAL
     if properties_bytes >= SEAL_BYTES:
@@ -195,10 +218,10 @@ def _damage(record: memoryview, properties_bytes: int, body: memoryview, body_cr
     if claimed == DAMAGED_SEAL:
         return "the property that holds the record's CRC is damaged"
     if claimed != NO_SEAL:
-        return "" if masked_crc(record[:-SEAL_BYTES]) == claimed else "record does not match its CRC"
+        return "" if crc32(record[:-SEAL_BYTES]) & CRC_MASK == claimed else "record does not match its CRC"
     if require_seal:
         return "record has no CRC of its own, and forceVerifyPropCRC is set"
-    return "body does not match its CRC" if len(body) and masked_crc(body) != body_crc else ""
+    return "body does not match its CRC" if len(body) and crc32(body) & CRC_MASK != body_crc else ""
 
 
 def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes, int, bytes, int, int, int]:
@@ -277,4 +300,4 @@ class TagsCodes:
 
 def blank(size_bytes: int) -> bytes:
     """Return the first 8 bytes of the blank at the end of a segment; the rest of it may be anything."""
-    return struct.pack(">ii", size_bytes, MAGIC_BLANK)
+    return SIZE_AND_MAGIC.pack(size_bytes, MAGIC_BLANK)

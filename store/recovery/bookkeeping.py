@@ -105,7 +105,7 @@ class Bookkeeping:
             if detached:
                 reason = f"{reason}; {detached[0].reason}"
             self._truncation.end_log(end, reason, detached, self._clock.wall_ms())
-            self._log.detached = []
+            self._log.forget_detached()
 
         return Evidence(
             listed, self._mark.read(), self._deleted, note_rebuild, end_log, self._truncation.has_content_after
@@ -116,7 +116,7 @@ class Bookkeeping:
         end = self._truncation.intended()
         if end is None:
             return listed
-        _log.warning("action=complete-truncation end=%d", end)
+        _log.warning("event=truncation_completed end=%d", end)
         if listed is not None and listed.log_offset > end:
             # The crash came before the queues were cut, or before their list was written.
             listed = QueueList(end, must_rebuild=True)
@@ -146,7 +146,7 @@ class Bookkeeping:
         elif listed is not None and listed.log_offset and confirm > listed.log_offset:
             reason = f"it says {confirm}, but the list of queues, written before it, says {listed.log_offset}"
         if reason is not None:
-            _log.warning("file=%s action=not-trusted reason=%r", self._checkpoint, reason)
+            _log.warning("event=checkpoint_not_trusted file=%s reason=%r", self._checkpoint, reason)
             checkpoint.confirm_phy_offset = 0
 
     def _check_detached(self, checkpoint: Checkpoint, listed: QueueList | None) -> None:

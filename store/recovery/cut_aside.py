@@ -6,24 +6,20 @@ byte.  Its ``cut.json`` gives the range of offsets and the reason.
 
 import json
 import logging
-import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.disk.disk import Disk, DiskFile
 from store.layout import file_name
 from store.record.record import Record, decode
+from store.scan.record_search import record_starts
 
 _log = logging.getLogger(__name__)
-_MAGIC_AT: Final = 4
-_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _SIZE: Final = struct.Struct(">i")
-_PHYSICAL_OFFSET: Final = struct.Struct(">q")
-_PHYSICAL_OFFSET_AT: Final = 28
 _COPY_BYTES: Final = 1 << 20
 
 
@@ -43,16 +39,10 @@ def first_record(pieces: list[Piece]) -> int | None:
 
 def _records(piece: Piece) -> Iterator[int]:
     view = piece.file.view
-    for found in _MAGIC.finditer(view, piece.start + _MAGIC_AT, piece.end):
-        at = found.start() - _MAGIC_AT
-        if at + MIN_RECORD_BYTES > len(view):
-            return
+    for at in record_starts(view, piece.base, piece.start, piece.end):
         (size,) = _SIZE.unpack_from(view, at)
-        (physical_offset,) = _PHYSICAL_OFFSET.unpack_from(view, at + _PHYSICAL_OFFSET_AT)
-        if physical_offset != piece.base + at or not MIN_RECORD_BYTES <= size <= len(view) - at:
-            continue
-        if isinstance(decode(view[at : at + size], check_crc=True), Record):
-            yield physical_offset
+        if MIN_RECORD_BYTES <= size <= len(view) - at and isinstance(decode(view[at : at + size]), Record):
+            yield piece.base + at
 
 
 def copy_aside(disk: Disk, root: Path, pieces: list[Piece], reason: str, record_offset: int, now_ms: int) -> Path:
@@ -73,8 +63,9 @@ def copy_aside(disk: Disk, root: Path, pieces: list[Piece], reason: str, record_
     }
     disk.write_small(folder / "cut.json", json.dumps(facts, indent=2).encode() + b"\n")
     _log.warning(
-        "action=cut-log from=%d to=%d first_record=%d kept_in=%s reason=%r", start, end, record_offset, folder, reason
-    )
+        "event=log_truncated from=%d to=%d first_record=%d kept_in=%s reason=%r",
+        start, end, record_offset, folder, reason,
+    )  # fmt: skip
     return folder
 
 

@@ -38,7 +38,7 @@ class FlushedMark:
         content = read_sealed(self._disk, self.path, FLUSHED_MARK_KIND)
         offset = decode_mark(content) if isinstance(content, bytes) else content
         if isinstance(offset, str):
-            _log.warning("file=%s action=not-trusted reason=%r", self.path, offset)
+            _log.warning("event=flushed_mark_not_trusted file=%s reason=%r", self.path, offset)
             return 0
         return offset or 0
 
@@ -55,7 +55,7 @@ class FlushedMark:
                 self._file = self._disk.create(self.path, len(content), preallocate=True)
             self._file.write(0, content)
         except DiskFull as error:
-            _log.warning("file=%s action=not-kept reason=%r", self.path, str(error))
+            _log.warning("event=flushed_mark_disabled file=%s reason=%r", self.path, str(error))
             self.close()
 
     def note(self, offset: int) -> None:
@@ -68,7 +68,7 @@ class FlushedMark:
         try:
             self._file.write(0, _content(offset))
         except StoreError as error:
-            _log.warning("file=%s action=not-kept-any-longer reason=%r", self.path, str(error))
+            _log.warning("event=flushed_mark_disabled file=%s reason=%r", self.path, str(error))
             self.close()
 
     def lower(self, offset: int) -> None:

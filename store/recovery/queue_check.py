@@ -7,13 +7,14 @@ Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover`, `correctMinOffset`.
 from collections.abc import Callable
 
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from sprocket.remoting.message.topic_names import is_light
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.redispatch import QueueIncomplete
 from store.flush.queue_list import QueueList
 from store.log.commit_log import CommitLog
 from store.queue.blank_entries import Entry, first_unit
 from store.queue.consume_queue import BLANK_SIZE
-from store.queue.consume_queue_table import ConsumeQueueTable, is_light
+from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import places
 from store.record.record import Record, decode

@@ -29,8 +29,8 @@ from store.dispatch.redispatch import QueueIncomplete, Redispatch
 from store.flush.checkpoint import Checkpoint
 from store.flush.queue_list import QueueList
 from store.layout import file_name
-from store.log.chunk_scan import ChunkScan
-from store.log.commit_log import CommitLog, LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan, LogScan
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record, TagsCodes, decode
 from store.recovery.queue_check import QueueCheck, restore_expired
@@ -126,7 +126,7 @@ class Recovery:
             try:
                 report = self._walk_from_list(listed, clean) if listed else self._walk_from_queues(clean)
             except QueueIncomplete as error:
-                _log.warning("action=rebuild-all reason=%r", str(error))
+                _log.warning("event=all_queues_rebuild reason=%r", str(error))
         if report is None:
             report = self._rebuild()
         self._check_end(report, promised)
@@ -167,7 +167,7 @@ class Recovery:
         if not is_written_down and not self._evidence.has_content_after(report.end_offset):
             # Nothing was lost: the log never reached that offset.
             _log.warning(
-                "checkpoint=not-trusted confirm=%d log_end=%d reason=from-the-future", promised, report.end_offset
+                "event=checkpoint_not_trusted confirm=%d log_end=%d reason=from_the_future", promised, report.end_offset
             )
             return
         raise self._refusal(report.end_offset, report.reason, promised)
@@ -255,4 +255,4 @@ class Recovery:
         for file in log.files_between(report.start_offset, report.end_offset):
             file.sync()
         _SYNCED()
-        _log.info("log_end=%d was=%d reason=%r", report.end_offset, wrote, report.reason)
+        _log.info("event=log_end_found log_end=%d was=%d reason=%r", report.end_offset, wrote, report.reason)

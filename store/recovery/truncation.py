@@ -47,7 +47,7 @@ class Truncation:
             return int(_OFFSET.unpack(content)[0])
         if content is not None:
             # The intent is synced before anything is cut, so nothing was cut.
-            _log.warning("file=%s action=removed reason=%r", self.path, content)
+            _log.warning("event=truncation_intent_removed file=%s reason=%r", self.path, content)
             self._disk.remove(self.path)
         return None
 
@@ -81,7 +81,7 @@ class Truncation:
             return False
         record_offset = first_record(pieces)
         if record_offset is None:
-            _log.warning("action=cut-log from=%d to=%d kept=none reason=%r", end, _end_of(pieces), reason)
+            _log.warning("event=log_truncated from=%d to=%d kept_in=none reason=%r", end, _end_of(pieces), reason)
         else:
             copy_aside(self._disk, self._root, pieces, reason, record_offset, now_ms)
         for piece in loose:
@@ -137,7 +137,7 @@ class Truncation:
         # The last one first: after a crash the remaining files still lie after a gap.
         for path, _, size, reason in reversed(detached):
             if size is not None:
-                _log.warning("file=%s action=removed reason=%r", path, reason)
+                _log.warning("event=detached_segment_removed file=%s reason=%r", path, reason)
                 self._disk.remove(path)
 
 

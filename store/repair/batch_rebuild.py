@@ -13,8 +13,8 @@ from store.inspection.batch_queue_inspection import queue_records
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
 from store.queue.inner_batch import message_count
 from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
 from store.repair.rebuild import sync_queue, write_at
+from store.scan.record_batch import RecordBatch
 
 UNIT: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
 _NOT_COMPACTED: Final = -1
@@ -79,7 +79,7 @@ class BatchQueueRebuild:
         self._files = {key: BatchQueueFiles(directory / key[0] / str(key[1]), file_bytes) for key in wanted}
         self._topics = {topic for topic, _ in self._files}
 
-    def add(self, found: RecordBatch | Record) -> None:
+    def add(self, found: RecordBatch) -> None:
         """Add records, which come in the order of the log."""
         for record in queue_records(found, self._topics):
             files = self._files.get((record.topic, record.queue_id))

@@ -6,29 +6,22 @@ Source: RocketMQ 5.3.3, `CommitLog.checkMessageAndReturnSize`, `CommitLogDispatc
 `IndexService.buildIndex`.
 """
 
-import struct
-import zlib
 from typing import Final
 
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
-    CRC_MASK,
     FIXED_IPV4_RAW,
-    MAGIC_BLANK,
     MAGIC_V1,
     MIN_RECORD_BYTES,
     SysFlag,
 )
+from store.record.checksum import SEAL_BYTES, masked_crc, seal
+from store.record.record import blank
 
 FILLER_TOPIC: Final = b"SPROCKET_REPAIR_FILLER"
 _TEXT: Final = b"This record stands in the place of damaged bytes; sprocket store repair keeps those aside. "
 _ROLLED_BACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 _HOST: Final = bytes((127, 0, 0, 1)) + (0).to_bytes(4, "big")
-# Property that ends a record with its own CRC: the lowest digit comes first.
-# Source: RocketMQ 5.3.3, `MessageDecoder.createCrc32`, `CommitLog.CRC32_RESERVED_LEN`.
-_SEAL_NAME: Final = b"__CRC32#\x01"
-_SEAL_DIGITS: Final = 10
-_SEAL_BYTES: Final = len(_SEAL_NAME) + _SEAL_DIGITS + 1
 # Size limit of a filler: no reader of the log needs room for more than the largest message of a broker.
 MAX_FILLER_BYTES: Final = 4 * 1024 * 1024
 
@@ -47,22 +40,18 @@ def filler_sizes(size_bytes: int) -> list[int]:
 
 def filler(physical_offset: int, size_bytes: int, timestamp_ms: int) -> bytes:
     """Return one record of exactly `size_bytes` bytes for `physical_offset`, with its own CRC if that fits."""
-    is_sealed = size_bytes >= MIN_RECORD_BYTES + _SEAL_BYTES
-    room = size_bytes - MIN_RECORD_BYTES - (_SEAL_BYTES if is_sealed else 0)
+    is_sealed = size_bytes >= MIN_RECORD_BYTES + SEAL_BYTES
+    room = size_bytes - MIN_RECORD_BYTES - (SEAL_BYTES if is_sealed else 0)
     topic = FILLER_TOPIC if room >= len(FILLER_TOPIC) else b""
     body_bytes = room - len(topic)
     body = (_TEXT * (body_bytes // len(_TEXT) + 1))[:body_bytes]
     head = FIXED_IPV4_RAW.pack(
-        size_bytes, MAGIC_V1, zlib.crc32(body) & CRC_MASK, 0, 0, 0, physical_offset, _ROLLED_BACK, timestamp_ms, _HOST,
+        size_bytes, MAGIC_V1, masked_crc(body), 0, 0, 0, physical_offset, _ROLLED_BACK, timestamp_ms, _HOST,
         timestamp_ms, _HOST, 0, 0, body_bytes,
     )  # fmt: skip
-    properties_bytes = _SEAL_BYTES if is_sealed else 0
+    properties_bytes = SEAL_BYTES if is_sealed else 0
     record = b"".join((head, body, bytes([len(topic)]), topic, properties_bytes.to_bytes(2, "big")))
-    return record + _seal(zlib.crc32(record) & CRC_MASK) if is_sealed else record
-
-
-def _seal(crc: int) -> bytes:
-    return _SEAL_NAME + f"{crc:0{_SEAL_DIGITS}d}"[::-1].encode() + b"\x02"
+    return record + seal(masked_crc(record)) if is_sealed else record
 
 
 def fillers(physical_offset: int, size_bytes: int, timestamp_ms: int) -> list[tuple[int, bytes]]:
@@ -76,4 +65,4 @@ def fillers(physical_offset: int, size_bytes: int, timestamp_ms: int) -> list[tu
 
 def closing_blank(size_bytes: int) -> bytes:
     """Return the first bytes of a blank up to the segment's end; empty if there is no room for one."""
-    return struct.pack(">ii", size_bytes, MAGIC_BLANK) if size_bytes >= BLANK_MIN_BYTES else b""
+    return blank(size_bytes) if size_bytes >= BLANK_MIN_BYTES else b""

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.atomic_file import sync_directory
-from store.index.key_scan import IndexEntries, entries_of, entries_of_record
+from sprocket.remoting.message.topic_names import is_light
+from store.index.key_scan import IndexEntries, entries_of
 from store.inspection.queue_runs import QueueRuns, Run
 from store.layout import (
     CONSUME_QUEUE_UNIT_BYTES,
@@ -24,9 +25,8 @@ from store.layout import (
     file_name,
 )
 from store.queue.consume_queue import BLANK_SIZE, ENTRY
-from store.queue.consume_queue_table import is_light
-from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
+from store.record.record import TagsCodes
+from store.scan.record_batch import RecordBatch
 
 UNIT: Final = CONSUME_QUEUE_UNIT_BYTES
 _BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)
@@ -116,7 +116,7 @@ class QueueRebuild:
         }
         self._runs = QueueRuns(tags_codes, with_light=any(is_light(topic) for topic, _ in self._files))
 
-    def add(self, found: RecordBatch | Record) -> None:
+    def add(self, found: RecordBatch) -> None:
         """Add records, which come in the order of the log."""
         for run in self._runs.add(found):
             self._put(run)
@@ -163,9 +163,9 @@ class IndexRebuild:
         self._end = (0, 0)
         self._last_name = 0
 
-    def add(self, found: RecordBatch | Record) -> None:
+    def add(self, found: RecordBatch) -> None:
         """Add records, which come in the order of the log."""
-        entries = entries_of_record(found) if isinstance(found, Record) else entries_of(found)
+        entries = entries_of(found)
         while len(entries):
             if self._path is None:
                 self._begin_file(int(entries.physical_offsets[0]), int(entries.store_timestamps[0]))

@@ -17,6 +17,8 @@ class MasterLog:
         self._log = log
         self._confirmation = confirmation
         self._pressure = pressure
+        # Called after each appended batch.
+        self.on_append: list[Callable[[], None]] = confirmation.on_append
 
     @property
     def min_offset(self) -> int:
@@ -41,10 +43,6 @@ class MasterLog:
     def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
         """Return at most `max_bytes` bytes of one segment from `offset` on, without a copy; None if there are none."""
         return self._log.piece_at(offset, min(max_bytes, self.end_offset - offset))
-
-    def on_append(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each appended batch."""
-        self._confirmation.on_append = listener
 
     def replicated(self, limit: int | None, acknowledged: int, *, is_enough: bool, is_refusing: bool) -> None:
         """Report what replicas have, see `Confirmation.replicated`.

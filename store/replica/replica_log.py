@@ -17,16 +17,15 @@ from store.appender import Appender, Batch
 from store.dispatch.record_intake import RecordIntake
 from store.dispatch.redispatch import Redispatch
 from store.flush.confirmation import Confirmation
-from store.log.chunk_scan import ChunkScan
-from store.log.commit_log import CommitLog, LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan, LogScan
 from store.queue.consume_queue_table import ConsumeQueueTable
-from store.record.record import Record, TagsCodes
+from store.record.record import TagsCodes
+from store.scan.record_scan import UNFINISHED
 
 _log = logging.getLogger(__name__)
 # Pieces that are shorter on average are joined and written with one call; copying longer ones costs more than calls.
 _JOINED_BYTES: Final = 16 * 1024
-# Reasons for which a scan of a master's bytes stops because the rest has not arrived yet.
-_UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", "end of the last segment"})
 _WRITTEN: Final = failpoint("replica_log.written")
 _DISPATCHED: Final = failpoint("replica_log.dispatched")
 _APPENDED: Final = failpoint("replica_log.appended")
@@ -59,13 +58,13 @@ class StoreReplicaLog:
         self._intend_cut = intend_cut
         self._is_cut = False
         # The log is a copy of the master's log: only the master decides what comes next.
-        appender.refusal = "messages are put to the slave: send them to the master of this broker's group"
+        appender.refuse("messages are put to the slave: send them to the master of this broker's group")
         self.received_offset = log.wrote_offset  # where the next piece begins
         self._written_to = 0  # end of all received bytes that were written, also of those that were rejected
 
     def recover_tail(self) -> None:
         """Begin to recover a master's lost tail from a slave: appends are refused with another reason."""
-        self._appender.refusal = "the master waits for what a slave has of its log, see haTailRecoveryWait"
+        self._appender.refuse("the master waits for what a slave has of its log, see haTailRecoveryWait")
 
     def lead(self) -> None:
         """Become a master's log: the store appends from now on.
@@ -77,7 +76,7 @@ class StoreReplicaLog:
             self._log.erase_between(self._log.wrote_offset, self._written_to)
         except DiskFailed as error:
             self._confirmation.fail(error)
-        self._appender.refusal = ""
+        self._appender.refuse("")
 
     @property
     def end_offset(self) -> int:
@@ -114,10 +113,9 @@ class StoreReplicaLog:
             # At the begin of a segment a record begins, or the log ends.
             return max(log.min_offset, end)
         for found in ChunkScan(log, end, check_crc=False):
-            stop = found.physical_offset + found.size_bytes if isinstance(found, Record) else found.end_offset
-            if stop > offset:
+            if found.end_offset > offset:
                 break
-            end = stop
+            end = found.end_offset
         scan = LogScan(log, end, check_crc=False)
         while scan.step() is not None and scan.end_offset <= offset:
             end = scan.end_offset
@@ -207,7 +205,8 @@ class StoreReplicaLog:
         else:
             scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
             end = self._dispatch_many(many, dispatch, batch)
-        if scan.reason not in _UNFINISHED:
+        # Unfinished: the rest has not arrived yet.
+        if scan.stop not in UNFINISHED:
             raise CorruptRecord(scan.end_offset, f"the master sent bytes that are not a record: {scan.reason}")
         # A blank counts once the whole segment has arrived.
         return scan.end_offset if scan.end_offset <= received else end
@@ -218,6 +217,8 @@ class StoreReplicaLog:
             taken = self._intake.take(dispatch, batch, scan.end_offset, received)
             if taken > scan.end_offset:
                 scan.end_offset = end = taken
+                if taken == received:
+                    return end
             record = scan.step()
             if record is None:
                 return end
@@ -229,12 +230,7 @@ class StoreReplicaLog:
     def _dispatch_many(scan: ChunkScan, dispatch: Redispatch, batch: Batch) -> int:
         end = scan.end_offset
         for found in scan:
-            if isinstance(found, Record):
-                dispatch.add(found)
-                end = found.physical_offset + found.size_bytes
-                batch.store_timestamp = found.store_timestamp
-            else:
-                dispatch.add_batch(found)
-                end = found.end_offset
-                batch.store_timestamp = found.store_timestamp(len(found) - 1)
+            dispatch.add_batch(found)
+            end = found.end_offset
+            batch.store_timestamp = found.store_timestamp(-1)
         return end

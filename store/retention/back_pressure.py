@@ -7,7 +7,7 @@ There are six causes:
 - `flush_behind`: too many bytes are written but not yet on the disk.
 - `slow_flush`: one flush takes too long, so the disk is in trouble.
 - `waiting`: messages that wait for their flush or for slaves hold too much memory.
-- `page_cache_busy`: a write took so long that new messages should go to another broker.
+- `page_cache_busy`: a write took longer than osPageCacheBusyTimeOutMills; new messages should go to another broker.
 - `replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
 
 The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY.  Producers then try another
@@ -23,6 +23,8 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.figures import Declared, Figure, FigureFamily
+from sprocket.common.refusal_reasons import Reason
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
@@ -35,7 +37,7 @@ _REFUSE_ALL: Final = -1
 
 
 class Cause(StrEnum):
-    """Cause of a refused append."""
+    """Cause of a refused append; `Reason` has each of them under the same name."""
 
     DISK_FULL = "disk_full"
     FLUSH_BEHIND = "flush_behind"
@@ -71,8 +73,12 @@ class BackPressure:
         # Called when the file system has no room: the disk should be checked now.
         self._on_no_space = on_no_space
         # brokerFastFailureEnable: if False, a slow disk makes sends wait instead.
-        self.is_fast_failing = True
+        self._is_fast_failing = True
         self.configure(config)
+
+    def fail_fast(self, is_enabled: bool) -> None:
+        """Apply brokerFastFailureEnable."""
+        self._is_fast_failing = is_enabled
 
     def configure(self, config: StoreConfig) -> None:
         """Apply a changed configuration."""
@@ -90,7 +96,7 @@ class BackPressure:
         self.max_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
     def _is_flush_slow(self) -> bool:
-        return self.is_fast_failing and self._flush_s > self._max_flush_s
+        return self._is_fast_failing and self._flush_s > self._max_flush_s
 
     # Observations
 
@@ -103,11 +109,11 @@ class BackPressure:
         self._set_limit()
         for cause in self._logged - {self._cause(unflushed_bytes, waiting_bytes)}:
             self._logged.discard(cause)
-            _log.warning("state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
+            _log.warning("event=back_pressure state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
 
     def append_was_slow(self, seconds: float) -> None:
         """Note that an append took `seconds`.  Called only for a millisecond or more."""
-        if self.is_fast_failing and seconds * 1000 > self._config.os_page_cache_busy_time_out_mills:
+        if self._is_fast_failing and seconds * 1000 > self._config.os_page_cache_busy_time_out_mills:
             self._slowest_s = seconds
             self._busy_until_s = self._clock.monotonic() + _BUSY_S
             self._set_limit()
@@ -136,11 +142,13 @@ class BackPressure:
         text, retry_ms = self._reason(cause, unflushed_bytes, waiting_bytes)
         if cause not in self._logged:
             self._logged.add(cause)
-            _log.warning("state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms)
+            _log.warning(
+                "event=back_pressure state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms
+            )
         remark = f"{text}; retry after {retry_ms} ms"
         if cause is Cause.REPLICAS_NOT_ENOUGH:
             return ReplicasNotEnough(text)
-        return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark)
+        return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark, Reason[cause.name])
 
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
         """Return the error to raise when the file system has no room left.  Nothing was written."""
@@ -148,7 +156,8 @@ class BackPressure:
         self._on_no_space()
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
-            _log.warning("state=refusing cause=no_space reason=%r", str(error))
+            cause = Cause.DISK_FULL.value
+            _log.warning("event=back_pressure state=refusing cause=%s reason=%r", cause, str(error))
         # The figures are up to a second old.
         used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last check"
         return DiskFull(
@@ -195,9 +204,17 @@ class BackPressure:
         text = f"too many messages wait for their flush or for slaves: they hold {waiting_bytes} bytes, allowed are"
         return f"{text} {config.max_waiting_bytes} (maxWaitingBytes)", flush_ms
 
-    def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO: one of RocketMQ's, and the messages refused by cause."""
-        info = {"pageCacheLockTimeMills": str(round(self._flush_s * 1000))}
-        for cause in Cause:
-            info[f"putMessageRefused_{cause.value}"] = str(self.refused[cause])
-        return info
+    def figures(self) -> list[Declared]:
+        """Return the figures: one of RocketMQ's, and the messages refused by cause."""
+        return [
+            Figure(
+                "pageCacheLockTimeMills",
+                "time that the running flush has taken, ms",
+                lambda: round(self._flush_s * 1000),
+            ),
+            FigureFamily(
+                "putMessageRefused_<cause>",
+                "messages that the store refused, for each cause: " + ", ".join(f"`{cause.value}`" for cause in Cause),
+                lambda: {cause.value: self.refused[cause] for cause in Cause},
+            ),
+        ]

@@ -78,6 +78,7 @@ class Cleaner:
         self,
         config: StoreConfig,
         clock: Clock,
+        *,
         disk: Disk,
         log: CommitLog,
         table: ConsumeQueueTable,
@@ -163,7 +164,7 @@ class Cleaner:
         """Remove expired segments from the next round on, whatever the hour."""
         self._manual_rounds = _MANUAL_ROUNDS
         self._next_round_s = self._clock.monotonic()
-        _log.info("action=clean-now reserved_hours=%d", self._config.file_reserved_time)
+        _log.info("event=cleaning_requested reserved_hours=%d", self._config.file_reserved_time)
 
     def retain(self, rules: Mapping[str, TopicRule]) -> None:
         """Replace the topics' rules and apply them now."""
@@ -192,10 +193,6 @@ class Cleaner:
                 found.append(queue)
         return found
 
-    def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO."""
-        return self.pressure.runtime_info()
-
     def _look_soon(self) -> None:
         self._next_look_s = 0.0
         self._worker.wake()
@@ -221,7 +218,7 @@ class Cleaner:
             self._clean_what_is_due(look)
         except StoreError as error:
             # A file cannot be read.  It is retried after the next check.
-            _log.error("action=not-cleaned reason=%r", str(error))
+            _log.error("event=cleaning_failed reason=%r", str(error))
 
     def _clean_what_is_due(self, look: Look) -> None:
         now_ms = self._retention_clock.now_ms()
@@ -247,7 +244,7 @@ class Cleaner:
         elif is_short and not self._is_stuck:
             self._is_stuck = True
             _log.warning(
-                "state=nothing-to-remove reason=%s disk_used=%.3f leases=%d log_min=%d",
+                "event=nothing_to_remove reason=%s disk_used=%.3f leases=%d log_min=%d",
                 reason.value, look.use.highest, len(look.leases), self._commit_log.min_offset,
             )  # fmt: skip
 
@@ -267,7 +264,7 @@ class Cleaner:
         _SEGMENT_DETACHED()
         held = held_from(look.leases)
         _log.info(
-            "action=segment-detached file=%s reason=%s disk_used=%.3f leased_from=%s log_min=%d",
+            "event=segment_detached file=%s reason=%s disk_used=%.3f leased_from=%s log_min=%d",
             file.path.name, reason.value, look.use.highest, held, self._commit_log.min_offset,
         )  # fmt: skip
         self._worker.wake()
@@ -318,7 +315,7 @@ class Cleaner:
             self._held = list(self._leases.list().values())
         except StoreError as error:
             # The leases read last stay valid: a removed segment cannot be restored.
-            _log.warning("action=leases-not-read held=%d reason=%r", len(self._held), str(error))
+            _log.warning("event=leases_not_read held=%d reason=%r", len(self._held), str(error))
         return Look(self._disk_use(), self._held)
 
     def _disk_use(self) -> DiskUse:
@@ -347,7 +344,7 @@ class Cleaner:
             self._disk.remove(path)
         except StoreError as error:
             retry_ms = self._config.redelete_hanged_file_interval
-            _log.error("file=%s action=not-removed reason=%r retry_ms=%d", path, str(error), retry_ms)
+            _log.error("event=file_not_removed file=%s reason=%r retry_ms=%d", path, str(error), retry_ms)
             return False
         done()
         return True
@@ -379,6 +376,6 @@ class PinnedFiles:
                 if now_s - since_s < max_ms / 1000:
                     waiting.append((mapping, name, since_s))
                 else:
-                    _log.warning("file=%s state=space-still-held seconds=%.0f", name, now_s - since_s)
+                    _log.warning("event=space_still_held file=%s seconds=%.0f", name, now_s - since_s)
         self._files = waiting
         return bool(waiting)

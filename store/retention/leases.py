@@ -159,7 +159,7 @@ class Leases:
             if len(self._complained) >= MAX_LEASES:
                 self._complained.clear()
             self._complained.add((name, reason))
-            _log.warning("lease=%s action=ignored reason=%r", name, reason)
+            _log.warning("event=lease_ignored lease=%s reason=%r", name, reason)
 
     def _check(self, name: str, from_offset: int, duration_ms: int) -> None:
         if not _NAME.fullmatch(name):

@@ -73,7 +73,7 @@ class QueueTrim:
             self._trim(key, queue)
         except StoreError as error:
             # The queue is tried again when the log's minimum offset moves next.
-            _log.error("topic=%s queue=%d action=not-trimmed reason=%r", queue.topic, queue.queue_id, str(error))
+            _log.error("event=queue_not_trimmed topic=%s queue=%d reason=%r", queue.topic, queue.queue_id, str(error))
 
     def _trim(self, key: tuple[str, int], queue: LogicQueue) -> None:
         unit = first_kept(queue, self._log.min_offset)

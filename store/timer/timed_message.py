@@ -11,11 +11,11 @@ from typing import Final
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.record import FIXED_IPV4_RAW, MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.properties import find, terminated, without
+from sprocket.remoting.message.record import ANY_V6, FIXED_IPV4_RAW, MIN_RECORD_BYTES, SYS_FLAG_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
-from store.record.checksum import SEAL_BYTES, SEAL_NAME, without_seal
+from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import (
     FIXED_IPV4_BYTES,
     PendingMessage,
@@ -26,18 +26,16 @@ from store.record.record import (
     topic_name,
 )
 
-_OUT_MS: Final = f"{names.TIMER_OUT_MS}\x01".encode()
-_REAL_TOPIC: Final = f"{names.REAL_TOPIC}\x01".encode()
-_REAL_QUEUE_ID: Final = f"{names.REAL_QUEUE_ID}\x01".encode()
-_ENQUEUE_MS: Final = f"{names.TIMER_ENQUEUE_MS}\x01".encode()
-_DEQUEUE_MS: Final = f"{names.TIMER_DEQUEUE_MS}\x01".encode()
-_ROLL_TIMES: Final = f"{names.TIMER_ROLL_TIMES}\x01".encode()
-_DELETE_KEY: Final = f"{names.TIMER_DEL_UNIQKEY}\x01".encode()
-_UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
+_OUT_MS: Final = names.encoded_name(names.TIMER_OUT_MS)
+_REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
+_REAL_QUEUE_ID: Final = names.encoded_name(names.REAL_QUEUE_ID)
+_ENQUEUE_MS: Final = names.encoded_name(names.TIMER_ENQUEUE_MS)
+_DEQUEUE_MS: Final = names.encoded_name(names.TIMER_DEQUEUE_MS)
+_ROLL_TIMES: Final = names.encoded_name(names.TIMER_ROLL_TIMES)
+_DELETE_KEY: Final = names.encoded_name(names.TIMER_DEL_UNIQKEY)
+_UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _MAX_DIGITS: Final = 19
 _SYS_FLAG: Final = struct.Struct(">i")
-_SYS_FLAG_AT: Final = 36
-_ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
 # The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
 _PLACE: Final = re.compile(rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01")
@@ -132,7 +130,7 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
         record, properties = decoded, bytes(decoded.properties)
     if SEAL_NAME in properties:
         sealed = properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES)
-        properties = properties[:-SEAL_BYTES] if sealed else without_seal(properties)
+        properties = properties[:-SEAL_BYTES] if sealed else without(properties, SEAL_NAME)
     at = properties.find(_OUT_MS) - 1
     place = _PLACE.match(properties, at) if at >= 0 else None
     if place is not None and properties.find(_REAL_TOPIC) == place.end(1) + 1:
@@ -153,7 +151,7 @@ def _topic(name: bytes) -> str | None:
 
 def _properties(view: memoryview) -> bytes | None:
     """Return the properties of a usual record of the wheel's topic; None for any other record."""
-    if len(view) < MIN_RECORD_BYTES or _SYS_FLAG.unpack_from(view, _SYS_FLAG_AT)[0] & _ANY_V6:
+    if len(view) < MIN_RECORD_BYTES or _SYS_FLAG.unpack_from(view, SYS_FLAG_AT)[0] & ANY_V6:
         return None
     body_bytes: int = _SYS_FLAG.unpack_from(view, FIXED_IPV4_BYTES - 4)[0]
     at = FIXED_IPV4_BYTES + body_bytes
@@ -164,18 +162,6 @@ def _properties(view: memoryview) -> bytes | None:
     return properties if int.from_bytes(view[rest : rest + 2], "big") == len(properties) else None
 
 
-def without(properties: bytes, name: bytes) -> bytes:
-    """Return `properties` without the first property `name`, which ends with 0x01."""
-    value = find(properties, name) if name in properties else None
-    if value is None:
-        return properties
-    item = name + value
-    if properties.startswith(item):
-        return properties[len(item) + 1 :]
-    begin = properties.find(b"\x02" + item)
-    return properties[:begin] + properties[begin + 1 + len(item) :]
-
-
 def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:
     properties = without(without(properties, _ENQUEUE_MS), _DEQUEUE_MS)
     return _added(properties, b"%s%d\x02%s%d\x02" % (_ENQUEUE_MS, enqueue_ms, _DEQUEUE_MS, now_ms))
@@ -183,6 +169,5 @@ def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:
 
 def _added(properties: bytes, more: bytes) -> bytes:
     """Return `properties` with `more`, if there is room: `more` only describes the message's way."""
-    if properties and not properties.endswith(b"\x02"):
-        properties += b"\x02"
+    properties = terminated(properties)
     return properties + more if len(properties) + len(more) + SEAL_BYTES <= MAX_PROPERTIES_BYTES else properties

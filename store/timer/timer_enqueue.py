@@ -89,7 +89,8 @@ class TimerEnqueue:
     def _has_room(self, now_slot: int) -> bool:
         """Return whether all slots, from the next to deliver to the latest possible one, fit the ring."""
         state = self._state
-        if state.latest_ms < max(1, state.progress.read_ms):
+        # A rebuild begins with an empty ring, however long ago `read_ms` is.
+        if state.is_rebuilding or state.latest_ms < max(1, state.progress.read_ms):
             return True
         behind_ms = now_slot - state.progress.read_ms
         return behind_ms + state.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms
@@ -135,7 +136,7 @@ class TimerEnqueue:
         state = self._state
         real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
         if real is None or real.topic in state.barred_topics:
-            _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
+            _log.error("event=timed_message_dropped topic=%s reason=no_such_place", message.real_topic)
         else:
             late.append((real, message.real_topic))
 

@@ -90,6 +90,8 @@ class TimerMessageStore:
         self._clock = clock
         self._path = store.config.store_path_root_dir / "config" / "timercheck"
         self._state = TimerState(store, clock, on_count, barred_topics, slots_total, delivery or OwnLog(store))
+        # Called after each delivery that was in flight.
+        self.on_delivered: list[Callable[[], None]] = self._state.on_delivered
         self._enqueue = TimerEnqueue(self._state)
         self._dequeue = TimerDequeue(self._state)
         self._version = DataVersion()
@@ -110,7 +112,8 @@ class TimerMessageStore:
             _log.warning("event=timer_queue_offset_corrected from=%d to=%d", progress.queue_offset, high)
             checkpoint = replace(checkpoint, progress=replace(progress, queue_offset=high))
         recovered = recover(store, state.wheel, state.log, checkpoint, self._clock.wall_ms())
-        if recovered.needs_rebuild:
+        # The slots of a rebuild that did not end may be of long ago, and keep new ones from the ring.
+        if recovered.needs_rebuild or (recovered.progress.rebuild_until and state.wheel.is_open):
             progress = self._rebuild(recovered.progress)
         else:
             progress = recovered.progress
@@ -119,6 +122,9 @@ class TimerMessageStore:
 
     def _begin(self, progress: Progress) -> None:
         state = self._state
+        # Another store's queue may have been longer: what comes after the end of this one was never delivered.
+        until = min(progress.rebuild_until, self._store.max_offset(TIMER_TOPIC, 0))
+        progress = replace(progress, rebuild_until=until)
         state.progress = progress
         state.unflushed = ProgressLog(progress)
         if state.wheel.is_open:
@@ -150,7 +156,7 @@ class TimerMessageStore:
             self._rebuild(progress)
             state.wheel.remove()
             state.latest_ms = state.waiting = 0
-        self._version = replace(master.version)
+        self._version = master.version
         state.progress = progress
         state.unflushed.note(self._store.wrote_offset, progress)
 
@@ -206,7 +212,8 @@ class TimerMessageStore:
         # While a slot is delivered that is not over any more, nothing may enter it.
         if not self._dequeue.is_mid_slot or state.progress.read_ms < now_slot:
             self._enqueue.enqueue(_ENQUEUE_MESSAGES)
-        more = state.outstanding is None and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
+        may_dequeue = state.outstanding is None and not state.is_rebuilding
+        more = may_dequeue and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
         if state.outstanding is not None:
             return None
         # A rolled message was just appended to the queue.
@@ -236,10 +243,6 @@ class TimerMessageStore:
             state.wheel.put(time_ms, slot.first, slot.last, 0)
             time_ms = state.wheel.next_used(time_ms + state.slot_ms, read_ms)
 
-    def on_delivered(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each delivery that was in flight."""
-        self._state.on_delivered = listener
-
     def pause(self) -> None:
         """Abandon the delivery in flight.  Later turns repeat it, so messages may arrive twice."""
         self._state.cancel()
@@ -259,11 +262,12 @@ class TimerMessageStore:
         if settled == self._saved:
             return None
         if not self._is_following:
-            self._version.counter += 1
-            self._version.timestamp_ms = self._clock.wall_ms()
+            self._version = replace(
+                self._version, counter=self._version.counter + 1, timestamp_ms=self._clock.wall_ms()
+            )
         start = 0 if self._saved is None else self._saved.log_position
         files = state.log.files_between(start, settled.log_position)
-        checkpoint = TimerCheckpoint(settled, replace(self._version))
+        checkpoint = TimerCheckpoint(settled, self._version)
         return TimerFlush(self._store.disk, self._path, state.wheel, files, checkpoint)
 
     def flushed(self, flush: TimerFlush) -> None:

@@ -9,8 +9,8 @@ What Sprocket adds
 ------------------
 RocketMQ ignores the page after its first fields.  Sprocket keeps there, sealed by a CRC:
 
-- `rebuild_until`: during a rebuild of wheel and timer log, the queue offset before which messages of past slots were
-  already delivered.
+- `rebuild_until`: during a rebuild of wheel and timer log, the queue offset before which messages of slots before
+  `read_ms` were already delivered.  `read_ms` stands still until the rebuild has come there.
 - `barriers`, left by a wall clock that stepped back: units before a position of the timer log were delivered if their
   slot is before a time, although that time will come again.
 """
@@ -73,7 +73,7 @@ class Progress:
         return max((barrier.position for barrier in self.barriers if barrier.before_ms > slot_ms), default=0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class DataVersion:
     """Version of the checkpoint, for slaves."""
 

@@ -56,7 +56,7 @@ class TimerState:
         self._delivery = delivery
         # Delivery in flight, if it does not finish at once; nothing continues before its end.
         self.outstanding: Outstanding | None = None
-        self.on_delivered: Callable[[], None] = lambda: None
+        self.on_delivered: list[Callable[[], None]] = []
 
     @property
     def config(self) -> StoreConfig:
@@ -67,6 +67,18 @@ class TimerState:
     def roll_window_ms(self) -> int:
         """How far ahead, ms, a message may enter this wheel."""
         return min(self.config.roll_window_ms, (self.wheel.ring_slots // 2 - BLANK_SLOTS) * self.slot_ms)
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether messages that were in a lost wheel have yet to enter.
+
+        Until they have, no slot is delivered: `read_ms` must stay where the lost wheel was, because it says which of
+        them were delivered.  Those that are due meanwhile are delivered as late when they enter.
+        """
+        progress = self.progress
+        if not progress.rebuild_until:
+            return False
+        return max(progress.queue_offset, self.store.min_offset(TIMER_TOPIC, 0)) < progress.rebuild_until
 
     def now_slot_ms(self) -> int:
         """Return the slot of now; slots before it are over and due."""
@@ -89,7 +101,8 @@ class TimerState:
             was_outstanding, self.outstanding = self.outstanding is not None, None
             done()
             if was_outstanding:
-                self.on_delivered()
+                for listener in self.on_delivered:
+                    listener()
 
         try:
             self.outstanding = deliver_fitting(self._delivery, messages, delivered, _log_dropped)

@@ -190,7 +190,7 @@ async def test_nothing_forged_is_served(
     assert not caplog.records
 
 
-async def test_who_has_no_right_is_not_served(doors: Doors, policy: GatePolicy) -> None:
+async def test_a_request_without_the_right_is_not_served(doors: Doors, policy: GatePolicy) -> None:
     for one in all_shapes(doors):
         for account in (NO_RIGHT, DISABLED, UNKNOWN):
             for serialization in BOTH:

@@ -41,7 +41,7 @@ ADDRESSES = [
         ("1050::0005:0600:300c:1-200:*", ["1050::5:600:300c:1:ffff"]),
     ],
 )
-def test_who_is_on_a_list(entry: str, members: list[str]) -> None:
+def test_which_addresses_a_list_has(entry: str, members: list[str]) -> None:
     listed = RemoteAddresses([entry])
     assert [address for address in ADDRESSES if listed.match(parts_of(address))] == members
 

@@ -49,7 +49,7 @@ class FakeSlave:
         self._writer.write(data)
 
     def report(self, offset: int | None = None) -> None:
-        """Its log ends there; behind what has come, unless told otherwise."""
+        """Report the end of its log: after the received bytes, unless told otherwise."""
         self.write(report(self.received_offset if offset is None else offset))
 
     async def close(self) -> None:

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from broker.client.clients import ConsumerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerConfig
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.held_pulls import HeldPulls
-from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
 from broker.send.admission import SendAdmission
@@ -25,8 +25,8 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import SystemClock
-from sprocket.remoting.bodies.group import SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.common.config_file import ConfigFile
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
@@ -36,11 +36,13 @@ from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, sealed_crc
 from store.record.record import Record, TagsCodes, decode
 from tests.clock import ManualClock
+from tests.send_headers import send_header
 
 STORE_HOST = host_bytes("10.1.2.3", 10911)
 TOPIC = "Orders"
@@ -82,14 +84,9 @@ class HotPath:
     def address(self) -> str:
         return f"127.0.0.1:{self.server.port}"
 
-    def send_header(self, **changes: object) -> SendMessageRequestHeaderV2:
-        """A plain send's header."""
-        fields = {
-            "producer_group": "PG", "topic": TOPIC, "default_topic": "TBW102", "default_topic_queue_nums": 4,
-            "queue_id": 0, "sys_flag": 0, "born_timestamp": 1_700_000_000_000, "flag": 7,
-            "properties": properties(TAGS="TagA"), "reconsume_times": 0,
-        }  # fmt: skip
-        return SendMessageRequestHeaderV2(**(fields | changes))  # type: ignore[arg-type]
+    def send_header(self, **changes: Any) -> SendMessageRequestHeaderV2:
+        """Return the header of a plain send with a tag."""
+        return send_header(**{"topic": TOPIC, "flag": 7, "properties": properties(TAGS="TagA"), **changes})
 
     async def send(
         self, body: bytes = b"body", code: int = RequestCode.SEND_MESSAGE_V2, **changes: object
@@ -159,24 +156,24 @@ async def hot_path(
     message_store.store_host = STORE_HOST
     clock = ManualClock()
     settings = root / "config"
-    topics = TopicTable(config, ConfigFile(settings / "topics.json", TopicConfigTable), clock)
-    groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json", SubscriptionGroupTable), clock)
+    topics = TopicTable(config, ConfigFile(settings / "topics.json"), clock)
+    groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json"), clock)
     consumers = ConsumerRegistry(clock)
-    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json", ConsumerOffsetTable), clock)
+    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json"), clock)
     locks = QueueLocks(clock)
     waits = ConfirmWaits(message_store, SystemClock(), loop.call_later)
     keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
     tags_codes = TagsCodes(config.store.message_delay_level)
     below = random.Random(7).randrange
-    timer = TimerIntake(config, SystemClock(), below)
+    timer = TimerIntake(config, SystemClock(), below, lambda slot_time: 0)
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
-    filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json", ConsumerFilterTable), clock)
+    filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
     pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, held=held)
     message_store.on_arrival.append(held.arrived)
-    server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), host="127.0.0.1")
+    server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ServerSettings("127.0.0.1"))
     server.on_close.append(lambda channel: held.drop_channel(channel.id))
     client = RemotingClient(serialization=serialization)
     message_store.start()

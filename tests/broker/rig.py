@@ -20,11 +20,12 @@ from sprocket.remoting.headers.admin import CreateTopicRequestHeader
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.client import HeartbeatRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
-from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.headers.send import SendMessageResponseHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import StoreConfig
 from store.record.record import Record, decode
+from tests.send_headers import send_header
 
 TOPIC = "Orders"
 GROUP = "CG"
@@ -107,17 +108,8 @@ class TestClient:
         self, body: bytes = b"body", topic: str = TOPIC, queue_id: int = 0, **properties: str
     ) -> SendMessageResponseHeader:
         """Send one message; the topic is created if it is new."""
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG",
-            topic=topic,
-            default_topic="TBW102",
-            default_topic_queue_nums=4,
-            queue_id=queue_id,
-            sys_flag=0,
-            born_timestamp=1_700_000_000_000,
-            flag=7,
-            properties=encode({"UNIQ_KEY": "0A000001000000000000000000000001"} | properties),
-        )
+        text = encode({"UNIQ_KEY": "0A000001000000000000000000000001"} | properties)
+        header = send_header(topic, queue_id=queue_id, flag=7, properties=text)
         response = await self.ask_well(RequestCode.SEND_MESSAGE_V2, header, body)
         return response.header(SendMessageResponseHeader)
 

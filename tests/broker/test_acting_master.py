@@ -219,18 +219,18 @@ async def test_a_member_that_falls_silent_is_noticed_and_is_told_what_was_done(t
         await commit(client, 0, 3)
         await in_step(master, slave)
         # Its connections stay; it says nothing more, as one that is stopped or cut off, and registers again.
-        master.presence.members.is_online = False
+        master.presence.members.stop()
         await until(lambda: slave.role.is_acting)
         acting = it.client(slave)
         await acting.heartbeat("C1", TOPIC)
         await commit(acting, 0, 8)
-        master.presence.members.is_online = True
+        master.presence.members.go_online()
         await until(lambda: not slave.role.is_acting)
         assert master.offsets.query(GROUP, TOPIC, 0) == 8
         await in_step(master, slave)
 
 
-async def test_the_slave_hands_out_messages_to_pop_and_another_master_writes_it_down(tmp_path: Path) -> None:
+async def test_the_slave_serves_pops_and_another_master_stores_them(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         master, slave, client = await start_pair(it)
         other = await it.start(B)
@@ -246,7 +246,7 @@ async def test_the_slave_hands_out_messages_to_pop_and_another_master_writes_it_
         await until(lambda: slave.role.is_acting)
         acting = it.client(slave)
         await acting.heartbeat("C1", TOPIC)
-        # What the master handed out is acknowledged here, and what the slave hands out, but for one.
+        # All messages popped from the master and from the slave are acknowledged here, but for one.
         assert (await ack(acting, before)).code == ResponseCode.SUCCESS
         second, third = await popped(acting, invisible_time=1_500)
         assert [second.body, third.body] == [b"second", b"third"]

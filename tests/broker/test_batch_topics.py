@@ -18,13 +18,13 @@ from sprocket.remoting.headers.offset import (
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.record import SysFlag
 from store.queue.inner_batch import MAX_MESSAGES
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored
+from tests.send_headers import send_header
 
 KEY = "0A000001000000000000000000000009"
 KEPT = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
@@ -43,10 +43,7 @@ def members(*bodies: bytes) -> bytes:
 async def send(
     client: TestClient, body: bytes, *, batch: bool = True, sys_flag: int = 0, **properties: str
 ) -> ReceivedResponse:
-    header = SendMessageRequestHeaderV2(
-        producer_group="PG", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
-        sys_flag=sys_flag, born_timestamp=1_700_000_000_000, flag=7, properties=encode(properties), batch=batch,
-    )  # fmt: skip
+    header = send_header(TOPIC, sys_flag=sys_flag, flag=7, properties=encode(properties), batch=batch)
     code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
     return await client.ask(code, header, body)
 
@@ -192,7 +189,7 @@ async def give_back(client: TestClient, broker: Broker, offset: int) -> Received
     return await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
 
-async def test_only_a_message_that_is_alone_can_be_given_back_by_its_offset(tmp_path: Path) -> None:
+async def test_only_a_message_alone_in_its_record_can_be_sent_back_by_its_offset(tmp_path: Path) -> None:
     """A client that is refused sends the one message of the batch itself."""
     async with running_broker(tmp_path) as (broker, client):
         await create_batch_topic(client)

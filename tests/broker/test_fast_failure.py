@@ -104,7 +104,7 @@ def test_five_times_the_load_is_read_in_time_and_as_much_of_it_served_as_can_be(
     assert after[-1][1] == 1.0
 
 
-def test_who_waits_for_answers_is_served_again_after_it_was_too_much() -> None:
+def test_a_client_that_waits_for_responses_is_served_again_after_an_overload() -> None:
     load = LaneLoad()
     turns(load, 5.0, 1.0, lambda length: 20_000)
     assert load.share < 0.5

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.config.table_saving import TableSaving
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ClientError, DiskFull
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
@@ -16,6 +16,7 @@ from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from store.config.store_config import FlushDiskType
+from tests.broker.insides import core_of, work_now
 from tests.broker.rig import TOPIC, create, running_broker, until
 
 
@@ -31,7 +32,7 @@ class HeldFile:
         self.waiting = threading.Event()
         real = ConfigFile.write
 
-        def write(file: ConfigFile[object], content: bytes) -> None:
+        def write(file: ConfigFile, content: bytes) -> None:
             if file.path.name == self.name:
                 self.contents.append(content)
                 self.waiting.set()
@@ -166,7 +167,7 @@ async def test_a_group_is_made_without_waiting_for_its_file(tmp_path: Path, monk
             assert (await client.pull(group=f"More{number}")).code == ResponseCode.SUCCESS
         assert "NewGroup" in broker.groups
         file.may_write.set()
-        await broker.groups.saving.saved()
+        await broker.groups.save()
         assert len(file.contents) == 2
         path = tmp_path / "store/config/subscriptionGroup.json"
         assert {"NewGroup", "More19"} <= loads(
@@ -184,7 +185,8 @@ async def test_offsets_are_not_in_their_file_before_the_topic_is(
         first = asyncio.ensure_future(client.send(b"x", "New"))
         await until(file.waiting.is_set)
         broker.offsets.commit("G", "New", 0, 1)
-        saving = asyncio.ensure_future(TableSaving(broker._core, broker.schedule.offsets)._save_offsets())
+        table_saving = TableSaving(core_of(broker), broker.schedule.offsets)
+        saving = asyncio.ensure_future(work_now("consumer_offsets", table_saving.periodic()))
         await asyncio.sleep(0.05)
         path = tmp_path / "store/config/consumerOffset.json"
         assert not path.exists() or b"New@G" not in path.read_bytes()

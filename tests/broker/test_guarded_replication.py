@@ -36,7 +36,7 @@ async def _log_for_anybody(master: Broker) -> bool:
     return stranger.received_offset > 0
 
 
-async def test_who_signs_as_the_master_does_gets_its_log_and_nobody_else(tmp_path: Path) -> None:
+async def test_only_a_slave_with_the_master_s_account_gets_its_log(tmp_path: Path) -> None:
     async with guarded(tmp_path / "master") as (master, client):
         await _fill(client)
         assert not await _log_for_anybody(master)
@@ -49,7 +49,7 @@ async def test_another_account_gets_nothing(tmp_path: Path, caplog: pytest.LogCa
         await _fill(client)
         async with follower(tmp_path / "slave", master, **OTHER_INNER) as (slave, _):
             # It asks as the master wants it, which no configuration of it does.
-            slave.client._credentials = INNER
+            slave.client.credentials = INNER
             await until(lambda: "different secrets" in caplog.text)
             assert slave.store.wrote_offset == 0
             assert not master.replication.replicas.offsets()

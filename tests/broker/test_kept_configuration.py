@@ -1,4 +1,4 @@
-"""UPDATE_BROKER_CONFIG over the wire, and what a broker that is started anew from its file says."""
+"""UPDATE_BROKER_CONFIG over the wire, and the configuration of a broker that restarts from its file."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -126,7 +126,7 @@ async def test_a_refused_update_does_not_touch_the_file(file: OperatorsFile) -> 
     assert file.identity() == before
 
 
-async def test_whoever_updates_is_told_what_will_not_last(file: OperatorsFile) -> None:
+async def test_the_response_to_an_update_names_what_will_not_last(file: OperatorsFile) -> None:
     body = b"traceOn=false\nautoCreateTopicEnable=false\n"
     async with started(file, "traceOn=true") as (_, client):
         response = await client.ask_well(RequestCode.UPDATE_BROKER_CONFIG, body=body)

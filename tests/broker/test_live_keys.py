@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.broker.fake_slave import fake_slave
+from tests.broker.insides import server_of
 from tests.broker.replication.test_replication import master
 from tests.broker.rig import TestClient, create, running_broker, stored, until
 
@@ -83,4 +84,4 @@ async def test_how_the_log_goes_to_slaves_also_to_one_that_is_connected(tmp_path
 async def test_how_long_a_connection_may_be_silent(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await change(client, serverChannelMaxIdleTimeSeconds=3)
-        assert broker._server.idle_s == 3
+        assert server_of(broker).settings.server_channel_max_idle_time_seconds == 3

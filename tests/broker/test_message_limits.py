@@ -13,18 +13,18 @@ import pytest
 from broker.send.message_id import host_bytes
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
-from store.record.record import MAX_PROPERTIES_LENGTH
 from tests.broker.rig import TOPIC, TestClient, running_broker, stored
+from tests.send_headers import send_header
 
 MAX_BODY = 4 * 1024 * 1024
 ILLEGAL = (
@@ -42,11 +42,8 @@ async def send(
     code: int = RequestCode.SEND_MESSAGE_V2,
     **properties: str,
 ) -> ReceivedResponse:
-    header = SendMessageRequestHeaderV2(
-        producer_group="PG", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
-        born_timestamp=1_700_000_000_000, flag=7, properties=encode({"UNIQ_KEY": KEY} | properties),
-        batch=code == RequestCode.SEND_BATCH_MESSAGE,
-    )  # fmt: skip
+    text = encode({"UNIQ_KEY": KEY} | properties)
+    header = send_header(topic, flag=7, properties=text, batch=code == RequestCode.SEND_BATCH_MESSAGE)
     return await client.ask(code, header, body)
 
 
@@ -102,9 +99,9 @@ async def test_properties_may_fill_their_field_and_no_more(tmp_path: Path) -> No
     async with running_broker(tmp_path) as (broker, client):
         await send(client, x="1")
         stored_bytes = len(stored(broker, TOPIC, 0, 0).properties)
-        room = MAX_PROPERTIES_LENGTH - stored_bytes + 1
+        room = MAX_PROPERTIES_BYTES - stored_bytes + 1
         assert (await send(client, x="y" * room)).code == ResponseCode.SUCCESS
-        assert len(stored(broker, TOPIC, 0, 1).properties) == MAX_PROPERTIES_LENGTH == 32_767
+        assert len(stored(broker, TOPIC, 0, 1).properties) == MAX_PROPERTIES_BYTES == 32_767
         for more in (room + 1, room + 20, 32_767, 65_536, 200_000):
             response = await send(client, x="y" * more)
             assert (response.code, (response.remark or "")[: len(ILLEGAL)]) == (ResponseCode.MESSAGE_ILLEGAL, ILLEGAL)

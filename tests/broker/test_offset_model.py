@@ -238,7 +238,7 @@ class OffsetModel(RuleBasedStateMachine):
         self.run(self._stop())
         self.model.waiting.clear()
         self.run(self._start(self.folder))
-        # A broker takes back what points past a queue's end.
+        # A broker moves back an offset past a queue's end.
         self.model.committed = self._within_queues(self.model.committed)
         self.model.saved = dict(self.model.committed)
 

@@ -28,6 +28,7 @@ from broker.server import Broker
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
+from tests.broker.insides import periodic_of, work_now
 from tests.broker.ordered_member import LOCK_INTERVAL_S, REBALANCE_S, OrderedMember, Taken
 from tests.broker.ordered_model import LOCK_LIVE_S, QUEUES, Model
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
@@ -36,7 +37,7 @@ from tests.clock import ManualClock
 T = TypeVar("T")
 IDS = ("m1", "m2", "m3")
 SILENCE_S = 120.0
-MOST_STOPS = 3
+MAX_STOPS = 3
 
 
 class OrderedDeliveryModel(RuleBasedStateMachine):
@@ -263,7 +264,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data())
     def lock_what_may_be_anothers(self, data: st.DataObject) -> None:
-        """Who rebalanced by an old list of members asks for more than its share, and gives back what it gets."""
+        """A member that rebalanced by an old list asks for more than its share, and releases what it gets."""
         member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
         wanted = [queue_id for queue_id in range(QUEUES) if queue_id not in member.taken]
         self.run(self._lock(member, wanted))
@@ -282,14 +283,14 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
                 self.run(self._tick(member))
 
     def _expire(self) -> None:
-        """What the broker does every 10 s: it drops who was not heard of for channelExpiredTimeout."""
+        """What the broker does every 10 s: it drops clients without a heartbeat for channelExpiredTimeout."""
         silent = {client_id for client_id, at in self.model.registered.items() if self.now_s - at > SILENCE_S}
         for client_id in silent:
             del self.model.registered[client_id]
         self.run(self._scan([self.members[client_id] for client_id in silent]))
 
     async def _scan(self, silent: list[OrderedMember]) -> None:
-        self.broker._expire_clients()
+        await work_now("client_scan", periodic_of(self.broker))
         assert self._known_to_broker() == set(self.model.registered)
         for member in silent:
             await until(member.is_cut_off)
@@ -303,7 +304,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         self.broker.offsets.persist()
         self.model.saved = list(self.model.committed)
 
-    @precondition(lambda self: self.copies + self.restarts < MOST_STOPS)
+    @precondition(lambda self: self.copies + self.restarts < MAX_STOPS)
     @rule()
     def restart(self) -> None:
         self.restarts += 1
@@ -311,7 +312,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         self.run(self._start(self.folder))
         self.model.saved = list(self.model.committed)
 
-    @precondition(lambda self: self.copies + self.restarts < MOST_STOPS)
+    @precondition(lambda self: self.copies + self.restarts < MAX_STOPS)
     @rule()
     def crash(self) -> None:
         """The next broker finds the files as they are while this one still runs."""
@@ -344,7 +345,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         assert all(at <= done for at, done in zip(self.model.committed, self.model.handled, strict=True))
 
     def teardown(self) -> None:
-        """In the end all of every queue is handled, by whoever is there."""
+        """In the end the consumers that are left handle every queue to its end."""
         try:
             for member in self.members.values():
                 member.is_frozen = False

@@ -18,13 +18,13 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from tests.broker.hot_path import STORE_HOST, TOPIC, FlushDiskType, HotPath, hot_path, properties, property_map
+from tests.send_headers import send_frame
 
 ADDED = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
 KEY = "0A000001000000000000000000000001"
@@ -125,7 +125,7 @@ async def test_the_sends_of_one_read_are_one_append_in_their_order(tmp_path: Pat
         runs: list[int] = []
         append = path.store.append
         path.store.append = lambda messages: runs.append(len(messages)) or append(messages)  # type: ignore[method-assign, func-returns-value]
-        frames = [encode_request(310, n, path.send_header(queue_id=n % 4), 1) + b"%d" % (n % 10) for n in range(50)]
+        frames = [send_frame(n, path.send_header(queue_id=n % 4), b"%d" % (n % 10)) for n in range(50)]
         answers = await exchange(path, b"".join(frames), 50)
         assert runs == [50]
         assert [answer["opaque"] for answer in answers] == list(range(50))
@@ -146,9 +146,7 @@ async def test_a_bad_send_does_not_hurt_its_neighbours(tmp_path: Path) -> None:
             (path.send_header(properties=properties(long="x" * 32690)), 10, ResponseCode.MESSAGE_ILLEGAL),
             (path.send_header(), 100, ResponseCode.SUCCESS),
         ]
-        frames = [
-            encode_request(310, number, header, size) + bytes(size) for number, (header, size, _) in enumerate(headers)
-        ]
+        frames = [send_frame(number, header, bytes(size)) for number, (header, size, _) in enumerate(headers)]
         answers = await exchange(path, b"".join(frames), len(frames))
         codes = {answer["opaque"]: answer["code"] for answer in answers}
         assert codes == {number: code for number, (_, _, code) in enumerate(headers)}
@@ -165,7 +163,7 @@ async def test_what_the_store_refuses_is_told_to_the_one_who_sent_it(tmp_path: P
             return append(messages)  # type: ignore[arg-type]
 
         path.store.append = picky  # type: ignore[method-assign, assignment]
-        frames = [encode_request(310, n, path.send_header(), 3) + (b"bad" if n == 1 else b"yes") for n in range(3)]
+        frames = [send_frame(n, path.send_header(), b"bad" if n == 1 else b"yes") for n in range(3)]
         answers = await exchange(path, b"".join(frames), 3)
         assert {answer["opaque"]: answer["code"] for answer in answers} == {0: 0, 1: ResponseCode.MESSAGE_ILLEGAL, 2: 0}
 
@@ -182,12 +180,9 @@ async def test_an_unexpected_error_of_one_send_does_not_hurt_the_others_of_its_r
         path.send_processor._uncommon = broken  # type: ignore[method-assign]
         slow = properties(TIMER_DELAY_SEC="0", note="x")
         batch = client_batch((0, b"in a batch", b""))
-        frames = [encode_request(310, n, path.send_header(properties=slow), 3) + b"yes" for n in range(2)]
-        frames.append(encode_request(320, 2, path.send_header(batch=True), len(batch)) + batch)
-        frames += [
-            encode_request(310, n, path.send_header(properties=slow), 3) + (b"bad" if n == 4 else b"yes")
-            for n in range(3, 7)
-        ]
+        frames = [send_frame(n, path.send_header(properties=slow), b"yes") for n in range(2)]
+        frames.append(send_frame(2, path.send_header(batch=True), batch))
+        frames += [send_frame(n, path.send_header(properties=slow), b"bad" if n == 4 else b"yes") for n in range(3, 7)]
         answers = await exchange(path, b"".join(frames), 7)
         codes = {answer["opaque"]: answer["code"] for answer in answers}
         assert codes == {n: ResponseCode.SYSTEM_ERROR if n == 4 else ResponseCode.SUCCESS for n in range(7)}
@@ -205,16 +200,16 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
 
         path.store.append = broken  # type: ignore[method-assign]
         batch = client_batch((0, b"in a batch", b""))
-        frames = [encode_request(310, 0, path.send_header(), 3) + b"yes"]
-        frames.append(encode_request(320, 1, path.send_header(batch=True), len(batch)) + batch)
-        frames += [encode_request(310, n, path.send_header(), 3) + b"bad" for n in (2, 3)]
-        frames.append(encode_request(310, 4, path.send_header(), 3, oneway=True) + b"bad")
-        frames.append(encode_request(320, 5, path.send_header(batch=True), len(batch)) + batch)
+        frames = [send_frame(0, path.send_header(), b"yes")]
+        frames.append(send_frame(1, path.send_header(batch=True), batch))
+        frames += [send_frame(n, path.send_header(), b"bad") for n in (2, 3)]
+        frames.append(send_frame(4, path.send_header(), b"bad", oneway=True))
+        frames.append(send_frame(5, path.send_header(batch=True), batch))
         answers = await exchange(path, b"".join(frames), 5)
         codes = sorted((answer["opaque"], answer["code"]) for answer in answers)
         assert codes == [(0, 0), (1, 0), (2, 1), (3, 1), (5, 0)]
-        # Nothing follows that nobody has asked for.
-        again = await exchange(path, encode_request(310, 9, path.send_header(), 3) + b"yes", 1)
+        # No unasked response follows.
+        again = await exchange(path, send_frame(9, path.send_header(), b"yes"), 1)
         assert [answer["opaque"] for answer in again] == [9]
 
 
@@ -242,11 +237,11 @@ async def test_a_store_that_cannot_write_says_why(
 
 async def test_a_oneway_send_is_stored_and_not_answered(tmp_path: Path) -> None:
     async with hot_path(tmp_path) as path:
-        oneway = encode_request(310, 1, path.send_header(), 3, oneway=True) + b"one"
+        oneway = send_frame(1, path.send_header(), b"one", oneway=True)
         batch = client_batch((0, b"two", b""))
-        oneway_batch = encode_request(320, 2, path.send_header(batch=True), len(batch), oneway=True) + batch
-        bad = encode_request(310, 3, path.send_header(queue_id=99), 3, oneway=True) + b"bad"
-        answered = encode_request(310, 4, path.send_header(), 5) + b"three"
+        oneway_batch = send_frame(2, path.send_header(batch=True), batch, oneway=True)
+        bad = send_frame(3, path.send_header(queue_id=99), b"bad", oneway=True)
+        answered = send_frame(4, path.send_header(), b"three")
         (answer,) = await exchange(path, oneway + oneway_batch + bad + answered, 1)
         assert answer["opaque"] == 4
         assert [bytes(path.record(TOPIC, 0, n).body) for n in range(3)] == [b"one", b"two", b"three"]
@@ -588,8 +583,8 @@ async def test_a_send_that_does_not_want_to_wait_is_answered_at_once(tmp_path: P
     async with hot_path(tmp_path, store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as path:
         waiting: list[int] = []
         path.store.confirmation.when_stored = lambda offset, callback: waiting.append(offset)  # type: ignore[method-assign, assignment]
-        hasty = encode_request(310, 1, path.send_header(properties=properties(WAIT="false")), 1) + b"x"
-        patient = encode_request(310, 2, path.send_header(properties=properties(WAIT="true")), 1) + b"x"
+        hasty = send_frame(1, path.send_header(properties=properties(WAIT="false")), b"x")
+        patient = send_frame(2, path.send_header(properties=properties(WAIT="true")), b"x")
         (answer,) = await exchange(path, patient + hasty, 1)
         assert (answer["opaque"], answer["code"]) == (1, 0)
         assert waiting == [path.store.wrote_offset]

@@ -11,6 +11,7 @@ from sprocket.common.errors import ConfigError, DiskFailed, SprocketError, Store
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from store.disk.disk import RealDisk, RealFile
+from tests.broker.insides import periodic_of, work_now
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, running_broker, store_config, stored, until
 from tests.compat.ports import free_broker_port
 
@@ -72,7 +73,7 @@ async def test_consumer_offsets_are_saved_while_it_runs(tmp_path: Path) -> None:
         await until(lambda: b"{0:7" in file.read_bytes())
 
 
-async def test_offsets_past_the_log_are_taken_back_at_the_start(tmp_path: Path) -> None:
+async def test_offsets_past_the_log_are_moved_back_at_the_start(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.send()
         broker.offsets.commit(GROUP, TOPIC, 0, 99)
@@ -84,7 +85,7 @@ async def test_silent_clients_are_dropped(tmp_path: Path) -> None:
     async with running_broker(tmp_path, channel_expired_timeout=1) as (broker, client):
         await client.heartbeat("c1", TOPIC)
         await until(lambda: broker.clock.monotonic() > _heard_at(broker) + 0.01)
-        broker._expire_clients()
+        await work_now("client_scan", periodic_of(broker))
         assert broker.consumers.group(GROUP) is None
 
 

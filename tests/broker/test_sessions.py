@@ -14,6 +14,7 @@ from broker.server import Broker
 from ha.shared_secret import read_secret
 from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -99,14 +100,14 @@ async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:
             await until(lambda: "New0" not in slave.topics)
 
 
-async def test_a_slave_that_comes_again_counts_once(tmp_path: Path) -> None:
+async def test_a_slave_that_connects_again_counts_once(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "master", store=STORE) as (master, client):
         await client.send()
         replication = master.replication
         async with slave_of(tmp_path / "one", master) as first:
             await until(lambda: session_of(first))
             async with slave_of(tmp_path / "two", master) as second:
-                # Another store under the same id: whoever came last is the slave.
+                # Another store under the same id: the one that connected last is the slave.
                 await until(lambda: session_of(second) and _acked(master) == [master.store.wrote_offset])
                 assert len(replication.replicas.offsets()) == 1
 
@@ -243,7 +244,7 @@ async def send_all(client: TestClient, *bodies: bytes) -> None:
 
 
 async def lose_tail(tmp_path: Path, *, is_clean: bool, kept: int = 5) -> None:
-    """Ten messages at a master and its slave, of which the master has only the first `kept` on its disk."""
+    """Ten messages at a master and its slave; the master has only the first `kept` on its disk."""
     async with running_broker(tmp_path / "master", store=STORE) as (master, client):
         await send_all(client, *(b"%d" % number for number in range(kept)))
         async with slave_of(tmp_path / "slave", master) as slave:
@@ -282,7 +283,7 @@ async def test_a_slave_gives_up_what_its_master_lost_and_keeps_it_aside(tmp_path
 
 
 @pytest.mark.parametrize("kept", [5, 0])
-async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_messages(tmp_path: Path, kept: int) -> None:
+async def test_a_synchronous_master_fetches_its_lost_tail_before_it_accepts_messages(tmp_path: Path, kept: int) -> None:
     await lose_tail(tmp_path, is_clean=False, kept=kept)
     role, settings = BrokerRole.SYNC_MASTER, STORE | {"ha_tail_recovery_wait": 60_000}
     async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client):
@@ -290,12 +291,12 @@ async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_mess
         with pytest.raises(AssertionError, match="haTailRecoveryWait"):
             await refused
         assert not master.role.serves_group
-        assert master.replication.runtime_info()["haTailRecovery"] == "true"
+        assert values(master.replication.figures())["haTailRecovery"] == "true"
         async with slave_of(tmp_path / "slave", master) as slave:
             await until(lambda: session_of(slave) and master.role.serves_group)
             # The slave that gave the tail back comes once more, as a slave.
-            await until(lambda: master.replication.runtime_info()["haSessions"] == "1")
-            status = master.replication.runtime_info()
+            await until(lambda: values(master.replication.figures())["haSessions"] == "1")
+            status = values(master.replication.figures())
             assert (status["haTailRecovery"], status["haAuthentication"]) == ("false", "none")
             assert bodies(master) == [b"%d" % number for number in range(10)]
             await client.send(b"x" * 20)

@@ -15,6 +15,7 @@ from broker.config.broker_config import BrokerRole
 from broker.server import Broker
 from sprocket.common.errors import ConfigError, StoreError
 from sprocket.remoting.listening import bound, serve
+from tests.broker.insides import periodic_of, server_of, services_of
 from tests.broker.rig import TestClient, broker_config, store_config
 
 
@@ -58,13 +59,13 @@ STEPS: dict[str, Callable[[Broker], tuple[object, str, Any]]] = {
     "a second port": lambda broker: (broker.replication, "bind", fails_later),
     "the store": lambda broker: (broker.store, "start", fails),
     "a table": lambda broker: (broker.offsets, "load", fails),
-    "the first service's files": lambda broker: (broker._services[0], "load", fails),
-    "the last service's files": lambda broker: (broker._services[-1], "load", fails),
-    "listening": lambda broker: (broker._server, "start", fails_later),
+    "the first service's files": lambda broker: (services_of(broker)[0], "load", fails),
+    "the last service's files": lambda broker: (services_of(broker)[-1], "load", fails),
+    "listening": lambda broker: (server_of(broker), "start", fails_later),
     "listening for slaves": lambda broker: (broker.replication, "listen", fails_later),
-    "the first service": lambda broker: (broker._services[0], "start", fails),
-    "the last service": lambda broker: (broker._services[-1], "start", fails),
-    "work of every second": lambda broker: (broker._periodic[-1], "start", fails),
+    "the first service": lambda broker: (services_of(broker)[0], "start", fails),
+    "the last service": lambda broker: (services_of(broker)[-1], "start", fails),
+    "work of every second": lambda broker: (periodic_of(broker)[-1], "start", fails),
     "the end": lambda broker: (broker.pre_online, "start", fails),
 }
 

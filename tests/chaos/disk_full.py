@@ -94,7 +94,7 @@ class FullDisk:
 
     def _fill(self) -> None:
         """Leave some bytes free, down to none, at random."""
-        free = os.statvfs(self._root)  # all of it is the broker's: it runs as root, as whoever may mount does
+        free = os.statvfs(self._root)  # all of it is the broker's: it runs as root, because only root may mount
         size = free.f_bfree * free.f_frsize - self._dice.choice((0, self._dice.randrange(_FREE_MAX_BYTES)))
         with self._filler.open("wb") as file:
             while size > 0:

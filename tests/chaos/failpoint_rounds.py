@@ -33,11 +33,11 @@ class Scene(Enum):
     SERVING = auto()
     # A start after a kill under load.
     STARTING = auto()
-    # The same with a queue's file gone, so that all queues are made anew.
+    # The same with a queue's file gone, so that all queues are rebuilt.
     REBUILDING = auto()
-    # The same with the timer wheel's file gone, so that it is made anew.
+    # The same with the timer wheel's file gone, so that it is rebuilt.
     WHEEL_LOST = auto()
-    # The same with half a record behind the log's last.
+    # The same with half a record after the log's last one.
     TORN = auto()
     # The same with an empty last segment.
     HALF_CREATED = auto()

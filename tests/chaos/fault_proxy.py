@@ -1,6 +1,6 @@
 """A link between two servers that can be slow, stand still, be cut, or be half open.
 
-A proxy in a thread of its own: whoever connects to it is connected to its target.  TCP hides the loss of packets;
+A proxy in a thread of its own: it connects each client to its target.  TCP hides the loss of packets;
 what programs see of a bad link is bytes that come late, bytes that do not come, and connections that end or do not.
 
 | here | in the world |
@@ -94,7 +94,7 @@ class End(asyncio.Protocol):
         self._towards = towards
         self._on_made = on_made
         self.transport: asyncio.Transport | None = None
-        # The other end is gone, and this one is not to hear of it.
+        # The other end is gone, and this end must not notice it.
         self.is_orphan = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -176,7 +176,7 @@ class Load:
         self.checker.unknown.add(key)
         body = key.encode().ljust(100 + number * 37 % self._body_bytes, b".")
         try:
-            place = await _send(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
+            place = await send_message(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
         except Refused as refusal:
             if refusal.code not in _UNDECIDED:
                 self.refused += 1
@@ -202,14 +202,14 @@ class Load:
     async def _delayer(self, client: RemotingClient, address: str) -> None:
         for delay in _again(("DELAY\x011\x02", "DELAY\x012\x02", "TIMER_DELAY_MS\x01700\x02")):
             key = f"d{next(self._numbers)}"
-            await _send(client, address, LATER, 0, f"KEYS\x01{key}\x02{delay}", key.encode())
+            await send_message(client, address, LATER, 0, f"KEYS\x01{key}\x02{delay}", key.encode())
             self.delayed.add(key)
             await asyncio.sleep(_OTHERS_S)
 
     async def _popper(self, client: RemotingClient, address: str) -> None:
         for queue in _again_and_again(pop_load.QUEUES):
             key = f"p{next(self._numbers)}"
-            await _send(client, address, pop_load.TOPIC, queue, f"KEYS\x01{key}\x02", key.encode())
+            await send_message(client, address, pop_load.TOPIC, queue, f"KEYS\x01{key}\x02", key.encode())
             self.pops.sent_one(key)
             await self.pops.turn(client, address)
             await asyncio.sleep(_OTHERS_S)
@@ -219,7 +219,7 @@ class Load:
             topic = f"Fleeting{number}"
             await _create_topic(client, address, topic, 2)
             for queue in range(2):
-                await _send(client, address, topic, queue, "", b"fleeting")
+                await send_message(client, address, topic, queue, "", b"fleeting")
             await _ask(client, address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
             await asyncio.sleep(_OTHERS_S)
 
@@ -315,9 +315,10 @@ async def _create_topic(client: RemotingClient, address: str, topic: str, queues
     await _ask(client, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
-async def _send(
+async def send_message(
     client: RemotingClient, address: str, topic: str, queue: int, properties: str, body: bytes
 ) -> SendMessageResponseHeader:
+    """Send one message, as often as the broker asks for it.  Raises Refused, ClientError."""
     header = send_header(topic, producer_group=GROUP, queue_id=queue, properties=properties)
     while True:
         response = await client.invoke(address, RequestCode.SEND_MESSAGE_V2, header, body, timeout_s=_TIMEOUT_S)

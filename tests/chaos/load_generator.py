@@ -1,9 +1,9 @@
 """A process that sends more than a broker can serve: `python -m tests.chaos.load_generator PLAN`, a JSON text.
 
-It writes requests at a pace, or with a bounded number outstanding, whatever comes back, and prints one line of JSON:
-what was offered, what was answered with which code and after how long.  Bodies are numbered, so that what was
-acknowledged can be looked for in the broker.  It must cost far less than what serves it: frames are made many at a
-time from one of which only digits change, and of answers nothing is read but code and opaque.
+It writes requests at a fixed rate, or with a bounded number outstanding, whatever the responses are.  It prints one
+line of JSON: what it offered, and the code and time of each response.  Bodies are numbered, so that a test can look for
+the acknowledged ones in the broker.  It must cost far less than the server.  So it makes many frames at a time from
+one, in which only digits change, and it reads only code and opaque of a response.
 """
 
 import asyncio

@@ -66,7 +66,7 @@ class LoopDisk:
         _run("mount", "-o", ",".join(filter(None, ("loop", "commit=300", options))), str(self.image), str(self.root))
 
     def unmount(self) -> None:
-        """Unmount it; raises CannotMount while somebody has a file of it open."""
+        """Unmount it; raises CannotMount while a process has a file of it open."""
         try:
             _run("umount", str(self.root))
         except CannotMount:

@@ -125,7 +125,7 @@ class ChaosPair:
         body = await ask(self.master.direct, RequestCode.GET_BROKER_HA_STATUS)
         table = json.loads(body)
         slaves = table["haConnectionInfo"]
-        # One that comes again may be there twice until the master has noticed.
+        # A slave that reconnects may count twice until the master has noticed.
         last = max(slaves, key=lambda one: int(one["slaveAckOffset"]), default=None)
         acked = -1 if last is None else int(last["slaveAckOffset"])
         return Lag(int(table["masterCommitLogMaxOffset"]), acked, last is not None and bool(last["inSync"]))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from tests.chaos.first_sends import FirstSends
 from tests.chaos.load import PROPERTIES, TOPIC, Load
 from tests.chaos.loop_disk import SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
 from tests.chaos.nursery import ChaosBroker, Nursery
@@ -51,6 +52,8 @@ class Outcome:
     # Lives that went on from a copy.
     generations: int = 0
     acknowledged: int = 0
+    # Topics of acknowledged first sends.
+    topics: int = 0
     # ASYNC_FLUSH: acknowledged messages that a cut took, and the age of the oldest of them at its cut.
     lost: int = 0
     oldest_lost_s: float = 0.0
@@ -67,6 +70,8 @@ class PowerCuts:
         self._dice = random.Random(seed)
         self.outcome = Outcome(seed, flush)
         self._load = Load()
+        # Slow, because every topic has directories and files of its own.
+        self._first_sends = FirstSends(lanes=1, pause_s=0.02)
         self._use(LoopDisk.make(directory / "disk.0", _IMAGE_MIB))
 
     def _use(self, disk: LoopDisk) -> None:
@@ -101,8 +106,10 @@ class PowerCuts:
             await self._finish()
 
     def _begin(self) -> asyncio.Task[None]:
-        others = self._dice.random() < 0.5
-        return asyncio.create_task(self._load.until_dead(self._broker.address, others=others))
+        return asyncio.create_task(self._work(self._broker.address, others=self._dice.random() < 0.5))
+
+    async def _work(self, address: str, *, others: bool) -> None:
+        await asyncio.gather(self._load.until_dead(address, others=others), self._first_sends.until_dead(address))
 
     async def _kill(self, work: asyncio.Task[None]) -> None:
         self._broker.kill()
@@ -144,6 +151,11 @@ class PowerCuts:
             disk.remove()
         if f'"{TOPIC}"' not in content.topics:
             self._report(f"topic {TOPIC} is not in topics.json")
+        # Also with ASYNC_FLUSH a topic is on the disk before its first message is acknowledged.
+        for topic in self._first_sends.acknowledged:
+            if f'"{topic}"' not in content.topics:
+                self._report(f"topic {topic} is not in topics.json")
+        self.outcome.topics = len(self._first_sends.acknowledged)
         self._compare(content, stopped)
         return content
 

@@ -97,10 +97,10 @@ class FullReplica:
         await self._heal(pair.master)
 
     async def _heal(self, node: Node) -> None:
-        """With space again: sends are taken, the slave catches up, nobody is restarted."""
+        """With space again: sends are accepted, the slave catches up, and no broker restarts."""
         make_room(node)
         pids = [self._pair.master.pid, self._pair.slave.pid]
-        # First: what is answered SLAVE_NOT_AVAILABLE at once would fill the disk anew before the slave comes again.
+        # First, because sends that are answered SLAVE_NOT_AVAILABLE would fill the disk again before the slave returns.
         await self._pair.assert_same_log()
 
         async def takes() -> bool:

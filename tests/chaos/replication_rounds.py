@@ -17,7 +17,7 @@ QUICK_TO_JUDGE: Final = {"slaveTimeout": "300", "haMaxTimeSlaveNotCatchup": "100
 
 
 async def lose_masters(pair: ChaosPair, load: Load, rounds: int, seed: int) -> None:
-    """Lose the master with its disk so many times; the other node goes on, and the lost one begins anew as its slave.
+    """Lose the master with its disk several times: the other node goes on, and the lost one starts empty as its slave.
 
     SYNC_MASTER: nothing is lost that was answered SEND_OK.  ASYNC_MASTER: what is lost is the end of the log, no more
     than the slave lacked before.

@@ -1,4 +1,4 @@
-"""Producers and consumers of a cluster of two pairs, one of which loses its master with its disk."""
+"""Producers and consumers of a cluster of two pairs; one pair loses its master with its disk."""
 
 import asyncio
 import contextlib

@@ -51,7 +51,7 @@ async def test_more_connections_than_descriptors(tmp_path: Path, few_descriptors
         strangers = await connect(broker.address, 2 * LIMIT)
         descriptors = open_descriptors(broker.pid)
         assert descriptors < LIMIT - 40
-        # Files are made, mapped and synced all the while; who was there before is served.
+        # Files are created, mapped and synced meanwhile; earlier connections are served.
         for number in range(60):
             await send(client, broker.address, number)
         broker.check()

@@ -56,6 +56,6 @@ async def test_nothing_is_missing_after_all_of_them(broker: ChaosBroker, load: L
     broker.start()
     assert await load.problems(broker.address, whole=True) == []
     assert await load.await_delayed(broker.address) == []
-    # What was popped and not acknowledged comes again; so every message is acknowledged at last.
+    # Popped messages are redelivered until they are acknowledged, so every message is at last.
     assert await load.pops.undone(broker.address, 60.0) == set()
     assert broker.stop() == 0

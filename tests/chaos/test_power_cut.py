@@ -18,6 +18,7 @@ def cut_power(flush: str, cycles: int, seed: int) -> dict[str, Any]:
     assert outcome["problems"] == []
     assert outcome["cuts"] == cycles
     assert outcome["acknowledged"] > 10 * cycles, "hardly a send was acknowledged: the test shows nothing"
+    assert outcome["topics"] > cycles // 5, "hardly a first send was acknowledged"
     return outcome
 
 

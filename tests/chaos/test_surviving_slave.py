@@ -177,7 +177,7 @@ async def test_a_slave_process_gives_up_what_its_master_lost_by_itself(tmp_path:
             (tmp_path / "early").rename(tmp_path / "master")
             master = stack.enter_context(both.master())
             await send(range(500, 503))
-            # It begins anew, and says so with another line.
+            # It restarts, and logs another line.
             assert slave.process.stdout is not None
             line = await asyncio.wait_for(asyncio.to_thread(slave.process.stdout.readline), 60)
             slave.facts = json.loads(line)

@@ -17,7 +17,7 @@ _ROUNDING_US = 2_000
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Something after which messages may come again: a broker away, or a consumer that came or went."""
+    """Event after which messages may be redelivered: a broker was away, or a consumer joined or left."""
 
     name: str
     began_us: int
@@ -30,7 +30,7 @@ def everything(key: str) -> bool:
 
 
 def lost(history: History, wanted: Wanted = everything, consumers: Sequence[str] | None = None) -> list[str]:
-    """Acknowledged messages that nobody was given; of `consumers`, if named, each must have all."""
+    """Return the acknowledged messages that no consumer got; each of `consumers`, if named, must have all."""
     keys = [sent.key for sent in history.acknowledged if wanted(sent.key)]
     problems = []
     whom: Sequence[str | None] = consumers or [None]
@@ -107,7 +107,7 @@ def unexplained_doubles(
 
 
 def disordered(history: History) -> list[str]:
-    """Messages of a queue that were passed over: whoever has a queue goes on where the one before was, or earlier."""
+    """Return the messages of a queue that were skipped: the next owner starts where the last one was, or earlier."""
     problems = []
     for (broker, queue_id), deliveries in history.by_queue().items():
         due = 0

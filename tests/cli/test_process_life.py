@@ -126,7 +126,7 @@ sys.exit(process.run([Server], lambda: "runs"))
 """
 
 
-def test_a_process_begins_anew_when_nobody_reads_its_start_line_any_more(tmp_path: Path) -> None:
+def test_a_process_restarts_after_the_reader_of_its_start_line_left(tmp_path: Path) -> None:
     """As a member of a local cluster does: the command that started it has ended by then."""
     command = [sys.executable, "-c", NEEDS_ONE_RESTART, str(tmp_path / "mark")]
     pipe = subprocess.PIPE

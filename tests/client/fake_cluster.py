@@ -14,6 +14,7 @@ from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 
 Answer = Callable[[Request[Any]], Response | Awaitable[Response | None] | None]
 
@@ -26,7 +27,7 @@ class FakeServer:
     """A server of the given routes; an async context manager."""
 
     def __init__(self, routes: list[Route], port: int = 0) -> None:
-        self._server = RemotingServer(RouteTable(routes), host="127.0.0.1", port=port)
+        self._server = RemotingServer(RouteTable(routes), ServerSettings("127.0.0.1", port))
 
     @property
     def address(self) -> str:

@@ -223,7 +223,7 @@ def test_one_name_is_a_list_of_one() -> None:
 
 @pytest.mark.parametrize("given", ["a:1;b:2", "a:1, b:2", ["a:1", "b:2"], ("a:1;b:2",)])
 def test_name_servers_are_one_str_or_a_list(given: Any) -> None:
-    assert admin(given)._name_servers == ["a:1", "b:2"]
+    assert admin(given).name_servers == ["a:1", "b:2"]
     assert str(producer(namesrv=given)._instance.name_servers) == "a:1;b:2"
     assert str(consumer(namesrv="", client=ClientSettings(namesrv=given))._instance.name_servers) == "a:1;b:2"
     sync.Admin(given)

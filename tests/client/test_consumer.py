@@ -120,7 +120,7 @@ async def test_tags_with_the_same_hash_are_told_apart(shared_broker: Broker, top
         assert numbers(await take(consumer, 10)) == list(range(10, 20))
 
 
-async def test_message_given_back_comes_again_under_its_topic(shared_broker: Broker, topic: str) -> None:
+async def test_message_sent_back_is_redelivered_under_its_topic(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 1, tags="A", keys="k")
     async with reader(shared_broker, topic) as consumer:
         first = await anext(consumer)

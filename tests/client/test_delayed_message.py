@@ -1,4 +1,4 @@
-"""When a message is to come, what names it for good, and how it is taken back."""
+"""Delayed messages: their delivery time, their lasting name, and their recall."""
 
 import base64
 import time

@@ -189,7 +189,7 @@ async def test_message_that_fails_is_tried_in_place_and_then_dead(shared_broker:
 
 
 class Stranger:
-    """Somebody who asks the broker for locks of the group."""
+    """Client that asks the broker for locks of the group."""
 
     def __init__(self, broker: Broker, group: str) -> None:
         self.remoting = RemotingClient()
@@ -211,7 +211,7 @@ class Stranger:
         return loads(answer.body, ConsumerIdList).consumer_id_list
 
 
-async def test_queue_whose_lock_is_lost_is_left_and_begun_anew(shared_broker: Broker, topic: str) -> None:
+async def test_queue_whose_lock_is_lost_is_released_and_started_again(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 2)
     log, clock, stranger = Log(), ManualClock(), Stranger(shared_broker, f"o-{topic}")
     async with member(shared_broker, topic, log.handler("a"), clock=clock) as consumer:
@@ -232,7 +232,7 @@ async def test_queue_whose_lock_is_lost_is_left_and_begun_anew(shared_broker: Br
     log.check(4)
 
 
-async def test_locks_are_given_back_at_the_end(shared_broker: Broker, topic: str) -> None:
+async def test_locks_are_released_at_the_end(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 2)
     log, stranger = Log(), Stranger(shared_broker, f"o-{topic}")
     async with member(shared_broker, topic, log.handler("a")) as consumer:

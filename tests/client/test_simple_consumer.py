@@ -47,7 +47,7 @@ def numbers(messages: list[PoppedMessage]) -> list[int]:
     return sorted(int(message.body) for message in messages)
 
 
-async def test_what_is_acknowledged_does_not_come_again(shared_broker: Broker, topic: str) -> None:
+async def test_what_is_acknowledged_is_not_redelivered(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 40)
     async with popping(shared_broker, topic) as consumer:
         messages = await take(consumer, 40, invisible_s=2.0)
@@ -57,7 +57,7 @@ async def test_what_is_acknowledged_does_not_come_again(shared_broker: Broker, t
         for message in messages[:5]:
             await consumer.ack(message)
         await consumer.ack_all(messages[5:39])
-        # The one that is left comes again when its time is over.
+        # The message that is left is redelivered after its invisible time.
         (again,) = await take(consumer, 1)
         assert again.message_id == messages[39].message_id
         assert again.reconsume_times == 1
@@ -76,7 +76,7 @@ async def test_a_member_that_waits_gets_what_comes(shared_broker: Broker, topic:
         await consumer.ack(message)
 
 
-async def test_renewed_message_stays_and_given_back_one_comes_soon(shared_broker: Broker, topic: str) -> None:
+async def test_renewed_message_stays_and_returned_one_is_redelivered_soon(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 2)
     async with popping(shared_broker, topic) as consumer:
         first, second = await take(consumer, 2, invisible_s=2.0)

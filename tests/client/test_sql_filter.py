@@ -58,7 +58,7 @@ async def test_only_matching_messages_come(broker: Broker) -> None:
         assert await take(consumer, 1) == [98], "the last good filter holds"
 
 
-async def test_given_back_messages_come_again(broker: Broker) -> None:
+async def test_messages_sent_back_are_redelivered(broker: Broker) -> None:
     broker.create_topic("Again", 1)
     await send(broker, "Again", 1, 6)
     wanted = {"Again": SqlFilter("amount > 5")}

@@ -1,6 +1,7 @@
 """The blocking client: threads, errors, interrupts, and nothing left behind."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sprocket import (
+    AdminError,
     ClientError,
     ConsumeFrom,
     IllegalMessage,
@@ -146,6 +148,23 @@ def test_admin(shared_broker: Broker, topic: str) -> None:
         assert topic in admin(lambda aio: aio.topic_list())
         with pytest.raises(ClientError, match="not known"):
             admin(lambda aio: aio.broker_addresses("no such cluster", masters_only=True))
+
+
+def test_a_client_tells_the_id_that_operators_see(shared_broker: Broker, topic: str) -> None:
+    with sync.Producer("g", shared_broker.namesrv) as producer:
+        producer.send(Message(topic, b"x"))
+        with consumer_of(shared_broker, topic) as consumer, sync.Admin(shared_broker.namesrv) as admin:
+            assert consumer.receive(wait_s=10)
+            seen = None
+            while seen is None:
+                with contextlib.suppress(AdminError):  # the name server does not know the group's retry topic yet
+                    seen = admin(lambda aio: aio.consumer_connection(f"g-{topic}")).connection_set
+            assert {one.client_id for one in seen} == {consumer.client_id} != {producer.client_id}
+    simple = sync.SimpleConsumer("g", topic, shared_broker.namesrv)
+    with pytest.raises(ClientError, match="not open"):
+        _ = simple.client_id
+    with simple:
+        assert simple.client_id
 
 
 def test_interrupt_ends_the_call_that_waits(shared_broker: Broker, topic: str) -> None:

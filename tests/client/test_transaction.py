@@ -48,7 +48,7 @@ def never(message: ReceivedMessage) -> TransactionState:
 
 
 async def received(broker: Broker, topic: str, wanted: int) -> list[str]:
-    """Bodies of the first messages; what must not come has had its chance behind them."""
+    """Bodies of the first messages; what must not come would have come after them."""
     bodies = []
     async with Consumer(f"read-{topic}", [topic], broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
         async for message in consumer:

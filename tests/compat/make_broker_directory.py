@@ -16,7 +16,7 @@ _EXTRA = {"timerWheelEnable": "false", **SHORT_DELAYS}
 
 
 def main() -> None:
-    """Write the archive anew."""
+    """Write the archive again."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         ledger = Ledger()

@@ -13,7 +13,7 @@ from tests.compat.turns import ApacheBroker
 
 
 def main() -> None:
-    """Write the archive anew."""
+    """Write the archive again."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         with ApacheBroker(root / "servers", properties=settings_at(root / "store")) as cluster:

@@ -31,7 +31,7 @@ def free_port_base(brokers: int = 6) -> int:
 
 
 def free_port() -> int:
-    """A port that nobody listens on and that was not handed out before."""
+    """Return a free port that was not returned before."""
     return free_broker_port()
 
 

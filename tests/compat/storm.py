@@ -55,7 +55,7 @@ class Weather:
     # How much longer a part lasts until each kind has shown what the part is for.
     patience_s: float = 60.0
     drain_s: float = 60.0
-    # A client that misses a notice divides queues anew after 20 s, on a slow machine later.
+    # A client that misses a notice rebalances after 20 s, on a slow machine later.
     settling_s: float = 45.0
     # The client's interval of commits and the broker's of 5 s, and some more.
     memory_s: float = 15.0
@@ -224,9 +224,9 @@ class Orchestra:
     def _since_the_last(self, got: Got) -> bool:
         return got.began_us > self.disturbances[-1].ended_us
 
-    def _go_on(self, least_s: float, count: int, wanted: Callable[[Got], bool]) -> None:
-        """For `least_s`, and until so many wanted messages of each kind were given; the checks say what was not."""
-        time.sleep(least_s)
+    def _go_on(self, min_s: float, count: int, wanted: Callable[[Got], bool]) -> None:
+        """Go on for `min_s`, then until `count` wanted messages of each kind were given; the checks find losses."""
+        time.sleep(min_s)
         waiting = self._histories()
         deadline = time.monotonic() + self.weather.patience_s
         while time.monotonic() < deadline and waiting:

@@ -69,7 +69,7 @@ def test_signed_clients_do_all_that_they_do_without_accounts(guarded: Cluster, t
         (_APPLICATION, "Need admin permission for request code=17, but accessKey=Application is not"),
     ],
 )
-def test_who_may_not_is_told_why(
+def test_a_refused_client_is_told_why(
     guarded: Cluster, tmp_path: Path, account: tuple[str, str] | None, reason: str
 ) -> None:
     outcomes = run_scenarios(guarded.name_server_address, "5.3.3", "ROCKETMQ", tmp_path, ("sync-send",), account)

@@ -115,7 +115,7 @@ class Story:
         self.seen.append(message.body)
 
     def outcome(self, message: ReceivedMessage) -> TransactionState:
-        """Nobody knows how the transaction goes while the master lives."""
+        """Answer no check of the transaction while the master lives."""
         return TransactionState.COMMIT if self.is_killed else TransactionState.UNKNOWN
 
     def steps(self) -> list[bytes]:
@@ -151,7 +151,7 @@ class Story:
             await self.leave_waiting(producer, workers)
             await until(lambda: log_end(master) == log_end(slave), "the slave has all of the log")
             if not isinstance(self.cluster, Mixed):
-                # Offsets travel every 200 ms: without this one the slave would hand the job out anew.
+                # Offsets travel every 200 ms: without this one the slave would deliver the job again.
                 await until(lambda: committed(slave, 0, WORKERS, JOBS) == 1, "the slave knows what was popped")
                 # The last that the master does: a topic that is newer than its last look at what changed.
                 await asyncio.to_thread(wire.create_topic, master.address, NEWS, 1)
@@ -200,7 +200,7 @@ class Story:
             assert time.monotonic() < deadline, "what was popped does not come again"
             again = await workers.receive(1, invisible=60, wait_s=1)
             if again:
-                # The slave of a master of RocketMQ knows a minute later what was popped, and may hand it out anew.
+                # The slave of a RocketMQ master knows a minute later what was popped, and may deliver it again.
                 assert again[0].body == b"job"
                 assert again[0].reconsume_times == 1 or isinstance(self.cluster, Mixed)
                 await workers.ack(again[0])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sprocket.cli.mqadmin.main import main
+from docs.pages.absent_mqadmin_commands import ABSENT
+from sprocket.cli.mqadmin.main import commands_by_module, main
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
@@ -20,7 +21,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from tests.compat.cluster import CLUSTER_NAME, Cluster
-from tests.compat.java_client import AdminShell
+from tests.compat.java_client import AdminShell, mqadmin
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
@@ -49,6 +50,13 @@ def theirs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
     yield run
     shell.close()
+
+
+def test_every_command_of_theirs_is_ours_or_on_the_page(java: None, tmp_path: Path) -> None:
+    listed = {line.split()[0] for line in mqadmin(tmp_path).stdout.splitlines() if line.startswith("   ")}
+    named = {str(command.name) for commands in commands_by_module().values() for command in commands}
+    assert named & ABSENT.keys() == set()
+    assert listed == named - {"getConsumerStatus"} | ABSENT.keys()
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +177,7 @@ def test_queues_and_figures(cluster: Cluster, theirs: Run, ours: Run) -> None:
     assert of_topic(theirs(*stats)) == of_topic(ours(*stats))
     assert [TOPIC, GROUP] in [row[:2] for row in ours(*stats)]
     totals = ("statsAll", "-t", TOPIC)
-    # Rates move between two calls; names, what is behind and the head do not.
+    # Rates change between two calls; names, lag and the head do not.
     assert sorted(row[:3] for row in theirs(*totals)) == sorted(row[:3] for row in ours(*totals))
 
 

@@ -1,4 +1,4 @@
-"""Two name servers, of which one or the other is gone: clients that run notice nothing, our own and stock Java's."""
+"""Two name servers, and one of them is gone: running clients, ours and stock Java's, notice nothing."""
 
 import time
 from collections import Counter

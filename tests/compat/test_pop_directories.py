@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).resolve().parent / "data" / "apache-pop-5.3.3.tar.xz"
 _INVISIBLE_MS = 15_000
 # What is left of that for an acknowledgement at the second broker to count for sure.
 _MARGIN_MS = 2_000
-# Both brokers look for what comes again every few seconds.
+# Both brokers look for messages to redeliver every few seconds.
 _LATEST_S = 30.0
 _QUIET_S = 4.0
 
@@ -172,7 +172,7 @@ def leave(cluster: Cluster) -> list[Popped]:
 
 
 def check(cluster: Cluster, popped: list[Popped]) -> None:
-    """What `leave` left comes again, and nothing else."""
+    """Check that what `leave` left is redelivered, and nothing else."""
     acknowledged = {message.body for message in popped[::3]}
     # With the handle of the broker before.
     for message in popped[1::6]:
@@ -195,7 +195,7 @@ def keep_order_info(file: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_what_apache_left_comes_again_from_ours(tmp_path: Path) -> None:
+def test_what_apache_left_is_redelivered_by_ours(tmp_path: Path) -> None:
     with tarfile.open(GOLDEN) as archive:
         archive.extractall(tmp_path, filter="data")
     keep_order_info(tmp_path / "store" / "config" / "consumerOrderInfo.json")
@@ -213,7 +213,7 @@ def test_what_apache_left_comes_again_from_ours(tmp_path: Path) -> None:
     [(ApacheBroker, SprocketCluster), (SprocketCluster, ApacheBroker)],
     ids=["to-ours", "to-theirs"],
 )
-def test_what_is_not_acknowledged_comes_again_from_the_other_broker(
+def test_what_is_not_acknowledged_is_redelivered_by_the_other_broker(
     java: None, tmp_path: Path, first: type[Cluster], second: type[Cluster]
 ) -> None:
     settings = settings_at(tmp_path / "store")

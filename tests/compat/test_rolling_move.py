@@ -133,6 +133,6 @@ def test_a_group_moves_from_apache_to_sprocket(java: None, tmp_path: Path) -> No
             program.tell("stop")
             program.await_phase("stopped")
             until(lambda: not any(lacks(histories).values()), "everything is consumed")
-            # Progress was equal when the old master went: nothing that it had delivered comes again.
+            # Progress was equal when the old master went: nothing is delivered twice.
             twice = [key for key, count in Counter(got.key for got in histories["sync"].got).items() if count > 1]
             assert not twice

@@ -1,4 +1,4 @@
-"""Two masters with a slave each and a name server, all of which ask for users: processes, stock clients and our own."""
+"""Two masters with a slave each and a name server that all require users: processes, stock clients and our own."""
 
 import asyncio
 import json

@@ -272,5 +272,5 @@ def test_stock_java_consumers(java: None, tmp_path: Path) -> None:
         told.play()
         for history in told.readers[0].histories.values():
             assert not problems(history, told.disturbances)
-            # A client that is told of another division begins a queue anew where it committed last.
+            # After a rebalance a client begins a queue again at its last commit.
             assert len(doubles(history)) <= _PART

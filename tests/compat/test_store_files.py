@@ -58,7 +58,7 @@ def open_store(root: Path, clock: ManualClock | None = None, *, crc: bool = True
 
 
 def copy_messages(records: list[Record], store: MessageStore, clock: ManualClock) -> None:
-    """Append `records` anew, each at its own time and from its own host."""
+    """Append `records` again, each at its own time and from its own host."""
     tags = TagsCodes(StoreConfig().message_delay_level)
     for record in records:
         clock.step_wall(record.store_timestamp - clock.wall_ms())
@@ -192,7 +192,7 @@ def test_batch_consume_queues_are_apache_rocketmqs_byte_for_byte(java: None, tmp
     assert (ours.end, len(ours.messages)) == (end, 150)
     store.shutdown()
     assert batch_files(root) == theirs
-    # Made anew from their log they are the same.
+    # Files that were rebuilt from the log are the same.
     shutil.rmtree(root / "batchconsumequeue")
     store = open_store(root)
     assert dump(store) == ours

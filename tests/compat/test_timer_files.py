@@ -19,6 +19,7 @@ from tests.clock import ManualClock
 from tests.compat import maven, wire
 from tests.compat.cluster import Cluster, SprocketCluster
 from tests.compat.turns import ApacheBroker, properties
+from tests.store.insides import timer_state_of
 from tests.store.rig import Stores
 from tests.store.timer.wheel_run import timed
 
@@ -144,7 +145,8 @@ def run_tool(root: Path, from_ms: int, to_ms: int) -> list[str]:
 
 def ours(timer: TimerMessageStore, from_ms: int, to_ms: int) -> Iterator[str]:
     """What the tool prints, from our own reading."""
-    wheel, log = timer._state.wheel, timer._state.log
+    state = timer_state_of(timer)
+    wheel, log = state.wheel, state.log
     yield f"ALL {wheel.count_from(from_ms)}"
     for time_ms in range(from_ms, to_ms, 1000):
         slot = wheel.get(time_ms)

@@ -18,7 +18,7 @@ COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, 
 # RocketMQ writes op messages and offsets seconds later.
 _SETTLED_S = 5.0
 _WAIT_S = 60.0
-# Nobody is asked while a broker is to leave something open.
+# No producer is asked while a broker must leave a transaction open.
 QUIET = {"transactionTimeOut": "3600000"}
 ASKING = {"transactionCheckInterval": "4000", "transactionTimeOut": "1000"}
 

@@ -150,7 +150,7 @@ def query_by_key(cluster: Cluster, key: str) -> bytes:
 
 
 def send_half_and_timed(cluster: Cluster, *, is_timed: bool) -> None:
-    """A transaction that nobody ends, and a message for the timer wheel: kinds of which only the files are ours yet."""
+    """A transaction that nobody ends, and a message for the timer wheel: only the files of these kinds are ours yet."""
     kinds = [(4, "TRAN_MSG\x01true\x02PGROUP\x01Clerks\x02"), (0, "TIMER_DELAY_SEC\x013600\x02")]
     for sys_flag, extra in kinds if is_timed else kinds[:1]:
         fields = {
@@ -198,7 +198,7 @@ async def check_turn(cluster: Cluster, ledger: Ledger) -> None:
         assert now == ledger.committed
     for text in (ledger.sent[1], ledger.sent[-1]):
         assert text.encode() in query_by_key(cluster, f"key-{text}")
-    # What was given back and what waited at level 2 comes now; level 1 does not come again.
+    # Now come the messages sent back and those of level 2; those of level 1 do not come twice.
     await consume_due(address, ledger, len(ledger.due) - len(ledger.came_due))
     assert sorted(ledger.came_due) == sorted(ledger.due), ledger.due_offsets
     await consume(address, ledger, leave=0)

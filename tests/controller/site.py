@@ -29,6 +29,7 @@ from sprocket.remoting.headers.controller import (
 from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from tests.clock import ManualClock
 from tests.compat.ports import free_port
 from tests.controller.lone_consensus import LoneConsensus
@@ -127,7 +128,7 @@ class FakeBroker:
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequestHeader, self._hear,
             Resource.CLUSTER, Action.UPDATE,
         )  # fmt: skip
-        self.port = RemotingServer(RouteTable([route]), host="127.0.0.1")
+        self.port = RemotingServer(RouteTable([route]), ServerSettings("127.0.0.1"))
 
     def _hear(self, request: Request[NotifyBrokerRoleChangedRequestHeader]) -> None:
         self.heard.append((request.header, loads(request.body, SyncStateSet)))

@@ -79,7 +79,7 @@ def _greet(make: Callable[[], Any], data: bytes) -> None:
         try:
             for piece in pieces:
                 greeting.received(piece)
-            # A master looks at what came behind a HELLO when it hears of the slave again.
+            # A master looks at the bytes after a HELLO when it reads from the slave again.
             greeting.received(b"")
             outcomes.append("more")
         except ProtocolError as error:

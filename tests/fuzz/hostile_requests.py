@@ -13,7 +13,7 @@ from sprocket.remoting.routes import Route
 from tests.fuzz.mutation import mutated
 
 TOPIC = "Orders"
-# Names that the other end knows: behind them lies more to go wrong than behind a refusal.
+# Names that the other end knows: more can go wrong after them than after a refusal.
 KNOWN = (TOPIC, "CG", "PG", "broker-a", "DefaultCluster", "TBW102", "0", "1", "6", "16", "*", "true", "false")
 NUMBERS = (
     "0",

@@ -92,7 +92,7 @@ def sealed(data: bytes) -> None:
         assert SEAL.opened_text(text, "User:admin") == "a-long-secret"
     with suppress(StoreError, ProtocolError):
         assert opened_from_master(data, SEAL) == CONTENT and data == REPLICATED
-    # And what somebody has sealed that holds the key, but is no document.
+    # And something that is sealed with the right key, but is not a document.
     with suppress(StoreError, ProtocolError):
         opened_from_master(SEAL.sealed(data, "users and acls of a master"), SEAL)
 

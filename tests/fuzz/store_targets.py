@@ -24,9 +24,8 @@ from store.disk.sealed_file import seal, unseal
 from store.flush.checkpoint import Checkpoint, load_checkpoint
 from store.index.index_file import IndexHeader
 from store.queue.multi_dispatch import named_queues
-from store.record.log_walk import walk
 from store.record.record import Record, TagsCodes, decode, encode_head, topic_field
-from store.record.record_batch import read_batch
+from store.scan.record_scan import RecordScan, record_at
 from store.timer.timer_progress import Progress, TimerCheckpoint
 from tests.clock import ManualClock
 from tests.fuzz.target import Target
@@ -85,17 +84,16 @@ def record(data: bytes) -> None:
 
 
 def log(data: bytes) -> None:
-    """A segment: the vectorised walk finds what the record-by-record one finds."""
+    """A segment: the scan in arrays finds what the scan record by record finds, and stops for the same reason."""
     view = memoryview(data + bytes(16))
-    positions = walk(view, 0, len(data))
-    batch = read_batch(view, 0, positions, check_crc=True)
-    at = 0
-    for position in batch.positions.tolist():
-        assert position == at
-        size = int.from_bytes(view[at : at + 4], "big")
-        assert isinstance(decode(view[at : at + size]), Record)
-        at += size
-    assert len(batch) <= len(positions)
+    scan = RecordScan(view, 0, len(view), check_crc=True)
+    positions = [batch.base + position for batch in scan for position in batch.positions.tolist()]
+    at, expected = 0, []
+    while isinstance(found := record_at(view, at, 0, len(view), check_crc=True), Record):
+        expected.append(at)
+        at += found.size_bytes
+    assert positions == expected
+    assert scan.end == found
 
 
 # Small files

@@ -36,7 +36,7 @@ def feed_reader(data: bytes, step: int, *, from_slave: bool) -> list[object]:
         for at in range(0, len(data), step):
             seen += [(one.type, one.offset, bytes(one.body)) for one in reader.feed(data[at : at + step])]
     except ProtocolError as error:
-        # What stood before the bad frame in the same read is not handed out; the connection ends.
+        # Frames before the bad one in the same read are not delivered; the connection ends.
         return [error.kind]
     return [*seen, reader.pending_bytes]
 

@@ -218,7 +218,7 @@ def compressed_body(data: bytes) -> None:
 
 
 def handles(data: bytes) -> None:
-    """Texts that clients give back: handles of popped and recalled messages, message ids, a pop's three texts."""
+    """Texts that clients return: handles of popped and recalled messages, message ids, a pop's three texts."""
     text = data.decode("utf-8", "replace")
     with suppress(RequestError):
         handle = parse_handle(text)

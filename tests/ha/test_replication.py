@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from ha import follower as follower_module
-from ha.follower import Follower
+from ha.follower import Follower, MasterConnection
 from ha.listener import SlaveListener
 from ha.master_link import LinkRules
 from ha.protocol import report
 from ha.replicas import ReplicaRules, Replicas
-from ha.slave_link import SlaveLink, SlaveRules
+from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from store.message_store import MessageStore
@@ -24,6 +24,25 @@ from store.replica.master_log import MasterLog
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
 from tests.tiers import seeds
+
+
+class PlainLinks:
+    """Plain links in the clear, with what was asked of them."""
+
+    def __init__(self, log: ReplicaLog) -> None:
+        self.log = log
+        self.asked: list[str] = []
+
+    async def new_link(self, address: str) -> SlaveLink:
+        self.asked.append(address)
+        return SlaveLink(SlaveRules(0.2, 5.0), self.log, SystemClock().monotonic())
+
+    def context(self) -> None:
+        return None
+
+    def connected(self, connection: MasterConnection | None) -> None: ...
+
+    def received(self, connection: MasterConnection) -> None: ...
 
 
 @dataclass
@@ -38,7 +57,8 @@ class Pair:
     acknowledged: list[int]
 
     def follower(self, store: MessageStore, failures: list[SprocketError] | None = None) -> Follower:
-        follower = Follower(SlaveRules(0.2, 5.0), store.replica(), SystemClock(), (failures or []).append, retry_s=0.05)
+        log = store.replica()
+        follower = Follower(PlainLinks(log), log, SystemClock(), (failures or []).append, retry_s=0.05)
         follower.follow(self.address)
         follower.start()
         return follower
@@ -66,7 +86,7 @@ async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
         LinkRules(**settings),  # type: ignore[arg-type] # numbers of both kinds
         log, replicas, SystemClock(), lambda: acknowledged.append(max(replicas.offsets(), default=-1)),
     )  # fmt: skip
-    log.on_append(listener.log_grew)
+    log.on_append.append(listener.log_grew)
     port = await listener.bind("127.0.0.1", 0)
     await listener.start()
     slaves = Stores(root / "slave")
@@ -128,17 +148,11 @@ async def test_a_slave_that_was_told_no_address_follows_once_it_is_told_one(tmp_
     async with pair(tmp_path) as it:
         it.send(3)
         store = it.slaves.open()
-        tried: list[str] = []
-
-        async def new_link(told: str) -> SlaveLink:
-            tried.append(told)
-            return await follower._plain_link(told)
-
-        follower = Follower(SlaveRules(0.2, 5.0), store.replica(), SystemClock(), lambda _: None, retry_s=0.05)
-        follower.new_link = new_link
+        links = PlainLinks(store.replica())
+        follower = Follower(links, links.log, SystemClock(), lambda _: None, retry_s=0.05)
         follower.follow(address)
         follower.start()
-        await until(lambda: tried)
+        await until(lambda: links.asked)
         follower.follow(it.address)
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         follower.stop()

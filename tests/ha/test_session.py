@@ -165,7 +165,7 @@ def test_a_checksum_is_of_all_bytes_or_of_none() -> None:
 # The tail that a master lost
 
 
-def test_a_master_takes_back_what_it_lost() -> None:
+def test_a_master_fetches_what_it_lost() -> None:
     log, replica = SessionMemoryLog(CONTENT[:700]), SessionMemoryLog(CONTENT)
     done: list[str] = []
     tail = TailRecovery(log, done.append)
@@ -307,7 +307,7 @@ def test_a_table_in_a_hurry_takes_the_place_of_what_is_queued_of_it() -> None:
     ends = Ends(log, replica)
     tables = ends.master.tables
     tables.begin([TableUpdate(1900, "topics", b"old"), TableUpdate(2000, "offsets", b"{}")])
-    tables.hurry(TableUpdate(0, "topics", b"new"))
+    tables.hurry_topics(TableUpdate(0, "topics", b"new"), 1)
     ends.talk()
     assert ends.applied == [TableContent("topics", b"new"), TableContent("offsets", b"{}")]
 
@@ -387,7 +387,7 @@ def test_an_empty_slave_does_not_end_the_wait_of_an_empty_master() -> None:
     assert ends.tail.is_waiting
 
 
-def test_a_slave_that_left_before_it_gave_its_tables_gives_them_when_it_comes_again() -> None:
+def test_a_slave_that_left_before_it_sent_its_tables_sends_them_when_it_returns() -> None:
     ends, _, done = empty_master(SessionMemoryLog(CONTENT))
     while not ends.tail.needs_tables or ends.tail.wanted(ends.master) is not None:
         ends.turn()

@@ -244,8 +244,8 @@ MUTANTS: Final = (
     Mutant(
         "blank of a wrong size",
         "store/record/record.py",
-        '    return struct.pack(">ii", size_bytes, MAGIC_BLANK)\n',
-        '    return struct.pack(">ii", size_bytes - 8, MAGIC_BLANK)\n',
+        "    return SIZE_AND_MAGIC.pack(size_bytes, MAGIC_BLANK)\n",
+        "    return SIZE_AND_MAGIC.pack(size_bytes - 8, MAGIC_BLANK)\n",
         "a walk of the log stops at the end of the first segment",
         ("tests/store/test_message_store.py", "tests/store/recovery/test_recovery.py"),
     ),
@@ -290,6 +290,22 @@ MUTANTS: Final = (
         "a power cut brings the old topics.json back",
         ("tests/common/test_atomic_file.py",),
     ),
+    Mutant(
+        "first send acknowledged before its topic is saved",
+        "broker/topic/topics.py",
+        "        if self._pending and not self.is_relied_on:\n",
+        "        if self._pending and self.is_relied_on:\n",
+        "after a crash the topic of an acknowledged message is gone",
+        ("tests/broker/test_first_use.py",),
+    ),
+    Mutant(
+        "older content of a table written after a newer one",
+        "sprocket/common/saved_table.py",
+        "            if taken.number <= self._saved:\n                return\n",
+        "",
+        "a group's offset goes back to that of an earlier save",
+        ("tests/common/test_saved_table.py",),
+    ),
     # Recovery
     Mutant(
         "cut without zeros",
@@ -333,17 +349,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "CRC not checked in arrays",
-        "store/record/record_batch.py",
+        "store/scan/record_batch.py",
         "    if check_crc:\n        fields.cut(",
         "    if False:\n        fields.cut(",
         "a damaged body is taken for whole",
-        ("tests/store/log/test_chunk_scan.py", "tests/store/recovery/test_recovery.py"),
+        ("tests/store/log/test_log_scan.py", "tests/store/recovery/test_recovery.py"),
     ),
     Mutant(
         "CRC not checked record by record",
         "store/record/record.py",
-        "    if check_crc:\n        damage = _damage(",
-        "    if False:\n        damage = _damage(",
+        "    if check_crc:\n        damage = crc_damage(",
+        "    if False:\n        damage = crc_damage(",
         "a damaged body is taken for whole",
         ("tests/store/record/test_record.py", "tests/store/recovery/test_recovery.py"),
     ),
@@ -413,6 +429,14 @@ MUTANTS: Final = (
         "            pass\n",
         "after a crash a group skips messages that are sent later",
         ("tests/broker/test_server.py", "tests/broker/offset/test_consumer_offsets.py"),
+    ),
+    Mutant(
+        "slots delivered before the rebuild's end",
+        "store/timer/timer_message_store.py",
+        "state.outstanding is None and not state.is_rebuilding\n",
+        "state.outstanding is None\n",
+        "timed messages that become due while a lost wheel is rebuilt pass for delivered",
+        ("tests/store/timer/test_timer_files.py",),
     ),
     # Pop
     Mutant(
@@ -508,7 +532,7 @@ MUTANTS: Final = (
     Mutant(
         "slave that stands still stays in sync",
         "ha/replicas.py",
-        "        is_in_sync = is_near and now - slave.caught_up_at <= self.rules.max_behind_s\n",
+        "        is_in_sync = is_near and now - slave.caught_up_at <= self._rules.max_behind_s\n",
         "        is_in_sync = is_near and slave.caught_up_at > _NEVER\n",
         "all sends time out for ever, and consumers see nothing more",
         _REPLICATION,
@@ -575,7 +599,7 @@ MUTANTS: Final = (
         "store/recovery/truncation.py",
         "record_offset, now_ms)\n        self.begin(end)\n",
         "record_offset, now_ms)\n",
-        "the slave begins anew with the log that is not its master's",
+        "the slave restarts with a log that is not its master's",
         ("tests/store/test_replica_cut.py",),
     ),
     Mutant(
@@ -583,7 +607,7 @@ MUTANTS: Final = (
         "ha/greeting.py",
         "        if not is_proof(expected, body):\n",
         "        if False:\n",
-        "whoever reaches the port gets the log",
+        "any program that reaches the port gets the log",
         ("tests/ha/test_greeting.py",),
     ),
     Mutant(
@@ -661,8 +685,8 @@ MUTANTS: Final = (
     Mutant(
         "signed before the peer proved itself",
         "sprocket/remoting/client.py",
-        "credentials=self._credentials if self.prover is None else None,",
-        "credentials=self._credentials,",
+        "credentials=self.credentials if self._prover is None else None,",
+        "credentials=self.credentials,",
         "a stranger at an open name server gets an admin signature that never expires",
         ("tests/broker/auth/test_peer_identity.py",),
     ),
@@ -755,8 +779,8 @@ MUTANTS: Final = (
     Mutant(
         "request answered twice",
         "sprocket/remoting/channel.py",
-        "            self._drop_answer(request)\n            return\n",
-        "            self._drop_answer(request)\n",
+        "            self._drop_answer(request)\n            return\n        request.is_answered = 1\n",
+        "            self._drop_answer(request)\n        request.is_answered = 1\n",
         "a handler that fails late has its peer take the second answer for that of another request",
         ("tests/remoting/test_one_answer.py",),
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from namesrv.kv_config import KVConfig, KVConfigNotWritten
 from sprocket.common import limits
-from sprocket.common.atomic_file import replace_file
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ConfigError, RequestError
 
 
@@ -41,7 +41,7 @@ def test_the_file_of_the_reference_is_read(tmp_path: Path) -> None:
 def test_a_file_that_is_none_stops_the_start(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text('{"configTable":[]}')
-    with pytest.raises(ConfigError, match=r"kvConfig\.json: not a KV configuration"):
+    with pytest.raises(ConfigError, match=r"not a KV configuration: .*kvConfig\.json"):
         loaded(path)
 
 
@@ -79,18 +79,19 @@ async def test_puts_that_come_together_share_a_write_and_none_is_on_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
+    write = ConfigFile.write
 
-    def counted(path: Path, content: bytes) -> None:
+    def counted(file: ConfigFile, content: bytes) -> None:
         threads.append(threading.get_ident())
-        replace_file(path, content)
+        write(file, content)
 
-    monkeypatch.setattr("namesrv.kv_config.replace_file", counted)
+    monkeypatch.setattr(ConfigFile, "write", counted)
     kv_config = loaded(tmp_path / "kvConfig.json")
-    kv_config.saving.start()
+    kv_config.start()
     for number in range(100):
         kv_config.put("n", f"k{number}", "v")
-    await kv_config.saving.saved()
-    assert len(threads) == 1
+    await kv_config.save()
+    assert len(threads) == 2, "the first put, and all others"
     assert threading.get_ident() not in threads
-    await kv_config.saving.stop()
+    await kv_config.stop()
     assert loaded(tmp_path / "kvConfig.json").namespace("n") == {f"k{number}": "v" for number in range(100)}

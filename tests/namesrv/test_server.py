@@ -23,6 +23,7 @@ from sprocket.remoting.headers.namesrv import (
 )
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from tests.namesrv.reports import CLUSTER, header
 from tests.namesrv.site import Site, site_at
 
@@ -102,7 +103,7 @@ async def listening_broker() -> AsyncIterator[tuple[str, list[NotifyMinBrokerIdC
 
     code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     route = Route(code, NotifyMinBrokerIdChangeRequestHeader, take_down, Resource.CLUSTER, Action.UPDATE)
-    server = RemotingServer(RouteTable([route]), host="127.0.0.1")
+    server = RemotingServer(RouteTable([route]), ServerSettings("127.0.0.1"))
     await server.start()
     try:
         yield f"127.0.0.1:{server.port}", heard

@@ -83,7 +83,7 @@ def test_one_that_does_not_listen_to_sigterm_is_killed(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_bound_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
+def test_a_bound_process_ends_with_its_parent(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
         "from sprocket.processes.child_process import ChildProcess, bound\n"

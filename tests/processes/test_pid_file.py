@@ -29,7 +29,7 @@ def test_a_process_that_was_written_down_is_found_and_ended(tmp_path: Path, slee
     assert not identity.await_end(0.0)
     assert identity.send(signal.SIGTERM)
     assert identity.await_end(20.0)
-    # Nobody has waited for it yet: what is left of it is no process.
+    # Its parent has not waited for it yet: a zombie is not a running process.
     assert (file.exists, file.running()) == (True, None)
     sleeper.wait()
     assert not identity.send(signal.SIGTERM)

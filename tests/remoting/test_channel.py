@@ -8,6 +8,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import encode_response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 
 
 async def _echo_once(body: bytes) -> bytes:
@@ -15,7 +16,7 @@ async def _echo_once(body: bytes) -> bytes:
         return Response(body=request.body)
 
     route = Route(RequestCode.HEART_BEAT, NoHeader, echo, Resource.NONE, Action.NONE)
-    server, client = RemotingServer(RouteTable([route]), host="127.0.0.1"), RemotingClient()
+    server, client = RemotingServer(RouteTable([route]), ServerSettings("127.0.0.1")), RemotingClient()
     await server.start()
     try:
         response = await client.invoke(f"127.0.0.1:{server.port}", RequestCode.HEART_BEAT, body=body)
@@ -37,7 +38,7 @@ async def _answered_in_pieces(pieces: list[bytes]) -> bytes:
         request.channel.answer(request, head, *pieces)
 
     route = Route(RequestCode.HEART_BEAT, NoHeader, answer, Resource.NONE, Action.NONE)
-    server, client = RemotingServer(RouteTable([route]), host="127.0.0.1"), RemotingClient()
+    server, client = RemotingServer(RouteTable([route]), ServerSettings("127.0.0.1")), RemotingClient()
     await server.start()
     try:
         response = await client.invoke(f"127.0.0.1:{server.port}", RequestCode.HEART_BEAT)

@@ -18,6 +18,7 @@ from sprocket.remoting.flow.unsent_output import UnsentOutput
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 
 KIB = 1024
 BIG = bytes(600 * KIB)
@@ -30,7 +31,7 @@ def big(_: Request[object]) -> Response:
 @pytest.fixture
 async def server() -> AsyncIterator[RemotingServer]:
     table = RouteTable([Route(RequestCode.HEART_BEAT, NoHeader, big, Resource.NONE, Action.NONE)])
-    server = RemotingServer(table, host="127.0.0.1")
+    server = RemotingServer(table, ServerSettings("127.0.0.1"))
     await server.start()
     yield server
     await server.stop()
@@ -63,7 +64,7 @@ async def test_of_half_frames_the_oldest_go(server: RemotingServer, monkeypatch:
     assert [await asyncio.wait_for(reader.read(), 60) for reader, _ in peers[:2]] == [b"", b""]
     assert server.counters.partial_bytes <= 1000 * KIB
     assert len(server.channels) == 4
-    # Who holds nothing is not concerned, and nothing is left over when they go.
+    # Connections without held bytes are not affected, and nothing is left when they close.
     assert (await client.invoke(address, RequestCode.HEART_BEAT)).body == BIG
     for _, writer in peers:
         writer.transport.abort()
@@ -137,7 +138,7 @@ async def test_what_is_pushed_to_those_who_do_not_read_is_bounded_too(
     assert server.counters.unsent_bytes == 0
 
 
-async def test_who_was_idle_and_takes_nothing_is_closed_in_the_end(server: RemotingServer) -> None:
+async def test_an_idle_peer_that_does_not_read_is_closed_in_the_end(server: RemotingServer) -> None:
     writer = await silent_peer(server)
     (channel,) = server.channels.values()
     while not channel.unsent_bytes:

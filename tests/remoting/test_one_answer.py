@@ -43,7 +43,7 @@ def codes_after(
     handle: Handler | None = None,
     on_bug: Callable[[InvariantError], None] | None = None,
 ) -> list[tuple[int, int]]:
-    """(opaque, code) of all answers to one read of `COUNT` requests, of which number `ONEWAY` is oneway."""
+    """Return (opaque, code) of all answers to one read of `COUNT` requests; number `ONEWAY` is oneway."""
     route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, handle, Resource.NONE, Action.NONE, batch=batch)
     sink = Sink()
     channel = RemotingChannel(RouteTable([route]), ChannelCounters(), on_bug=on_bug)
@@ -158,8 +158,8 @@ async def test_what_came_before_garbage_is_answered_behind_a_guard_too(serializa
             self.is_closed = True
 
     route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, lambda request: Response(), Resource.NONE, Action.NONE)
-    table, judge = RouteTable([route]), RouteTable([route])
-    table.guard = lambda frame, channel: judge.decode(frame)
+    judge = RouteTable([route])
+    table = judge.behind(lambda frame, channel: judge.decode(frame))
     sink = Closing()
     channel = RemotingChannel(table, ChannelCounters())
     channel.connection_made(sink)

@@ -23,10 +23,10 @@ class Numbered(Header):
     number: Int
 
 
-def table() -> RouteTable:
+def table(batch: BatchHandler = lambda run: None) -> RouteTable:
     return RouteTable(
         [
-            Route(code, Numbered, None, Resource.NONE, Action.NONE, batch=lambda run: None)
+            Route(code, Numbered, None, Resource.NONE, Action.NONE, batch=batch)
             for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         ]
     )
@@ -152,9 +152,9 @@ def test_the_first_bytes_tell_where_a_request_goes(code: int, serialization: int
 # What may be decoded
 
 
-def guarded() -> tuple[RouteTable, list[Frame]]:
-    """A table with a guard, and four frames, of which the guard has let in those with an even number."""
-    routes = table()
+def guarded(batch: BatchHandler = lambda run: None) -> tuple[RouteTable, list[Frame]]:
+    """Return a table with a guard, and four frames; the guard admitted those with an even number."""
+    routes = table(batch)
     frames: list[Frame] = []
     for number, frame in enumerate(frames_of(*(send(number, JSON) for number in range(4)))):
         if number % 2 == 0:
@@ -163,8 +163,7 @@ def guarded() -> tuple[RouteTable, list[Frame]]:
             frames.append(admitted)
         else:
             frames.append(frame)
-    routes.guard = lambda frame, channel: None
-    return routes, frames
+    return routes.behind(lambda frame, channel: None), frames
 
 
 def test_a_frame_that_did_not_pass_the_guard_is_not_decoded() -> None:
@@ -190,9 +189,7 @@ def test_a_run_behind_a_guard_ends_before_a_frame_that_did_not_pass_it() -> None
 
 async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed() -> None:
     served: list[int] = []
-    routes, frames = guarded()
-    for entry in routes.entries.values():
-        entry.batch = lambda run: served.extend(request.opaque for request in run)
+    routes, frames = guarded(lambda run: served.extend(request.opaque for request in run))
     counters = ChannelCounters()
     channel = RemotingChannel(routes, counters)
     channel.connection_made(Closing())

@@ -19,6 +19,7 @@ from sprocket.remoting.headers.client import UnregisterClientRequestHeader
 from sprocket.remoting.pending import ConnectionLost
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 
 
 class Echo:
@@ -79,7 +80,7 @@ class Echo:
 
 @asynccontextmanager
 async def serving(echo: Echo, **options: Any) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(echo.table(), host="127.0.0.1", **options)
+    server = RemotingServer(echo.table(), ServerSettings("127.0.0.1"), **options)
     await server.start()
     try:
         yield server

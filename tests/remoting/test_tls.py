@@ -24,6 +24,7 @@ from sprocket.remoting.framing import JSON, frame_prefix
 from sprocket.remoting.pending import ConnectionLost
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from sprocket.remoting.tls import watch as tls_watch
 from sprocket.remoting.tls.certificates import make_authority
 from sprocket.remoting.tls.material import server_context
@@ -57,7 +58,7 @@ class Door:
             Route(RequestCode.QUERY_MESSAGE, NoHeader, self.much, Resource.NONE, Action.NONE),
         ]
         self.tls = None if settings is None else ServerTls(settings)
-        self.server = RemotingServer(RouteTable(routes), host="127.0.0.1", tls=self.tls)
+        self.server = RemotingServer(RouteTable(routes), ServerSettings("127.0.0.1"), tls=self.tls)
         self.names: list[str | None] = []
 
     def answer(self, request: Request[NoHeader]) -> Response:
@@ -121,7 +122,7 @@ async def test_plain_is_refused_under_enforcing(files: Files, caplog: pytest.Log
             await ask(door, None)
         assert door.refused == {"plain_refused": 1}
         assert door.server.counters.opened == 0  # nobody has parsed anything
-    assert "event=plain_refused peer=127.0.0.1" in caplog.text
+    assert "event=connection_refused kind=plain peer=127.0.0.1" in caplog.text
 
 
 @pytest.mark.parametrize("settings", [None, TlsSettings(server_mode=DISABLED, config_file=None)])
@@ -133,7 +134,7 @@ async def test_tls_is_refused_where_it_is_disabled(
             await ask(door, INSECURE)
         assert door.refused == {"tls_refused": 1}
         assert await ask(door, None) == b"hello"
-    assert "event=tls_refused peer=127.0.0.1" in caplog.text
+    assert "event=connection_refused kind=tls peer=127.0.0.1" in caplog.text
 
 
 # What the promise about TLS says is refused
@@ -143,7 +144,7 @@ def _handshake(door: Door, context: ssl.SSLContext) -> str:
     """The version that was agreed; blocking.  Raises ssl.SSLError, OSError."""
     plain = socket.create_connection(("127.0.0.1", door.server.port), 10)
     with plain, context.wrap_socket(plain, server_hostname="localhost") as tls:
-        # With TLS 1.3 a server's refusal comes behind the client's end of the handshake.
+        # With TLS 1.3 a server's refusal comes after the client's end of the handshake.
         tls.sendall(struct.pack(">i", -1))
         tls.recv(1)
         return tls.version() or ""
@@ -214,7 +215,7 @@ async def test_a_clients_certificate_is_no_servers(files: Files) -> None:
 
 
 async def _is_refused(door: Door, client: TlsSettings) -> None:
-    """With TLS 1.3 a client learns of it behind its own end of the handshake."""
+    """With TLS 1.3 a client learns of it after its own end of the handshake."""
     with pytest.raises((ConnectFailed, ConnectionLost)):
         await ask(door, client)
     await until(lambda: door.refused.get("tls_handshake", 0) > 0)
@@ -362,7 +363,7 @@ async def test_a_handshake_has_a_bounded_size(files: Files) -> None:
         writer.close()
 
 
-async def test_who_says_nothing_is_idle(files: Files) -> None:
+async def test_a_silent_connection_is_idle(files: Files) -> None:
     loop = asyncio.get_running_loop()
     async with opened(files.server()) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.server.port)

@@ -50,7 +50,7 @@ class CrashSweep:
     part: int = 0
     parts: int = 1
     torn: bool = False
-    most_problems: int = 5
+    max_problems: int = 5
     points: int = 0
     states: int = 0
     problems: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class CrashSweep:
         """Play the script and crash it on the way.  Stops early when there are problems enough."""
         self.run.disk.after = self.crash_after
         for _ in range(steps):
-            if len(self.problems) >= self.most_problems:
+            if len(self.problems) >= self.max_problems:
                 break
             self._last = None
             self.run.play(1)
@@ -75,7 +75,7 @@ class CrashSweep:
             self._crash(operation)
 
     def _crash(self, operation: Operation) -> None:
-        if len(self.problems) >= self.most_problems:
+        if len(self.problems) >= self.max_problems:
             return
         self._offered += 1
         if self._offered % self.parts != self.part:
@@ -144,7 +144,7 @@ class CrashedState:
         return disk.crash(Subset(rng.choice(list(Survivors)[:6]), subset.seed))
 
     def check_further_appends(self, sim: SimStore, rng: random.Random) -> list[str]:
-        """Append some more, of sizes that do not fit what lay behind the log's end, and recover again."""
+        """Append some more, of sizes that do not fit the bytes after the log's end, and recover again."""
         model = self._model
         problems: list[str] = []
         for number in range(3):

@@ -123,7 +123,7 @@ class DamageSweep:
         """How many messages are refused, and what is wrong with the others."""
         bounds = store.min_offset(*key), store.max_offset(*key)
         if bounds != (0, len(expected)):
-            # A queue that lost all it had goes on behind it.
+            # A queue that lost all its entries continues after them.
             lost_all = not expected and bounds[0] == bounds[1]
             return 0, [] if lost_all else [f"{key} has {bounds}, the log says 0 to {len(expected)}"]
         refused, offset = 0, 0

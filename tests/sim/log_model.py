@@ -63,7 +63,7 @@ class LogModel:
     in_flight: list[PendingMessage] = field(default_factory=list)
     # The log must hold everything before this: flushed, or acknowledged as flushed.
     durable_end: int = 0
-    # End of the log if that is behind the blank that follows the last record.
+    # End of the log if it is after the blank that follows the last record.
     blank_end: int = 0
     # (queue, end of the log when its topic's deletion returned)
     deletions: list[tuple[QueueKey, int]] = field(default_factory=list)
@@ -90,7 +90,7 @@ class LogModel:
         return problems
 
     def _place(self, position: int, size: int) -> int:
-        """Where a record of `size` goes behind `position`: into the next segment if it leaves no room for a blank."""
+        """Return where a record of `size` goes after `position`: to the next segment if no blank fits after it."""
         rest = self.segment_bytes - position % self.segment_bytes
         return position if size + _HEAD_BYTES <= rest else position + rest
 
@@ -148,7 +148,7 @@ class LogModel:
         for record in self.records:
             if record.in_queue and record.physical_offset >= deleted_until.get(record.key, 0):
                 queue = queues.setdefault(record.key, [])
-                # A topic that was deleted and made anew begins at 0 again.
+                # A topic that was deleted and created again begins at 0.
                 del queue[record.queue_offset :]
                 queue.append(record)
         return queues

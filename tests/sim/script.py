@@ -217,7 +217,7 @@ class ScriptRun:
         self._recovered("power cut", is_whole=False)
 
     def _do_cut(self) -> None:
-        """As a replica whose master's log goes on differently behind some record: cut there, and start anew."""
+        """Cut the log after some record and restart, as a replica does whose master's log diverges there."""
         ends = [record.end_offset for record in self.model.records]
         end = self.rng.choice([end for end in ends if end > self.store.master_log().min_offset][:-1])
         lost = self.model.records[ends.index(end) + 1 :]

@@ -120,7 +120,7 @@ class File:
         else:
             left._base = self._base
             left.synced = self.synced.copy()
-            # What lies behind the length that survives is not part of the file, also if it grows again.
+            # Bytes after the surviving length are not part of the file, even if it grows again.
             left.synced.update((page, state) for page, state in pages.items() if page * PAGE_BYTES < size)
         left.size = left.durable_size = size
         return left

@@ -68,12 +68,12 @@ class SimStore:
     def __init__(self, disk: SimDisk, config: StoreConfig, clock: ManualClock) -> None:
         self.disk = disk
         self.clock = clock
-        self._workers: dict[str, SteppedWorker] = {}
+        self.workers: dict[str, SteppedWorker] = {}
         self._notified: list[Callable[[], None]] = []
         self.store = MessageStore(config, clock=clock, notify=self._notified.append, disk=disk, workers=self._worker)
 
     def _worker(self, name: str, turn: Callable[[], bool], interval_s: float | None = None) -> SteppedWorker:
-        return self._workers.setdefault(name, SteppedWorker(turn))
+        return self.workers.setdefault(name, SteppedWorker(turn))
 
     def open(self) -> MessageStore:
         """Start the store.  Raises as it does; the disk's locks are then free."""
@@ -82,7 +82,7 @@ class SimStore:
 
     def step(self, name: str) -> None:
         """Let the worker of this name take a turn, then run what it handed to the owner."""
-        self._workers[name].step()
+        self.workers[name].step()
         self.run_notified()
 
     def run_notified(self) -> None:

@@ -12,7 +12,7 @@ from tests.tiers import sample
 
 STEPS = 200
 SUBSETS = 5
-# Besides the end of each step: every so many of the operations between, of which there are two thousand.
+# Interval, in operations, of the crashes within the steps; there are about two thousand operations.
 EVERY = 97
 # A sweep is divided among tests, so that none takes long; the suite leaves out three of the eight.
 PARTS = 4

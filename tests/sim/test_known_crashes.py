@@ -108,7 +108,7 @@ def test_power_lost_again_at_any_point_of_a_recovery_that_cuts(survivors: Surviv
             break
         sim = opened(trial.crash(Subset(survivors, point)))
         assert bodies(sim.store) == [b"first"]
-        # What was behind the cut does not follow a record that ends where it began.
+        # The bytes after the cut do not follow a record that ends where they began.
         append(sim, b"second")
         sim.disk.kill()
         assert bodies(opened(sim.disk).store) == [b"first", b"second"]

@@ -23,7 +23,7 @@ def slave_of(cluster: Cluster) -> tuple[Group, Node]:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
-def test_a_connection_that_was_forgotten_on_the_way_is_made_anew(seed: int) -> None:
+def test_a_connection_that_the_network_forgot_is_made_again(seed: int) -> None:
     """Seeds 38 to 277: the slave asked its master for ever over the connection that had vanished."""
     cluster = Cluster(seed, profile())
     group, slave = slave_of(cluster)
@@ -34,7 +34,7 @@ def test_a_connection_that_was_forgotten_on_the_way_is_made_anew(seed: int) -> N
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_a_tail_that_the_master_lost_is_noticed_where_records_are_of_one_size(seed: int) -> None:
-    """Seeds 4, 207, 245: in the plain protocol the slave went on behind records that its master did not have."""
+    """Seeds 4, 207, 245: in the plain protocol the slave went on after records that its master did not have."""
     cluster = Cluster(seed, profile(is_plain=True, is_sync_master=False, fixed_body=True))
     group, slave = slave_of(cluster)
     network, master = cluster.network, group.master

@@ -184,7 +184,7 @@ def test_a_full_disk_refuses_and_heals(share: int, arrived: float) -> None:
                 assert str(fault.at[1]) in str(error.__cause__ or error)
                 assert (len(run.model.records), run.store.wrote_offset) == (records, wrote)
                 check_reads(run)
-                # Still in flight: a loss of power may leave what was written before it was taken back.
+                # Still in flight: a loss of power may leave what was written before it was undone.
                 check_crashes(run, number)
                 run.model.in_flight = []
             assert run.store.failure is None, (number, fault.at)

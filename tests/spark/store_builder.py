@@ -109,7 +109,7 @@ class StoreBuilder:
         self._next_offset = first_offset
         self._queues: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
         self._queue_starts: dict[tuple[str, int], int] = {}
-        # Units of batch ConsumeQueues, and the queue offset behind the last of each.
+        # Units of batch ConsumeQueues, and the queue offset after the last of each.
         self._batches: dict[tuple[str, int], list[bytes]] = {}
         self._batch_ends: dict[tuple[str, int], int] = {}
 

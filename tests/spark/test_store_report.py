@@ -154,7 +154,7 @@ def test_latency_to_the_store(findings: Findings, shop: StoreBuilder) -> None:
 
 def test_the_page_says_what_latency_leaves_out(findings: Findings) -> None:
     html = store_page(findings, START_MS).html()
-    assert "Left out: 2 redriven dead letters; a redrive keeps the bornTimestamp of the first sending." in html
+    assert "Left out: 2 redriven dead letters; a redriven message keeps its first bornTimestamp." in html
     assert "Left out: 8 messages delayed, timed or in a transaction." in html
 
 

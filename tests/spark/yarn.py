@@ -110,7 +110,7 @@ def _yarn_settings(directory: Path) -> dict[str, str]:
         "yarn.scheduler.minimum-allocation-mb": "256",
         "yarn.nodemanager.vmem-check-enabled": "false",
         "yarn.nodemanager.pmem-check-enabled": "false",
-        # A disk of which more than 90 % is taken counts as broken otherwise.
+        # Otherwise a disk that is more than 90 % full counts as broken.
         "yarn.nodemanager.disk-health-checker.enable": "false",
     }
 

@@ -107,7 +107,7 @@ def test_any_exception_at_any_step_leaves_no_trace(
         assert (point, at) not in [(name, 1) for name in POINTS], "the point was not reached"
         return
     declared()[point].arm(None)
-    # Smaller than the refused one: had that left records behind, they would follow this one after a restart.
+    # Smaller than the refused one: had that left records, they would follow this one after a restart.
     assert store.append([message(queue_id=1, body=b"new")])[0][:2] == (before[2][1], before[0])
     store = stores.reopen(store, crash=crash)
     found = shown(store)

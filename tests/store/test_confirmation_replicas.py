@@ -1,4 +1,4 @@
-"""What consumers see, and who is answered, while other replicas have less than the log."""
+"""What consumers see, and which sends are answered, while other replicas have less than the log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sprocket.common.errors import DiskFailed, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.message import properties as names
 from store.config.store_config import FlushDiskType
 from store.flush.confirmation import NO_LIMIT
@@ -150,7 +151,7 @@ def test_a_failure_to_send_on_fails_no_append(stores: Stores, caplog: pytest.Log
     def fail() -> None:
         raise OSError("no route")
 
-    master.log.on_append(fail)
+    master.log.on_append.append(fail)
     master.send()
     assert (master.answers, master.seen) == ({0: True}, 1)
     assert "no route" in caplog.text
@@ -193,9 +194,9 @@ def test_below_the_least_number_nothing_is_appended_and_the_limit_stands(stores:
     wrote = master.store.wrote_offset
     with pytest.raises(ReplicasNotEnough, match="in-sync replicas not enough"):
         master.store.append([message()])
-    assert issubclass(ReplicasNotEnough, StoreBusy)  # whoever writes for the broker itself tries again
+    assert issubclass(ReplicasNotEnough, StoreBusy)  # the broker's own writers try again
     assert master.store.wrote_offset == wrote
-    assert master.store.runtime_info()["putMessageRefused_replicas_not_enough"] == "1"
+    assert values(master.store.figures())["putMessageRefused_replicas_not_enough"] == "1"
     master.has(master.ends[1])
     assert master.seen == 2
     master.send()
@@ -260,7 +261,7 @@ def test_whatever_replicas_do_nobody_is_told_more_than_is_true(
                     # What is said to be replicated is.
                     assert not master.answers[sent] or end <= best
                 else:
-                    # Nobody waits without a reason.
+                    # No send waits without a reason.
                     assert end > reached or (count == 2 and end > has)
             if not is_refusing and count:
                 # More is not shown than those in sync have.

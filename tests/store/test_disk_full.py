@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, DiskFull
+from sprocket.common.figures import values
 from store.message_store import GetStatus
 from tests.store.reading import bodies
 from tests.store.rig import FaultyDisk, Stores, message
@@ -50,7 +51,7 @@ def test_a_refused_batch_leaves_no_trace(stores: Stores, disk: FaultyDisk, fault
     assert store.get("Orders", 0, 2, 32, 1 << 20).status is GetStatus.OFFSET_OVERFLOW_ONE
 
     disk.write_fault = None
-    # A smaller batch now: had the refused one left records behind, they would follow it after a restart.
+    # A smaller batch now: had the refused one left records, they would follow it after a restart.
     assert store.append([message(queue_id=1, body=b"refused")])[0][:2] == (2, end)
     store = stores.reopen(store, crash=crash)
     assert bodies(store, "Orders", 0) == [b"old"] * 2
@@ -85,7 +86,7 @@ def test_no_room_for_the_next_segment(stores: Stores, disk: FaultyDisk) -> None:
     assert bodies(store) == [*kept, b"small", bytes(big.body)]
 
 
-def test_a_write_that_cannot_be_taken_back_is_latched(stores: Stores, disk: FaultyDisk) -> None:
+def test_a_write_that_cannot_be_undone_is_latched(stores: Stores, disk: FaultyDisk) -> None:
     store = stores.open()
     store.append([message(body=b"old")])
     disk.write_fault = is_log
@@ -114,4 +115,4 @@ def test_refused_appends_are_counted(stores: Stores, disk: FaultyDisk) -> None:
     disk.create_fails = True
     with pytest.raises(DiskFull):
         store.append([message(), message()])
-    assert store.runtime_info()["putMessageFailedTimes"] == "2"
+    assert values(store.figures())["putMessageFailedTimes"] == "2"

@@ -7,6 +7,7 @@ import pytest
 
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, DiskFailed, RequestError, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
 from store.config.store_config import FlushDiskType
@@ -161,7 +162,7 @@ def test_scheduled_messages_carry_their_time_of_delivery(stores: Stores) -> None
     assert stores.open().tags_codes(schedule, 2, 0, 4).tolist() == expected
 
 
-def test_a_topic_is_deleted_and_begins_anew(stores: Stores) -> None:
+def test_a_topic_is_deleted_and_begins_again_at_zero(stores: Stores) -> None:
     store = stores.open()
     store.append([message("Gone", k % 2, b"%d" % k) for k in range(120)] + [message("Stays")])
     assert store.delete_topic("Gone") == 2
@@ -186,7 +187,7 @@ def test_times_of_messages(stores: Stores) -> None:
     assert [store.store_time("Orders", 0, k) for k in (-1, 0, 4, 5)] == [-1, start, start + 4000, -1]
     assert store.offset_by_time("Nobody", 0, 5) == 0
     assert store.offset_by_time("Orders", 0, start + 2500, Boundary.LOWER) == 3
-    assert store.runtime_info()["earliestMessageTimeStamp"] == str(start)
+    assert values(store.figures())["earliestMessageTimeStamp"] == str(start)
 
 
 def test_record_at_reads_only_what_is_there(stores: Stores) -> None:
@@ -252,7 +253,7 @@ def test_runtime_figures_count(stores: Stores) -> None:
     store.get("Orders", 0, 10, 4, 1 << 20)
     stores.clock.advance(10)
     store.statistics.sample()
-    info = store.runtime_info()
+    info = values(store.figures())
     assert info["commitLogMinOffset"] == "0"
     assert info["commitLogMaxOffset"] == str(store.wrote_offset) == info["putMessageSizeTotal"]
     assert info["putTps"].split() == ["1.0"] * 3

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sprocket.common.figures import values
 from store.statistics import StoreStatistics
 from tests.clock import ManualClock
 
@@ -15,7 +16,7 @@ def statistics() -> StoreStatistics:
 
 
 def latencies(figures: StoreStatistics) -> tuple[float, float]:
-    info = figures.runtime_info()
+    info = values(figures.figures())
     return float(info["putLatency99"]), float(info["putLatency999"])
 
 

@@ -29,9 +29,29 @@ SEAMS: dict[str, tuple[str, ...]] = {
 # Methods of pathlib.Path that open a file; their names belong to nothing else.
 DISK_METHODS = frozenset({"read_bytes", "read_text", "write_bytes", "write_text"})
 
+# Responses, and the codes with which a served request may be answered.  Any other code refuses: raise an error, or
+# return a `Refusal`.
+RESPONSES = frozenset({"Response", "ResponseTemplate"})
+OUTCOMES = frozenset(
+    {
+        "SUCCESS",
+        "PULL_NOT_FOUND",
+        "PULL_RETRY_IMMEDIATELY",
+        "PULL_OFFSET_MOVED",
+        "QUERY_NOT_FOUND",
+        "POLLING_FULL",
+        "POLLING_TIMEOUT",
+    }
+)
+
 FORBIDDEN_NAME = re.compile(
     r"(?i)\b(utils?|helpers?)\b|(^|_)(utils?|helpers?)(_|$)|Manager|(^|_)manager(_|$)|Helper|Utils?$"
 )
+# The form of a log line: ``event=term key=value``.  A value is one word, a field, or fields in quotation marks.
+LOG_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+LOG_LINE = re.compile(r"event=[a-z][a-z0-9_]*( [A-Za-z][A-Za-z0-9_]*=([^ =']+|'[^']*'))*( %s)?")
+# The interface of a NamedTuple: these names do not clash with its fields.
+TUPLE_METHODS = frozenset({"_replace", "_asdict", "_make", "_fields"})
 MACHINE_PATH = re.compile("/" + r"(?:work|root|Users|home/\w+|tmp/scratch)" + "/")
 
 
@@ -84,6 +104,69 @@ def forbidden_names(module: str, source: str) -> Iterator[Finding]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and FORBIDDEN_NAME.search(node.name):
             yield Finding(node.lineno, "name", node.name)
+
+
+def free_log_lines(source: str) -> Iterator[Finding]:
+    """Calls of a logger whose first argument is not a text in the form of a log line."""
+    tree = ast.parse(source)
+    loggers = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _is_get_logger(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name = node.func.value
+        if node.func.attr in LOG_LEVELS and isinstance(name, ast.Name) and name.id in loggers:
+            line = node.args[1 if node.func.attr == "log" else 0]
+            if not isinstance(line, ast.Constant) or not LOG_LINE.fullmatch(str(line.value)):
+                yield Finding(node.lineno, "log line", ast.unparse(line))
+
+
+def _is_get_logger(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "logging.getLogger"
+
+
+def uncounted_refusals(source: str) -> Iterator[Finding]:
+    """Responses that may refuse a request but are no `Refusal`, so that nothing counts them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RESPONSES:
+            codes = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
+            for code in map(ast.unparse, codes):
+                if code.removeprefix("ResponseCode.") not in OUTCOMES:
+                    yield Finding(node.lineno, "refusal", f"{node.func.id}({code}, ...)")
+
+
+def private_names(source: str) -> set[str]:
+    """Return the private names of attributes, functions and module variables that a file defines."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return {name for name in names if _is_private(name)}
+
+
+def private_accesses(source: str, product: set[str]) -> Iterator[Finding]:
+    """Every ``obj._name`` where `product` has the name, the test file does not, and obj is neither self nor cls."""
+    foreign = product - private_names(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in foreign and not _is_own(node):
+            yield Finding(node.lineno, "private access", ast.unparse(node))
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and name.strip("_") != "" and not name.endswith("__") and name not in TUPLE_METHODS
 
 
 def machine_paths(text: str) -> Iterator[Finding]:

@@ -1,18 +1,27 @@
 """The project's own files keep the rules; what is allowed to break one stands in `allowed.py`."""
 
+import ast
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.allowed import ALLOWED
+from sprocket.common.refusal_reasons import Reason
+from tests.tidy.allowed import ALLOWED, LATE_ATTRIBUTES, MAX_PRIVATE_ACCESSES
+from tests.tidy.late_attributes import Attributes, attributes, late_attributes
 from tests.tidy.rules import (
     Finding,
     forbidden_names,
+    free_log_lines,
     long_file,
     long_functions,
     machine_paths,
+    private_accesses,
+    private_names,
     seam_uses,
+    uncounted_refusals,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,10 +54,38 @@ def findings_of(name: str) -> list[Finding]:
     """What the rules find in one Python file of the product or of a program."""
     source = (ROOT / name).read_text(encoding="utf-8")
     module = Path(name).stem
-    found = [*long_file(source), *long_functions(source), *forbidden_names(module, source)]
+    found = [*long_file(source), *long_functions(source), *forbidden_names(module, source), *free_log_lines(source)]
     if not name.startswith(tuple(f"{program}/" for program in PROGRAMS)):
         found += seam_uses(source)
+    if name.startswith(("broker/", "namesrv/", "acl/", "sprocket/remoting/")):
+        found += uncounted_refusals(source)
     return found
+
+
+@cache
+def product() -> tuple[dict[str, ast.Module], Attributes]:
+    """Return every file of the product, parsed, and the attributes of its classes."""
+    programs = tuple(f"{program}/" for program in PROGRAMS)
+    names = [name for name in sources(PACKAGES) if not name.startswith(programs)]
+    trees = {name: ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in names}
+    return trees, attributes(trees)
+
+
+@pytest.mark.parametrize("name", product()[0])
+def test_nothing_is_attached_to_an_object_of_another_file(name: str) -> None:
+    trees, known = product()
+    found = late_attributes(name, trees[name], known)
+    broken = [str(finding) for finding in found if finding.what.rpartition(".")[2] not in LATE_ATTRIBUTES]
+    assert not broken, (
+        f"{name}\n  " + "\n  ".join(broken) + "\nGive it to the constructor, or add a method that says what changes"
+    )
+
+
+@pytest.mark.parametrize("attribute", sorted(LATE_ATTRIBUTES))
+def test_late_attribute_is_still_set(attribute: str) -> None:
+    trees, known = product()
+    found = {finding.what.rpartition(".")[2] for name in trees for finding in late_attributes(name, trees[name], known)}
+    assert attribute in found, f"nobody sets '{attribute}' late any more: remove its line from tests/tidy/allowed.py"
 
 
 @pytest.mark.parametrize("name", sources((*PACKAGES, "benchmarks")))
@@ -71,6 +108,26 @@ def test_no_machine_path_in_any_file() -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
         broken += [f"{name} {finding}" for finding in machine_paths(text) if (name, finding.rule) not in ALLOWED]
     assert not broken, "\n".join(broken)
+
+
+def test_every_reason_of_a_refusal_is_used_and_tested() -> None:
+    own = ROOT / "sprocket/common/refusal_reasons.py"
+    product = "".join((ROOT / name).read_text(encoding="utf-8") for name in sources(PACKAGES) if ROOT / name != own)
+    tests = "".join((ROOT / name).read_text(encoding="utf-8") for name in sources(("tests",)))
+    # The store names its causes like the reasons (`store.retention.back_pressure.Cause`).
+    names = [reason.name for reason in Reason]
+    assert [n for n in names if not re.search(rf"\b(Reason|Cause)\.{n}\b", product)] == [], "nothing refuses for these"
+    assert [n for n in names if not re.search(rf"\bReason\.{n}\b", tests)] == [], "no test refuses for these"
+
+
+def test_tests_reach_into_the_product_less_and_less() -> None:
+    product = set().union(*(private_names((ROOT / name).read_text("utf-8")) for name in sources(PACKAGES)))
+    found = [
+        f"{name} {finding}"
+        for name in sources(("tests",))
+        for finding in private_accesses((ROOT / name).read_text("utf-8"), product)
+    ]
+    assert len(found) <= MAX_PRIVATE_ACCESSES, "use a public interface:\n  " + "\n  ".join(found)
 
 
 def test_every_package_has_files() -> None:

@@ -6,12 +6,14 @@ Source: RocketMQ 5.3.3, `EscapeBridge.getMessageFromRemoteAsync`, `PopReviveServ
 
 from typing import Final
 
-from broker.core import BrokerCore
+from broker.config.live_config import LiveConfig
 from broker.pop.records import PopCheckPoint
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.client.connection.topic_route import subscribe_address
+from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
 from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from store.record.record import Record, decode
@@ -29,15 +31,17 @@ class MessageGone(ClientError):
 class RemoteMessages:
     """Fetch from other brokers.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore) -> None:
-        self._core = core
-        addresses = core.config.broker.name_servers
-        self._name_servers = NameServers(core.client, addresses) if addresses else None
+    def __init__(self, config: LiveConfig, client: RemotingClient, clock: Clock) -> None:
+        self._config = config
+        self._client = client
+        self._clock = clock
+        addresses = config.broker.name_servers
+        self._name_servers = NameServers(client, addresses) if addresses else None
 
     @property
     def is_enabled(self) -> bool:
         """Whether other brokers are asked: only where slaves act for masters."""
-        return self._name_servers is not None and self._core.config.broker.enable_slave_acting_master
+        return self._name_servers is not None and self._config.broker.enable_slave_acting_master
 
     async def find(self, checkpoint: PopCheckPoint, offset: int) -> Record:
         """Return the message at queue `offset`.  Raises MessageGone, and ClientError if it cannot be fetched now."""
@@ -45,9 +49,9 @@ class RemoteMessages:
         header = PullMessageRequestHeader(
             consumer_group=checkpoint.c, topic=checkpoint.t, queue_id=checkpoint.q, queue_offset=offset,
             max_msg_nums=1, sys_flag=_SUBSCRIPTION_IN_REQUEST, commit_offset=0, suspend_timeout_millis=0,
-            subscription="*", sub_version=self._core.clock.wall_ms(), expression_type="TAG",
+            subscription="*", sub_version=self._clock.wall_ms(), expression_type="TAG",
         )  # fmt: skip
-        response = await self._core.client.invoke(address, RequestCode.PULL_MESSAGE, header, timeout_s=_TIMEOUT_S)
+        response = await self._client.invoke(address, RequestCode.PULL_MESSAGE, header, timeout_s=_TIMEOUT_S)
         if response.code in _GONE:
             raise MessageGone(f"{address} has no such message: {response.code} {response.remark}")
         if response.code != ResponseCode.SUCCESS:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.core import BrokerCore
 from broker.periodic import pause
 from broker.pop.records import PopCheckPoint
 from broker.pop.revive.remote_messages import MessageGone, RemoteMessages
@@ -25,16 +24,15 @@ _RETRY_S: Final = 1.0
 class RemoteRevive:
     """Revival of remote checkpoints.  Lives in the event loop's thread; one task per checkpoint."""
 
-    def __init__(self, core: BrokerCore, reviver: Reviver) -> None:
-        self._core = core
-        self._messages = RemoteMessages(core)
+    def __init__(self, own_name: str, messages: RemoteMessages, reviver: Reviver) -> None:
+        self._own_name = own_name
+        self._messages = messages
         self._reviver = reviver
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, checkpoint: PopCheckPoint | None) -> bool:
         """Return whether the checkpoint belongs to another broker that can be asked."""
-        own_name = self._core.config.broker.broker_name
-        is_remote = checkpoint is not None and checkpoint.bn not in (None, "", own_name)
+        is_remote = checkpoint is not None and checkpoint.bn not in (None, "", self._own_name)
         return is_remote and self._messages.is_enabled
 
     def begin(self, held: Held, done: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from broker.core import BrokerCore
 from broker.pop.records import ACK_INTERVAL_MS, ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
-from broker.timer.timer_intake import TimerRules, slot_time_ms
+from broker.timer.timer_intake import TimerIntake, TimerRules, slot_time_ms
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
@@ -51,13 +51,13 @@ def encode_ack(ack: AckMsg) -> bytes:
 class ReviveLog:
     """Encoder and writer of the revive topic's records."""
 
-    def __init__(self, core: BrokerCore) -> None:
+    def __init__(self, core: BrokerCore, intake: TimerIntake) -> None:
         self._config = core.config
         self._clock = core.clock
         self._store = core.store
         self._role = core.role
         self._delivery = core.delivery
-        self._intake = core.timer_intake
+        self._intake = intake
         self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
         self._place = f"\x02REAL_TOPIC\x01{self.topic}\x02REAL_QID\x01"
         self._settle(core.config.store)

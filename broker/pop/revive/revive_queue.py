@@ -13,6 +13,7 @@ from broker.core import BrokerCore
 from broker.failover.escaped_message import EscapedMessage
 from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.retry_record import records_in
+from broker.pop.revive.remote_messages import RemoteMessages
 from broker.pop.revive.remote_revive import RemoteRevive
 from broker.pop.revive.revive_record import read_record
 from broker.pop.revive.revive_window import Held, ReviveWindow
@@ -47,7 +48,9 @@ class ReviveQueue:
         log: CheckpointLog,
         queue_id: int,
         is_timer_behind: Callable[[], bool],
+        *,
         on_revived: list[RevivedListener],
+        on_delivered: Callable[[], None],
     ) -> None:
         self._core = core
         self._log = log
@@ -55,16 +58,21 @@ class ReviveQueue:
         self._is_timer_behind = is_timer_behind
         self.figures = ReviveFigures()
         self._reviver = Reviver(core, log, queue_id, self.figures, on_revived)
-        self._remote = RemoteRevive(core, self._reviver)
+        messages = RemoteMessages(core.config, core.client, core.clock)
+        self._remote = RemoteRevive(core.config.broker.broker_name, messages, self._reviver)
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
-        self.has_unread = True
+        self._has_unread = True
         # The delivery under way, if it is not immediate; nothing else is revived meanwhile.
         self._outstanding: Outstanding | None = None
-        self.on_delivered: Callable[[], None] = lambda: None
+        self._on_delivered = on_delivered
         self.worked = 0  # records that the last turn read, and messages that it revived
         # (end of the log when an offset was done, that offset): the first that is not flushed, and the newest.
         self._positions: list[tuple[int, int]] = []
+
+    def arrived(self) -> None:
+        """Note that the queue has more records."""
+        self._has_unread = True
 
     def load(self) -> None:
         """Continue after the committed offset, or at the end of a queue that is shorter."""
@@ -78,7 +86,7 @@ class ReviveQueue:
             committed = last
         self._committed = committed
         self._positions.clear()
-        self.has_unread = True
+        self._has_unread = True
         self._window = ReviveWindow(self._core.config.broker.broker_name, committed + 1)
 
     # Figures
@@ -113,9 +121,9 @@ class ReviveQueue:
         Raises StoreError if the store refuses; nothing is lost then.
         """
         read_before, revived_before = self._window.next_offset, self.figures.retried + self.figures.rewritten
-        is_caught_up = not self.has_unread or self._read(budget)
+        is_caught_up = not self._has_unread or self._read(budget)
         # Before anything is written, because that may add a record to this queue.
-        self.has_unread = not is_caught_up
+        self._has_unread = not is_caught_up
         monotonic = self._core.clock.monotonic()
         nothing_on_its_way = self._window.is_full or (is_caught_up and not self._is_timer_behind())
         is_through = self._revive(monotonic, nothing_on_its_way, budget)
@@ -220,7 +228,7 @@ class ReviveQueue:
                 self._window.finish(held)
             if self._outstanding is not None:
                 self._outstanding = None
-                self.on_delivered()
+                self._on_delivered()
 
         try:
             while len(due) < budget:
@@ -247,7 +255,7 @@ class ReviveQueue:
 
         def done() -> None:
             window.finish(held)
-            self.on_delivered()
+            self._on_delivered()
 
         self._remote.begin(held, done)
 

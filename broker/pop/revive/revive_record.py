@@ -5,13 +5,12 @@ Source: RocketMQ 5.3.3, `MessageExtEncoder.encode`; the layout is declared in `s
 
 from typing import Final, NamedTuple
 
-from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.record import FIXED_IPV4_RAW, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.properties import TAGS, TIMER_DELIVER_MS, encoded_name, find
+from sprocket.remoting.message.record import ANY_V6, FIXED_IPV4_RAW, MAGIC_V1, MIN_RECORD_BYTES
 from store.record.record import FIXED_IPV4_BYTES, Record, decode
 
-_TAGS: Final = b"TAGS\x01"
-_DELIVER_AT: Final = b"TIMER_DELIVER_MS\x01"
-_ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_TAGS: Final = encoded_name(TAGS)
+_DELIVER_AT: Final = encoded_name(TIMER_DELIVER_MS)
 _MAX_DIGITS: Final = 18
 
 
@@ -30,7 +29,7 @@ def read_record(view: memoryview) -> ReviveRecord | str:
         return _decoded(view)
     fields = FIXED_IPV4_RAW.unpack_from(view)
     body_end = FIXED_IPV4_BYTES + fields[14]
-    if fields[1] != MAGIC_V1 or fields[7] & _ANY_V6 or not FIXED_IPV4_BYTES <= body_end < len(view):
+    if fields[1] != MAGIC_V1 or fields[7] & ANY_V6 or not FIXED_IPV4_BYTES <= body_end < len(view):
         return _decoded(view)
     # One byte for the length of the topic, the topic, two bytes for the length of the properties.
     properties = bytes(view[body_end + view[body_end] + 3 :])

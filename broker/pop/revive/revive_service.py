@@ -18,6 +18,7 @@ from broker.pop.revive.reviver import CheckpointLog, RevivedListener
 from broker.send.confirm_waits import Timer
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
@@ -79,8 +80,14 @@ class ReviveService(Service):
             0,
         )
         for queue_id in range(count):
-            queue = ReviveQueue(core, self._log, queue_id, self.is_timer_behind, self.on_revived)
-            queue.on_delivered = self._delivered
+            queue = ReviveQueue(
+                core,
+                self._log,
+                queue_id,
+                self.is_timer_behind,
+                on_revived=self.on_revived,
+                on_delivered=self._delivered,
+            )
             queue.load()
             self.queues.append(queue)
 
@@ -128,17 +135,23 @@ class ReviveService(Service):
         for queue in self.queues:
             queue.commit()
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return the lag of each queue in use: ``popReviveLag_<queue>`` records, ``popReviveLatency_<queue>`` ms.
+    def figures(self) -> list[Declared]:
+        """Return the lag of each queue in use.
 
         Source of the figures: RocketMQ 5.3.3, `PopMetricsManager` (pop_revive_lag, pop_revive_latency).
         """
-        info = {}
-        for queue in self.queues:
-            if queue.is_used:
-                info[f"popReviveLag_{queue.queue_id}"] = str(queue.behind_messages)
-                info[f"popReviveLatency_{queue.queue_id}"] = str(queue.behind_ms)
-        return info
+        return [
+            FigureFamily(
+                "popReviveLag_<queue>",
+                "records that a revive queue has yet to process, for each queue in use",
+                lambda: {queue.queue_id: queue.behind_messages for queue in self.queues if queue.is_used},
+            ),
+            FigureFamily(
+                "popReviveLatency_<queue>",
+                "age of the oldest record that a revive queue has yet to process, ms",
+                lambda: {queue.queue_id: queue.behind_ms for queue in self.queues if queue.is_used},
+            ),
+        ]
 
     def is_timer_behind(self) -> bool:
         """Return whether the timer may still deliver an acknowledgement that was due `SETTLE_MS` ago."""
@@ -156,7 +169,7 @@ class ReviveService(Service):
 
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
         if topic == self._log.topic and queue_id < len(self.queues):
-            self.queues[queue_id].has_unread = True
+            self.queues[queue_id].arrived()
             self._wake_in(self._core.config.broker.revive_interval / 1000)
 
     def _wake_in(self, seconds: float) -> None:

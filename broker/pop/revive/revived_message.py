@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_topics import retry_topic
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import VALUE_END_BYTES, encoded_name, find, terminated
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.record.record import PendingMessage, Record, TagsCodes
 
@@ -16,7 +16,7 @@ from store.record.record import PendingMessage, Record, TagsCodes
 REWRITE_INTERVALS_S: Final = (
     10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
 )  # fmt: skip
-_FIRST_POP_TIME: Final = b"1ST_POP_TIME\x01"
+_FIRST_POP_TIME: Final = encoded_name("1ST_POP_TIME")
 _JAVA_INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
 # Used for a count that is no number.
 _UNKNOWN_COUNT: Final = 127
@@ -55,8 +55,7 @@ def _with(properties: bytes, name: bytes, value: bytes) -> bytes:
     if before is not None:
         at = properties.index(name + before) + len(name)
         return properties[:at] + value + properties[at + len(before) :]
-    separator = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
-    return b"".join((properties, separator, name, value, b"\x02"))
+    return b"".join((terminated(properties), name, value, VALUE_END_BYTES))
 
 
 def rewrite_count(checkpoint: PopCheckPoint) -> int:

@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `PopReviveService.reviveMsgFromCk`, `reviveRetry`, `rePu
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.core import BrokerCore
@@ -38,16 +39,14 @@ class CheckpointLog(Protocol):
 RevivedListener = Callable[[PopCheckPoint, int], None]
 
 
+@dataclass(slots=True)
 class ReviveFigures:
     """Counts of one revive queue since the start."""
 
-    __slots__ = ("acks", "checkpoints", "retried", "rewritten")
-
-    def __init__(self) -> None:
-        self.checkpoints = 0  # read
-        self.acks = 0  # read; one record may acknowledge several messages
-        self.retried = 0  # messages stored in retry topics
-        self.rewritten = 0  # checkpoints written again
+    checkpoints: int = 0  # read
+    acks: int = 0  # read; one record may acknowledge several messages
+    retried: int = 0  # messages stored in retry topics
+    rewritten: int = 0  # checkpoints written again
 
 
 class Due:

@@ -4,49 +4,29 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getBrokerConfig`, `prepareRuntimeI
 """
 
 import logging
-import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
-import sprocket
 from broker.config.live_config import LiveConfig
-from broker.metrics.statistics import DailyTotals, RateWindow, Span
-from broker.timer.schedule import ScheduleService
+from broker.metrics.statistics import RateWindow, Span
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.configuration_file import ConfigurationNotKept
 from sprocket.common.errors import ConfigError
+from sprocket.common.figures import Figures
 from sprocket.remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, KVTable
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import VERSION, Request, Response
+from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
-from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-# Name of `sprocket.remoting.command.VERSION`, which clusterList shows.
-VERSION_NAME = "V5_3_3"
-# (total, free) bytes of the file system that holds a path.
-DiskSpace = Callable[[Path], tuple[int, int]]
-_PREFIXES = "KMGTPE"
 # Source of the names: `Stats`.
 _TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 _GROUP_GET_NUMS = "GROUP_GET_NUMS"
-# These lanes have no queues, so no sizes and capacities: a request is served in the turn of the loop that reads it.
-# All three values are reported nevertheless, because monitors such as rocketmq-exporter fail without them.
-_NO_QUEUES = ("send", "pull", "litePull", "query", "ack")
-
-
-def disk_space(path: Path) -> tuple[int, int]:
-    """Return total and free bytes; zeros if the path does not exist."""
-    try:
-        usage = shutil.disk_usage(path)
-    except OSError:
-        return 0, 0
-    return usage.total, usage.free
 
 
 class AdministrationProcessor:
@@ -55,26 +35,18 @@ class AdministrationProcessor:
     def __init__(
         self,
         config: LiveConfig,
-        store: MessageStore,
         topics: TopicTable,
-        schedule: ScheduleService,
-        totals: DailyTotals,
         put_rates: RateWindow,
         consume_rates: RateWindow,
         more_rates: Mapping[str, RateWindow],
         clock: Clock,
-        part_info: Callable[[], dict[str, str]],
-        space: DiskSpace = disk_space,
+        figures: Figures,
     ) -> None:
         self._config = config
-        self._store = store
         self._topics = topics
-        self._schedule = schedule
-        self._totals = totals
         self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates, **more_rates}
         self._clock = clock
-        self._part_info = part_info
-        self._space = space
+        self._figures = figures
         self._config_version = DataVersion(timestamp=clock.wall_ms())
 
     def routes(self) -> list[Route]:
@@ -101,7 +73,7 @@ class AdministrationProcessor:
         except (ConfigError, ConfigurationNotKept) as error:
             logger.warning("event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
             code = ResponseCode.NO_PERMISSION if isinstance(error, ConfigError) else ResponseCode.SYSTEM_ERROR
-            return Response(code, str(error))
+            return Refusal(code, str(error))
         if changed:
             self._config_version.next(self._clock.wall_ms())
             logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, self._config.note or "")
@@ -112,29 +84,8 @@ class AdministrationProcessor:
         return Response(remark=self._config.note)
 
     def runtime_info(self, request: Request[NoHeader]) -> Response:
-        """Return the runtime information, under RocketMQ's names."""
-        info = self._store.runtime_info()
-        info |= self._schedule.runtime_info() | self._part_info()
-        info |= self._totals.runtime_info()
-        total, free = self._space(self._config.store.store_path_root_dir)
-        behind = self._store.wrote_offset - self._store.flushed_offset
-        info |= {
-            "brokerActive": "true",
-            "brokerVersionDesc": VERSION_NAME,
-            "brokerVersion": str(VERSION),
-            "sprocketVersion": sprocket.__version__,
-            "dispatchBehindBytes": "0",
-            "startAcceptSendRequestTimeStamp": str(self._config.broker.start_accept_send_request_time_stamp),
-            "remainTransientStoreBufferNumbs": "0",
-            "remainHowManyDataToFlush": readable(behind),
-            "commitLogDirCapacity": f"Total : {readable(total)}, Free : {readable(free)}.",
-        }
-        for lane in _NO_QUEUES:
-            info[f"{lane}ThreadPoolQueueSize"] = "0"
-            info[f"{lane}ThreadPoolQueueCapacity"] = "0"
-            info[f"{lane}ThreadPoolQueueHeadWaitTimeMills"] = "0"
-        info |= {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "0"}
-        return Response(body=dumps(KVTable(info)))
+        """Return the figures of all parts, see docs/figures.md."""
+        return Response(body=dumps(KVTable(self._figures.read())))
 
     def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
         """Return recent puts of a topic (TOPIC_PUT_NUMS) or gets of a group (GROUP_GET_NUMS, key ``topic@group``).
@@ -146,20 +97,10 @@ class AdministrationProcessor:
         rates = self._rates.get(header.stats_name)
         if rates is None or header.stats_key not in rates:
             remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         minute, hour, day = (_stats_item(*rates.growth(header.stats_key, span)) for span in Span)
         return Response(body=dumps(BrokerStatsData(minute, hour, day)))
 
 
 def _stats_item(total: int, seconds: float) -> BrokerStatsItem:
     return BrokerStatsItem(total, total / seconds if seconds > 0 else 0.0)  # calls are not counted
-
-
-def readable(size_bytes: int) -> str:
-    """Return a size as in ``1.5 GiB``.  Source: RocketMQ 5.3.3, `MixAll.humanReadableByteCount`."""
-    if size_bytes < 1024:
-        return f"{size_bytes:.0f} B"
-    power = 1
-    while size_bytes >= 1024 ** (power + 1) and power < len(_PREFIXES):
-        power += 1
-    return f"{size_bytes / 1024**power:.1f} {_PREFIXES[power - 1]}iB"

@@ -19,6 +19,7 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
@@ -95,14 +96,14 @@ class ColdFlowProcessor:
         """Turn read-ahead of the CommitLog on (0) or off (1), as an update of dataReadAheadEnable does."""
         mode = request.header.read_ahead_mode
         if mode is None:
-            return Response(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode param error")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode param error")
         if mode not in (_MADV_NORMAL, _MADV_RANDOM):
-            return Response(ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error")
+            return Refusal(ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error")
         is_ahead = mode == _MADV_NORMAL
         try:
             self._config.update(f"dataReadAheadEnable={str(is_ahead).lower()}\n".encode())
         except (ConfigError, ConfigurationNotKept) as error:
-            return Response(ResponseCode.SYSTEM_ERROR, f"set commitlog readahead mode failed: {error}")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"set commitlog readahead mode failed: {error}")
         logger.info("event=read_ahead_set peer=%s:%s enabled=%s", *request.channel.peer, is_ahead)
         return Response(remark=f"set commitlog readahead mode success, mode: {mode}")
 

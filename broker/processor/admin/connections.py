@@ -39,6 +39,7 @@ from sprocket.remoting.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Resource, Route
 from store.message_store import MessageStore
 from store.record.record import Record, decode
@@ -108,7 +109,7 @@ class ConnectionProcessor:
         group = self._consumers.group(request.header.consumer_group)
         if group is None:
             remark = f"the consumer group[{request.header.consumer_group}] not online"
-            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+            return Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         body = ConsumerConnection(
             [member.connection() for member in group.members.values()],
             dict(group.subscriptions),
@@ -123,7 +124,7 @@ class ConnectionProcessor:
         members = self._producers.members(request.header.producer_group)
         if not members:
             remark = f"the producer group[{request.header.producer_group}] not exist"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         return Response(body=dumps(ProducerConnection([member.connection() for member in members])))
 
     def all_producers(self, request: Request[GetAllProducerInfoRequestHeader]) -> Response:
@@ -161,10 +162,10 @@ class ConnectionProcessor:
         except ValueError:
             pass
         if not len(record):
-            return Response(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
         read = decode(memoryview(record), check_crc=False)
         if not isinstance(read, Record):
-            return Response(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
         require_topic(request, read.topic, AuthAction.SUB, header.consumer_group)
         header.broker_name = self._config.broker.broker_name
         topic = self._topics.get(header.topic or "")
@@ -177,21 +178,21 @@ class ConnectionProcessor:
         group = self._consumers.group(group_name)
         member = None if group is None else group.find_member(client_id)
         if member is None:
-            return Response(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
         if member.version < _FIRST_VERSION:
             remark = (
                 f"The Consumer <{client_id}> Version <{member.version}> too low to finish, "
                 "please upgrade it to V3_1_8_SNAPSHOT"
             )
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         try:
             answer = await member.channel.request(code, header, body, timeout_s=_CALL_TIMEOUT_S)
         except RemotingTimeout as error:
             remark = f"consumer <{group_name}> <{client_id}> Timeout: {error}"
-            return Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
+            return Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
         except ConnectionLost as error:
             remark = f"invoke consumer <{group_name}> <{client_id}> Exception: {error}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         return Response(answer.code, answer.remark, answer.ext_fields, answer.body)
 
     async def consumer_status(self, request: Request[GetConsumerStatusRequestHeader]) -> Response:
@@ -204,12 +205,12 @@ class ConnectionProcessor:
         group = self._consumers.group(header.group)
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         members = [member for member in group.members.values() if wanted in ("", member.client_id)]
         for member in members:
             if member.version < _FIRST_STATUS_VERSION:
                 remark = f"the client does not support this feature. version={member.version}"
-                return Response(ResponseCode.SYSTEM_ERROR, remark)
+                return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
         tables = await asyncio.gather(*(_positions(member, question) for member in members))
         found = {member.client_id: table for member, table in zip(members, tables, strict=True) if table is not None}

@@ -14,6 +14,7 @@ from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import QueryConsumeQueueRequestHeader
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Resource, Route
 from store.message_store import MessageStore
 
@@ -47,7 +48,7 @@ class QueueProcessor:
         header, store = request.header, self._store
         topic, queue_id = header.topic, header.queue_id
         if not self._exists(topic, queue_id):
-            return Response(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         if not low <= header.index <= high:
             # A success without a body, as in RocketMQ.

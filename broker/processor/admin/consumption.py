@@ -33,6 +33,7 @@ from sprocket.remoting.headers.admin import (
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
 )
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 
@@ -50,6 +51,7 @@ class ConsumptionProcessor:
         store: MessageStore,
         topics: TopicTable,
         groups: SubscriptionGroups,
+        *,
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
         delay_offsets: DelayOffsets,
@@ -179,7 +181,7 @@ class ConsumptionProcessor:
         group, topic = request.header.group, request.header.topic
         config = self._topics.get(topic)
         if config is None:
-            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         spans = [self._span(group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
         return Response(body=dumps(QueryConsumeTimeSpanBody(spans)))
 

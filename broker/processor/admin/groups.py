@@ -19,6 +19,7 @@ from sprocket.remoting.headers.admin import (
     GetSubscriptionGroupConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
 # Max queues of a retry topic; far more than a group has members.
@@ -55,13 +56,13 @@ class GroupProcessor:
     async def create(self, request: Request[NoHeader]) -> Response:
         """Create or change a group; the response follows the write of the file."""
         self._update([read_group(request.body)])
-        await self._groups.saving.saved()
+        await self._groups.save()
         return Response()
 
     async def create_list(self, request: Request[NoHeader]) -> Response:
         """Create or change several groups, all or none; the response follows the write of the file."""
         self._update(read_group_list(request.body))
-        await self._groups.saving.saved()
+        await self._groups.save()
         return Response()
 
     def _update(self, configs: list[SubscriptionGroupConfig]) -> None:
@@ -80,7 +81,7 @@ class GroupProcessor:
 
     async def _delete(self, group: str, *, clean_offset: bool) -> None:
         self._groups.delete(group)
-        await self._groups.saving.saved()
+        await self._groups.save()
         if clean_offset:
             self._offsets.remove_group(group)
 
@@ -92,7 +93,7 @@ class GroupProcessor:
         """Return one group's configuration.  The response is RocketMQ's, but unlike there no group is created."""
         config = self._groups.described(request.header.group)
         if config is None:
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=dumps(config))
 
     async def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
@@ -100,10 +101,10 @@ class GroupProcessor:
         header = request.header
         if header.readable is not None:
             if header.group not in self._groups:
-                return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+                return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
             bits = self._groups.forbidden(header.group, header.topic)
             bits = bits & ~PERM_READ if header.readable else bits | PERM_READ
             self._groups.forbid(header.group, header.topic, bits)
-            await self._groups.saving.saved()
+            await self._groups.save()
         readable = not self._groups.forbidden(header.group, header.topic) & PERM_READ
         return Response(body=dumps(GroupForbidden(header.topic, header.group, readable)))

@@ -39,13 +39,11 @@ class PlainAccountsProcessor:
         config: LiveConfig,
         files: PlainFiles | None,
         changed: Callable[[], None],
-        address: Callable[[], str],
         clock: Clock,
     ) -> None:
         self._config = config
         self._files = files
         self._changed = changed
-        self._address = address
         self._clock = clock
 
     def routes(self) -> list[Route]:
@@ -120,7 +118,7 @@ class PlainAccountsProcessor:
         default = found.get(str(files.default), DataVersion(timestamp=0, counter=0))
         header = GetBrokerAclConfigResponseHeader(
             version=dumps(default).decode(), all_acl_file_version=dumps(found).decode(),
-            broker_name=self._config.broker.broker_name, broker_addr=self._address(),
+            broker_name=self._config.broker.broker_name, broker_addr=self._config.broker.address,
             cluster_name=self._config.broker.broker_cluster_name,
         )  # fmt: skip
         return Response(ResponseCode.SUCCESS, None, to_ext_fields(header))

@@ -26,6 +26,7 @@ from sprocket.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
 from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Resource, Route
 from store.message_store import MessageStore
 
@@ -79,12 +80,12 @@ class ResetProcessor:
     def _reset_here(self, header: ResetOffsetRequestHeader) -> Response:
         config = self._topics.get(header.topic)
         if config is None:
-            return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if header.group not in self._groups:
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
         targets = self._targets(header, config)
         if not targets:
-            return Response(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for queue_id, offset in targets.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
         logger.info("event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets)
@@ -127,12 +128,12 @@ class ResetProcessor:
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         targets = {}
         for queue_id in range(config.write_queue_nums):
             consumed = self._offsets.query(header.group, header.topic, queue_id)
             if consumed == -1:
-                return Response(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+                return Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
             offset = self._offset_at(header.topic, queue_id, header.timestamp)
             targets[queue_id] = offset if header.is_force or offset < consumed else consumed
         group = self._consumers.group(header.group)
@@ -141,11 +142,11 @@ class ResetProcessor:
                 f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
                 f"Timestamp: {header.timestamp}"
             )
-            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+            return Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         old = [member.version for member in group.members.values() if member.version < _FIRST_VERSION]
         if old:
             remark = f"the client does not support this feature. version={old[0]}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         by_queue = self._by_queue(header.topic, targets)
         body = dumps(ResetOffsetBody(by_queue))
         _tell(group, header, dumps(_for_cpp(by_queue)) if for_cpp else body)

@@ -34,6 +34,7 @@ from sprocket.remoting.headers.admin import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
+from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 
@@ -101,14 +102,14 @@ class TopicProcessor:
                 )
             ]
         )
-        await self._topics.saving.saved()
+        await self._topics.save()
         await self._settle()
         return Response()
 
     async def create_list(self, request: Request[NoHeader]) -> Response:
         """Create or change several topics, all or none."""
         self._update(read_topic_list(request.body))
-        await self._topics.saving.saved()
+        await self._topics.save()
         await self._settle()
         return Response()
 
@@ -157,7 +158,7 @@ class TopicProcessor:
         with self._topics.leaving(doomed):
             for name in doomed:
                 self._topics.delete(name)
-            await self._topics.saving.saved()
+            await self._topics.save()
             for name in doomed:
                 self._offsets.remove_topic(name)
                 self._store.delete_topic(name)
@@ -184,7 +185,7 @@ class TopicProcessor:
         config = self._topics.get(request.header.topic)
         if config is None:
             remark = f"No topic in this broker. topic: {request.header.topic}"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         return Response(body=dumps(config))
 
     def stats(self, request: Request[GetTopicStatsInfoRequestHeader]) -> Response:
@@ -192,7 +193,7 @@ class TopicProcessor:
         topic = request.header.topic
         config = self._topics.get(topic)
         if config is None:
-            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         name, table = self._config.broker.broker_name, {}
         for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
             low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

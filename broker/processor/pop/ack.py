@@ -14,7 +14,7 @@ from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
-from broker.pop.records import ORDER_REVIVE_QUEUE, AckMsg, BatchAckMsg
+from broker.pop.records import AckMsg, BatchAckMsg
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
@@ -24,7 +24,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
-from sprocket.remoting.message.pop_extra_info import parse_handle, real_topic
+from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE, parse_handle, real_topic
 from sprocket.remoting.routes import NoHeader
 from store.record.record import PendingMessage
 

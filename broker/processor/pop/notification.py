@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
-from broker.pop.pop_checks import PopChecks, refusal
+from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_offsets import FROM_FIRST
 from broker.pop.pop_service import PopService
 from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
@@ -70,7 +70,7 @@ class NotificationService(Service):
 
     def polling_info(self, request: Request[PollingInfoRequestHeader]) -> Response:
         """Return the number of pops held for one queue, or, with -1, for any queue.  Raises RequestError."""
-        self._checks.look(request)
+        self._checks.peek(request)
         header = request.header
         count = self._pop.held.count(header.topic, header.consumer_group, header.queue_id)
         return Response(header={"pollingNum": str(count)})
@@ -81,12 +81,13 @@ class NotificationService(Service):
         try:
             response = self._notify(request, may_hold=may_hold)
         except Exception as error:
-            response = refusal(request, error)
-        if response is not None:
-            request.channel.reply(request, response)
+            request.channel.refuse(request, error)
+        else:
+            if response is not None:
+                request.channel.reply(request, response)
 
     def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
-        read_queues = self._checks.look(request).read_queue_nums
+        read_queues = self._checks.peek(request).read_queue_nums
         if self._has_message(request.header, read_queues):
             return Response(header=_HAS_MESSAGE)
         header, result = request.header, HoldResult.NOT_HELD

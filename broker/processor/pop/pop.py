@@ -11,20 +11,20 @@ from typing import Any, Final
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.longpolling.held_pulls import PullFilter
-from broker.pop.pop_checks import PopChecks, refusal
+from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
-from broker.pop.records import ORDER_REVIVE_QUEUE
 from broker.pop.retry_topics import retry_topic, retry_topic_v2
 from broker.pop.revive.revive_log import ReviveLog
-from sprocket.common.errors import InvariantError, StoreError
+from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
+from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 
 _BEFORE_CHECKPOINT: Final = failpoint("pop.before_checkpoint")
 _CHECKPOINT_WRITTEN: Final = failpoint("pop.checkpoint_written")
@@ -49,7 +49,6 @@ class PopProcessor:
         self._random_below = core.random_below
         self._waits = core.waits
         self._store = core.store
-        self._fail = core.fail
         self._checks = checks
         self._filters = filters
         self._queues = queues
@@ -74,7 +73,7 @@ class PopProcessor:
             try:
                 popped, matches = self._take(request)
             except Exception as error:
-                self._refuse(request, error)
+                request.channel.refuse(request, error)
                 continue
             if popped.count:
                 found.append(popped)
@@ -149,7 +148,7 @@ class PopProcessor:
     def _answer_empty(self, popped: Popped, matches: PullFilter | None, *, may_hold: bool) -> None:
         request = popped.request
         if popped.damage is not None:
-            self._refuse(request, popped.damage)
+            request.channel.refuse(request, popped.damage)
             return
         header, result = request.header, HoldResult.NOT_HELD
         if may_hold:
@@ -199,7 +198,7 @@ class PopProcessor:
                 self._answer(found)
             else:
                 for popped in found:
-                    self._refuse(popped.request, error)
+                    popped.request.channel.refuse(popped.request, error)
 
         self._waits.wait(end, stored)
 
@@ -218,7 +217,7 @@ class PopProcessor:
         for popped in reversed(found):
             self._take_back(popped)
         for popped in found:
-            self._refuse(popped.request, error)
+            popped.request.channel.refuse(popped.request, error)
 
     def _take_back(self, popped: Popped) -> None:
         for taken in reversed(popped.taken):
@@ -232,8 +231,3 @@ class PopProcessor:
         for popped in found:
             if popped.rest > 0:
                 self._wake(popped)
-
-    def _refuse(self, request: Request[Any], error: Exception) -> None:
-        if isinstance(error, InvariantError):
-            self._fail(error)
-        request.channel.reply(request, refusal(request, error))

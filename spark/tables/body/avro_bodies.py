@@ -1,4 +1,4 @@
-"""Avro bodies: one datum in Avro's binary encoding each, without a file header, by a declared schema.
+"""Decoder of Avro bodies: each is one datum in Avro's binary encoding, without a file header, of a declared schema.
 
 Source: Apache Avro 1.11 specification (types, logical types).
 """
@@ -37,7 +37,7 @@ _MAX_DEPTH: Final = 32
 
 
 class BadDatum(ValueError):
-    """The body is no datum of the schema."""
+    """Error for a body that is not a datum of the schema."""
 
 
 class Avro:
@@ -53,7 +53,7 @@ class Avro:
             raise ConfigError(f"the Avro schema cannot be read: {reason_of(error)}") from error
         self._read = fastavro.schemaless_reader
         if not isinstance(declared, dict) or declared.get("type") != "record":
-            raise ConfigError("the Avro schema is a record, whose fields become the columns")
+            raise ConfigError("the Avro schema must be a record: its fields become the columns")
         kind = _arrow(declared, {}, declared.get("namespace", ""), "", 0)
         self.fields = pa.schema(list(kind))
 
@@ -65,7 +65,9 @@ class Avro:
         try:
             found = self._read(stream, self._schema, None)
         except Exception as error:  # a damaged body can raise nearly anything in fastavro
-            raise BadDatum(f"no datum of the Avro schema: {type(error).__name__} {reason_of(error)}") from error
+            raise BadDatum(
+                f"the body is not a datum of the Avro schema: {type(error).__name__} {reason_of(error)}"
+            ) from error
         left = len(body) - stream.tell()
         if left:
             raise BadDatum(f"{left} bytes follow the Avro datum")
@@ -75,11 +77,13 @@ class Avro:
 def _arrow(schema: Any, named: dict[str, Any], namespace: str, path: str, depth: int) -> pa.DataType:
     """Return the Arrow type of an Avro schema; `named` are the types defined so far."""
     if depth > _MAX_DEPTH:
-        raise ConfigError(f"Avro field {path!r}: types are nested at most {_MAX_DEPTH} deep, and none holds itself")
+        raise ConfigError(
+            f"Avro field {path!r}: types may be nested at most {_MAX_DEPTH} deep, and none may contain itself"
+        )
     if isinstance(schema, list):
         members = [member for member in schema if member != "null"]
         if len(members) != 1:
-            raise ConfigError(f"Avro field {path!r}: of unions, only null and one other type have a column")
+            raise ConfigError(f"Avro field {path!r}: a union may have only null and one other type")
         return _arrow(members[0], named, namespace, path, depth)
     if isinstance(schema, str):
         if schema in _TYPES:
@@ -116,7 +120,8 @@ def _scalar(schema: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
         precision, scale = schema["precision"], schema.get("scale", 0)
         if not has_column(precision, scale):
             raise ConfigError(
-                f"Avro field {path!r}: decimal({precision},{scale}) has no column: at most {MAX_DECIMAL_DIGITS} digits"
+                f"Avro field {path!r}: decimal({precision},{scale}) has no column: "
+                f"a column has at most {MAX_DECIMAL_DIGITS} digits"
             )
         return pa.decimal128(precision, scale)
     if logical == "uuid":

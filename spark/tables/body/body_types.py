@@ -1,4 +1,4 @@
-"""Decoders of bodies: the common part, and the two types that need no library.
+"""Decoding of bodies: what all decoders share, and the decoders of binary and text.
 
 A decoder takes the bodies of some messages.  It returns the columns of the rows that it could read, and the reasons for
 the others.  A row that fails does not affect the others.
@@ -21,7 +21,7 @@ _ROW: Final = re.compile(r" in row (\d{1,9})$")
 
 @dataclass(frozen=True)
 class Failure:
-    """Row `row` of the bodies failed because of `reason`."""
+    """Row `row` of the bodies, and the reason why it could not be decoded."""
 
     row: int
     reason: str
@@ -29,7 +29,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Columns of the rows `kept`, in order; `kept` None: all rows."""
+    """Columns of the rows that were decoded; `kept` are their numbers, None for all rows."""
 
     columns: list[pa.Array]
     kept: Rows | None
@@ -48,7 +48,7 @@ class BodyDecoder(Protocol):
 
 
 class Binary:
-    """Bodies as they are."""
+    """Decoder that leaves bodies as they are."""
 
     fields = pa.schema([("body", pa.binary())])
 
@@ -57,7 +57,7 @@ class Binary:
 
 
 class Text:
-    """Bodies that are UTF-8."""
+    """Decoder of UTF-8."""
 
     fields = pa.schema([("body", pa.string())])
 
@@ -69,10 +69,10 @@ class Text:
 
 
 def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], types: Iterable[pa.DataType]) -> Decoded:
-    """Decode by `run`, which takes several rows and raises ArrowInvalid if one of them is bad.
+    """Decode `bodies` with `run`, which takes several rows and raises ArrowInvalid if one of them is bad.
 
-    After a success the number of rows doubles.  After a failure `run` gets the rows before the bad one if the error
-    names it, else half of the rows.  So good rows are decoded by columns, and rarely more than twice.
+    After a success, the next call gets twice as many rows.  After a failure it gets the rows before the bad one if the
+    error names that row, else half of the rows.  So good rows are decoded by columns, and rarely more than twice.
     """
     pieces: list[list[pa.Array]] = []
     kept: list[Rows] = []
@@ -105,7 +105,7 @@ def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], typ
 
 
 def _bad_row(error: Exception) -> int | None:
-    """Return the row in an error's text, None without one.  It is a hint, because a body may become two rows."""
+    """Return the row that an error's text names; None without one.  A body may become two rows, so it may be wrong."""
     found = _ROW.search(str(error))
     return int(found[1]) if found else None
 
@@ -113,7 +113,7 @@ def _bad_row(error: Exception) -> int | None:
 def decode_each(
     bodies: pa.Array, read: Callable[[bytes], object], fields: pa.Schema, errors: tuple[type[Exception], ...]
 ) -> Decoded:
-    """Decode bodies one by one with `read`, which returns a map of the fields or raises one of `errors`."""
+    """Decode bodies one by one with `read`, which returns the fields of a body by name or raises one of `errors`."""
     values: list[object] = []
     kept: list[int] = []
     failures: list[Failure] = []
@@ -133,7 +133,7 @@ def decode_each(
 
 
 def _converted(values: list[object], fields: pa.Schema) -> tuple[list[pa.Array], dict[int, str]]:
-    """Return `values` as columns, and the reasons for those that do not match the types."""
+    """Return `values` as columns, and by index why a value does not match the types."""
     kind = pa.struct(list(fields))
     bad: dict[int, str] = {}
     try:

@@ -1,8 +1,8 @@
-"""JSON bodies by a declared schema, many at once: pyarrow reads them joined, one a line.
+"""Decoder of JSON bodies with a declared schema: pyarrow reads many at once, joined by line ends.
 
-Which row came from which body is certain although the reader knows nothing of bodies: each begins with ``{`` and ends
-with ``}``, and JSON never has ``{`` right after ``}`` inside a value, so no value spans two bodies and every body makes
-one row at least.  If there are as many rows as bodies, each made exactly one.
+The reader does not know where a body ends, but each row surely comes from one body.  Every body begins with ``{`` and
+ends with ``}``, and no JSON value has ``{`` directly after ``}``.  So no value spans two bodies, and every body becomes
+at least one row.  If the number of rows is the number of bodies, each body became exactly one row.
 """
 
 import json
@@ -26,14 +26,14 @@ _BLANKS: Final = " \t\r\n"
 
 
 class Json:
-    """Objects whose members are `fields`; a member that is missing is null, one that is not declared is left out."""
+    """Decoder of JSON objects with the members `fields`.  A missing member is null; other members are left out."""
 
     def __init__(self, fields: pa.Schema) -> None:
-        """Raises ConfigError for a type that JSON has no form of."""
+        """Prepare the reader.  Raises ConfigError for a type that JSON cannot express."""
         for each in fields:
             _check_type(each.name, each.type)
         self.fields = fields
-        # Dates are read as text and then converted: the reader takes numbers for them.
+        # Dates are read as text and then converted: the reader would accept numbers as dates.
         self._read = pa.schema([(each.name, _read_as(each.type)) for each in fields])
         self._by_columns = not any(_has_map(each.type) for each in fields)
         self._lists = NumberLists(fields)
@@ -47,7 +47,7 @@ class Json:
         return decode_each(bodies, self._one, self.fields, (ValueError, RecursionError))
 
     def _run(self, bodies: pa.Array) -> list[pa.Array]:
-        """Raises ArrowInvalid if a body is not exactly one object of the schema."""
+        """Return the columns of `bodies`.  Raises ArrowInvalid if one is not exactly one object of the schema."""
         if len(bodies) > 1 and bodies.nbytes > _RUN_BYTES:
             half = len(bodies) // 2
             parts = [self._run(bodies.slice(0, half)), self._run(bodies.slice(half))]
@@ -60,7 +60,7 @@ class Json:
         return self._without_lists(bodies, joined) or self._columns(joined, len(bodies))
 
     def _columns(self, text: pa.Buffer, count: int) -> list[pa.Array]:
-        """What `count` bodies say.  Raises ArrowInvalid."""
+        """Return the columns of `text`, which is `count` bodies.  Raises ArrowInvalid."""
         options = pj.ReadOptions(use_threads=False, block_size=text.size + 2)
         table = pj.read_json(pa.BufferReader(text), options, self._options)
         if table.num_rows != count:
@@ -72,7 +72,7 @@ class Json:
         ]
 
     def _without_lists(self, bodies: pa.Array, text: pa.Buffer) -> list[pa.Array] | None:
-        """The same where lists of numbers are most of the text; None if that is not so, or anything is wrong."""
+        """Return the same columns if lists of numbers are much of the text; None if they are not, or after an error."""
         taken = self._lists.take_out(text, _begins_joined(bodies))
         if taken is None:
             return None
@@ -83,8 +83,8 @@ class Json:
                     columns[index] = taken.column(field, columns[index])
         except pa.ArrowInvalid:
             if len(bodies) > 1:
-                raise  # which row it is; that one is tried by itself
-            return None  # the whole text is read once more, and says what is wrong
+                raise  # the error names the row, which is then tried alone
+            return None  # reading the whole text gives the reason
         return None if any(column is None for column in columns) else columns
 
     def _one(self, body: bytes) -> object:
@@ -95,7 +95,7 @@ class Json:
 
 
 def _outer_bytes_are_braces(bodies: pa.Array) -> pa.Array:
-    """`bodies`, without blanks around them.  Raises ArrowInvalid if one does not begin and end as an object does."""
+    """Return `bodies` without surrounding blanks.  Raises ArrowInvalid for one that is not in braces."""
     for attempt in (bodies, None):
         found = attempt if attempt is not None else pc.utf8_trim(bodies, _BLANKS)
         offsets = np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + len(found) + 1]
@@ -111,7 +111,7 @@ def _outer_bytes_are_braces(bodies: pa.Array) -> pa.Array:
 
 
 def _begins_joined(bodies: pa.Array) -> Positions:
-    """Where each body begins in the text that is made of them with a byte between any two."""
+    """Return where each body begins after they are joined with one byte between two."""
     offsets = np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset : bodies.offset + len(bodies)]
     begins: Positions = offsets.astype(np.int64) - offsets[0] + np.arange(len(bodies))
     return begins
@@ -149,7 +149,7 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
 
 
 def _value(value: object, kind: pa.DataType) -> object:
-    """What the rows of a schema with maps are made of.  Raises ValueError."""
+    """Return a parsed JSON value in the form from which pyarrow makes `kind`.  Raises ValueError."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -168,7 +168,7 @@ def _value(value: object, kind: pa.DataType) -> object:
 
 
 def _scalar(value: object, kind: pa.DataType) -> object:
-    """Values are as strict as the reader by columns: a number is no string and a string no number."""
+    """Return a value that is no object and no list, as strictly as pyarrow's reader: a number is not a string."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     if pa.types.is_string(kind):
         fits = isinstance(value, str)

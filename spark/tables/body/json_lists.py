@@ -1,9 +1,9 @@
-"""Lists of whole numbers in JSON text: they are taken out before it is parsed, and read many at once.
+"""Fast reading of lists of whole numbers in JSON text: they are cut out before it is parsed, and read many at once.
 
-A JSON reader handles each number by itself, which is most of the time of a body that is full of them.  So the elements
-of ``"samples": [1, 2, 3]`` leave the text, ``"samples": []`` stays in it, and the reader judges all the rest as ever.
-What is not plain here (a name that is spelled with an escape, a list in a list, numbers of more than 16 digits, other
-blanks than one behind a comma or a colon) is left to the reader whole.
+A JSON reader handles each number alone, which takes most of the time if a body is full of numbers.  So the elements of
+``"samples": [1, 2, 3]`` are cut out; ``"samples": []`` stays, and the reader checks the rest of the text.  The reader
+gets the whole text if it has a name with an escape, a list in a list, a number of more than 16 digits, or a blank
+anywhere but one after a comma or colon.
 """
 
 import re
@@ -21,24 +21,24 @@ Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
 _OPEN, _CLOSE, _COMMA, _BLANK, _MINUS, _ZERO = (ord(each) for each in "[], -0")
-# What is less is parsed before the lists are found.
-_LEAST_BYTES: Final = 32 * 1024
-# The least part of the text that is worth taking out.
-_LEAST_PART: Final = 0.2
+# A shorter text is parsed faster than its lists are found.
+_MIN_BYTES: Final = 32 * 1024
+# Min share of the text that is worth cutting out.
+_MIN_SHARE: Final = 0.2
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 # An escape can spell a letter of a name.
 _ESCAPED_LETTER: Final = b"\\u00"
 _WORD: Final = 8
-_BLOCK: Final = 8192  # numbers, so that what is in between stays in the processor's cache
-# The digits of a word are its last bytes: what stands before them is masked.
+_BLOCK: Final = 8192  # numbers; their intermediate results fit the processor's cache
+# The digits of a word are its last bytes.  A mask clears the bytes before them.
 _MASKS: Final = np.array([-1 << 8 * (_WORD - size) for size in range(1, _WORD + 1)], np.int64).view(np.uint64)
 
 
 @dataclass(frozen=True)
 class TakenOut:
-    """`rest` is the text without the elements of its lists; `values` has int64 of each field in order.
+    """A text without the elements of its lists (`rest`), and those elements by field.
 
-    `rows` and `counts`: of each field, the rows that have a list, and how long it is.
+    `rows` are the rows that have a list, `counts` the lengths of these lists, `values` their elements in order.
     """
 
     rest: pa.Buffer
@@ -47,9 +47,9 @@ class TakenOut:
     values: dict[str, npt.NDArray[np.int64]]
 
     def column(self, field: pa.Field, empty: pa.ListArray) -> pa.ListArray | None:
-        """The column of `field`: the lists that were read `empty` have their elements again.
+        """Return the column of `field`: the lists, which were read `empty`, with their elements.
 
-        None if they are not the ones that were taken out.  Raises ArrowInvalid for a number that the type cannot hold.
+        None if they are not the lists that were cut out.  Raises ArrowInvalid for a number that the type cannot hold.
         """
         rows, count = self.rows[field.name], len(empty)
         is_valid = np.zeros(count, bool)
@@ -66,14 +66,14 @@ class TakenOut:
 
 
 class NumberLists:
-    """The `fields` of a schema that are lists of whole numbers."""
+    """Names of the `fields` of a schema that are lists of whole numbers."""
 
     def __init__(self, fields: pa.Schema) -> None:
         self.names = [each.name for each in fields if _is_eligible(each)]
 
     def take_out(self, text: pa.Buffer, begins: Positions) -> TakenOut | None:
-        """The lists of `text`, whose bodies begin at `begins`; None if it is not worth it, or not certain."""
-        if not self.names or text.size < _LEAST_BYTES:
+        """Cut the lists out of `text`, whose bodies begin at `begins`; None if it saves too little or is not safe."""
+        if not self.names or text.size < _MIN_BYTES:
             return None
         found = _Found.find(np.frombuffer(text, np.uint8), self.names)
         if found is None or not found.is_worth_it or not self._are_all(text.to_pybytes(), found):
@@ -91,7 +91,7 @@ class NumberLists:
         return taken
 
     def _are_all(self, text: bytes, found: "_Found") -> bool:
-        """Whether every member with these names is a list that was found, or null."""
+        """Return whether every member with these names is a list that was found, or null."""
         if _ESCAPED_LETTER in text:
             return False
         for index, name in enumerate(self.names):
@@ -113,12 +113,12 @@ class _Found:
 
     @classmethod
     def find(cls, text: Bytes, names: Sequence[str]) -> Self | None:
-        """None if there is none, or a list in one of them."""
+        """Find the lists of the fields `names` in `text`; None without any, or if one contains a list."""
         opens, closes = np.flatnonzero(text == _OPEN), np.flatnonzero(text == _CLOSE)
         fields = np.full(opens.size, -1)
         for index, name in enumerate(names):
-            for behind in (": [", ":["):
-                fields[_ends_with(text, opens, f'"{name}"{behind}'.encode())] = index
+            for colon in (": [", ":["):
+                fields[_ends_with(text, opens, f'"{name}"{colon}'.encode())] = index
         own = np.flatnonzero(fields >= 0)
         at = np.searchsorted(closes, opens[own])
         if not own.size or at[-1] == closes.size:
@@ -130,10 +130,10 @@ class _Found:
 
     @property
     def is_worth_it(self) -> bool:
-        return int((self.ends - self.begins).sum()) > self.text.size * _LEAST_PART
+        return int((self.ends - self.begins).sum()) > self.text.size * _MIN_SHARE
 
     def cut(self, text: pa.Buffer) -> tuple[pa.Buffer, pa.Array]:
-        """`text` without the lists' elements, and these: one binary a list."""
+        """Return `text` without the elements of the lists, and the elements, one binary for each list."""
         offsets = np.empty(2 * self.begins.size + 2, np.int32)
         offsets[0], offsets[-1] = 0, self.text.size
         offsets[1:-1:2], offsets[2:-1:2] = self.begins, self.ends
@@ -143,9 +143,9 @@ class _Found:
 
 
 def whole_numbers(lists: pa.Array) -> tuple[npt.NDArray[np.int64], Positions] | None:
-    """The numbers in `lists`, binary such as ``1, -2,3``, and how many each has.
+    """Return the numbers in `lists`, binary such as ``1, -2,3``, and the number of elements of each.
 
-    None if anything else is in them, or a number of more than 16 digits.
+    None if a list contains anything else, or a number of more than 16 digits.
     """
     counts = np.zeros(len(lists), np.int64)
     filled = np.flatnonzero(pc.binary_length(lists).to_numpy())
@@ -169,7 +169,7 @@ def whole_numbers(lists: pa.Array) -> tuple[npt.NDArray[np.int64], Positions] | 
 
 
 def _read(text: Bytes, words: Words, begins: Positions, ends: Positions, values: npt.NDArray[np.int64]) -> bool:
-    """Numbers at [`begins`, `ends`) of `text` into `values`; False if one is no whole number of up to 16 digits."""
+    """Put the numbers at [`begins`, `ends`) of `text` into `values`; False if one is not whole or is too long."""
     begins = begins + (text[begins] == _BLANK)
     is_negative = text[begins] == _MINUS
     has_negative = bool(is_negative.any())
@@ -194,9 +194,9 @@ def _read(text: Bytes, words: Words, begins: Positions, ends: Positions, values:
 
 
 def _digits(words: Words, sizes: Positions) -> Words | None:
-    """The numbers that the last of the 8 characters in each word spell, as many as `sizes` says; None if it is none.
+    """Return the number in the last `sizes` characters of each word of 8; None if one is not a digit.
 
-    Neighbours are added in pairs: digits to numbers of two, these to four, these to eight.
+    Neighbours are added in pairs: digits to numbers of two digits, these to four, these to eight.
     """
     words = words ^ np.uint64(0x3030303030303030)
     words &= _MASKS.take(sizes - 1, mode="clip")
@@ -211,7 +211,7 @@ def _digits(words: Words, sizes: Positions) -> Words | None:
 
 
 def _ends_with(text: Bytes, ends: Positions, pattern: bytes) -> npt.NDArray[np.bool_]:
-    """Whether `pattern` ends with the byte at each of `ends`."""
+    """Return, for each of `ends`, whether `pattern` ends with the byte at that place."""
     size = len(pattern)
     begins = ends - (size - 1)
     if text.size < size:

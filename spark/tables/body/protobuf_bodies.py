@@ -1,4 +1,4 @@
-"""Protocol Buffers bodies, by a descriptor set (``protoc --include_imports --descriptor_set_out``) and a message name.
+"""Decoder of Protocol Buffers: a descriptor set (``protoc --include_imports --descriptor_set_out``), a message name.
 
 Source: Protocol Buffers, language guide (scalar types, presence), `google/protobuf/descriptor.proto`.
 """
@@ -42,14 +42,14 @@ _TIMESTAMP: Final = "google.protobuf.Timestamp"
 
 
 class BadMessage(ValueError):
-    """A body that is no message of the type."""
+    """Error for a body that is not a message of the type."""
 
 
 class Protobuf:
-    """Messages whose fields are the columns; a field that is not set and has presence is null."""
+    """Decoder of messages; their fields are the columns.  A field with presence is null if it is not set."""
 
     def __init__(self, descriptor_set: bytes, message_name: str) -> None:
-        """Raises ConfigError for a descriptor set that is none or lacks the message, and for a type without column."""
+        """Find the message.  Raises ConfigError for a wrong set, a missing message, a type without a column."""
         package = "a body of type protobuf"
         descriptor_pb2 = optional_package("google.protobuf.descriptor_pb2", package)
         factory = optional_package("google.protobuf.message_factory", package)
@@ -59,8 +59,10 @@ class Protobuf:
             for file in files.file:
                 pool.Add(file)
             names = [f"{file.package}.{each.name}".lstrip(".") for file in files.file for each in file.message_type]
-        except Exception as error:  # the package raises kinds of its own, which differ from release to release
-            raise ConfigError(f"no descriptor set (protoc --descriptor_set_out): {reason_of(error)}") from error
+        except Exception as error:  # the kinds of error differ between releases
+            raise ConfigError(
+                f"the file is not a descriptor set (protoc --descriptor_set_out): {reason_of(error)}"
+            ) from error
         try:
             descriptor = pool.FindMessageTypeByName(message_name)
         except KeyError as error:
@@ -80,14 +82,14 @@ class Protobuf:
             raise BadMessage(NO_BODY)
         try:
             message = self._message.FromString(body)
-        except Exception as error:  # DecodeError of whichever implementation is in use
-            raise BadMessage(f"no message of the type: {reason_of(error)}") from error
+        except Exception as error:  # each implementation has its own DecodeError
+            raise BadMessage(f"the body is not a message of the type: {reason_of(error)}") from error
         return {name: read(message) for name, read in self._one_field}
 
 
 def _struct(descriptor: "Descriptor", path: tuple[str, ...]) -> pa.DataType:
     if descriptor.full_name in path:
-        raise ConfigError(f"message {descriptor.full_name} holds itself ({' > '.join(path)}): it has no columns")
+        raise ConfigError(f"message {descriptor.full_name} contains itself ({' > '.join(path)}), so it has no columns")
     path = (*path, descriptor.full_name)
     return pa.struct([pa.field(each.name, _arrow(each, path)) for each in descriptor.fields])
 
@@ -113,7 +115,7 @@ def _is_map(field: "FieldDescriptor") -> bool:
 
 
 def _reader(field: "FieldDescriptor") -> Read:
-    """What reads `field` of a message as Arrow takes it."""
+    """Return the function that reads `field` of a message in the form from which pyarrow makes columns."""
     name = field.name
     if _is_map(field):
         value = _value_reader(field.message_type.fields_by_name["value"])

@@ -1,4 +1,4 @@
-"""`mqadmin` about users and policies: createUser to copyUser, createAcl to copyAcl.
+"""`mqadmin` about users and policies.
 
 Source of flags, columns and output: RocketMQ 5.3.3, `tools.command.auth`.  Unlike RocketMQ's, getUser and listUser show
 a password only with ``--showPassword``.
@@ -85,7 +85,7 @@ def _parts(text: str | None) -> tuple[str, ...]:
 @click.option("-p", "--password", required=True, help="The key that signs its requests.")
 @click.option("-t", "--userType", "user_type", help="Super or Normal.  [default: Normal]")
 def create_user(namesrv: str | None, target: Target, username: str, password: str, user_type: str | None) -> None:
-    """Create user to cluster."""
+    """Create a user."""
     from sprocket.remoting.bodies.auth import UserInfo
 
     user = UserInfo(username.strip(), password.strip(), user_type and user_type.strip())
@@ -107,7 +107,7 @@ def update_user(
     user_type: str | None,
     user_status: str | None,
 ) -> None:
-    """Update user to cluster."""
+    """Change the password, type or status of a user."""
     from sprocket.remoting.bodies.auth import UserInfo
 
     if not (password or user_type or user_status):
@@ -122,7 +122,7 @@ def update_user(
 @target_options()
 @click.option("-u", "--username", required=True, help="Name of the user.")
 def delete_user(namesrv: str | None, target: Target, username: str) -> None:
-    """Delete user from cluster."""
+    """Delete a user."""
     name = username.strip()
     _change(namesrv, target, lambda auth, address: auth.delete_user(address, name), "delete user to")
 
@@ -137,7 +137,7 @@ _show_password = click.option("--showPassword", "show", is_flag=True, help="Show
 @_show_password
 @json_option
 def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_json: bool) -> None:
-    """Get user from cluster."""
+    """Show a user."""
     name = username.strip()
     answers = _ask(namesrv, target, lambda auth, address: auth.user(address, name))
     _print_users([user for _, user in answers if user is not None][:1], show, as_json)
@@ -150,7 +150,7 @@ def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_
 @_show_password
 @json_option
 def list_user(namesrv: str | None, target: Target, filter_: str | None, show: bool, as_json: bool) -> None:
-    """List user from cluster."""
+    """List the users."""
     wanted = filter_ and filter_.strip()
     answers = _ask(namesrv, target, lambda auth, address: auth.users(address, wanted))
     address, users = next(((address, users) for address, users in answers if users), ("", []))
@@ -179,7 +179,7 @@ def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None
 @click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
 @click.option("-u", "--usernames", help="Only these, separated by commas.")
 def copy_user(namesrv: str | None, source: str, target: str, usernames: str | None) -> None:
-    """Copy user to cluster."""
+    """Copy users from one broker to another one."""
     names = list(_parts(usernames))
     _copy(namesrv, source, target, "user", lambda auth: auth.copy_users(source.strip(), target.strip(), names))
 
@@ -211,7 +211,7 @@ def create_acl(
     namesrv: str | None, target: Target,
     subject: str, resources: str, actions: str, source_ips: str | None, decision: str,
 ) -> None:  # fmt: skip
-    """Create acl to cluster."""
+    """Create the policies of a user."""
     _put_acl(namesrv, target, True, subject, resources, actions, source_ips, decision)
 
 
@@ -223,7 +223,7 @@ def update_acl(
     namesrv: str | None, target: Target,
     subject: str, resources: str, actions: str, source_ips: str | None, decision: str,
 ) -> None:  # fmt: skip
-    """Update acl to cluster."""
+    """Change the policies of a user."""
     _put_acl(namesrv, target, False, subject, resources, actions, source_ips, decision)
 
 
@@ -233,7 +233,7 @@ def update_acl(
 @click.option("-s", "--subject", required=True, help="Subject of the policy, as User:name.")
 @click.option("-r", "--resources", "resource", help="Only for this resource; without it, for all.")
 def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str | None) -> None:
-    """Delete acl from cluster."""
+    """Delete the policies of a user."""
     whose, what = subject.strip(), resource and resource.strip()
     _change(namesrv, target, lambda auth, address: auth.delete_acl(address, whose, what), "delete acl to")
 
@@ -244,7 +244,7 @@ def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str 
 @click.option("-s", "--subject", required=True, help="Subject of the policy, as User:name.")
 @json_option
 def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) -> None:
-    """Get acl from cluster."""
+    """Show the policies of a user."""
     answers = _ask(namesrv, target, lambda auth, address: auth.acl(address, subject.strip()))
     _print_acls([acl for _, acl in answers if acl is not None], as_json)
 
@@ -259,7 +259,7 @@ def list_acl(
     namesrv: str | None, target: Target, subject: str | None, resource: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """List acl from cluster."""
+    """List the policies of all users."""
     answers = _ask(namesrv, target, lambda auth, address: auth.acls(address, subject, resource))
     _print_acls([acl for _, acls in answers for acl in acls], as_json)
 
@@ -287,7 +287,7 @@ def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
 @click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
 @click.option("-s", "--subjects", help="Only policies of these subjects, separated by commas.")
 def copy_acl(namesrv: str | None, source: str, target: str, subjects: str | None) -> None:
-    """Copy acl to cluster."""
+    """Copy policies from one broker to another one."""
     keys = list(_parts(subjects))
     _copy(namesrv, source, target, "acl", lambda auth: auth.copy_acls(source.strip(), target.strip(), keys))
 

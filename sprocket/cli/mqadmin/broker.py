@@ -1,4 +1,4 @@
-"""`mqadmin` about brokers: clusterList, brokerStatus."""
+"""`mqadmin` about brokers."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -70,7 +70,7 @@ async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
 @click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
 @json_option
 def cluster_list(namesrv: str | None, more: bool, interval_s: float | None, cluster: str | None, as_json: bool) -> None:
-    """List cluster infos."""
+    """List the brokers of each cluster, with their message rates."""
 
     def show() -> None:
         found = with_admin(namesrv, lambda admin: members(admin, cluster))
@@ -153,7 +153,7 @@ def _number(table: Mapping[str, str], key: str) -> float:
 @target_options()
 @json_option
 def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
-    """Fetch broker runtime status data."""
+    """Show the runtime figures of a broker."""
     tables = with_admin(namesrv, lambda admin: _runtime_infos(admin, target))
     if as_json:
         print_json(tables)

@@ -1,4 +1,4 @@
-"""`mqadmin` about cleaning: cleanExpiredCQ, deleteExpiredCommitLog, cleanUnusedTopic.
+"""`mqadmin` about cleaning.
 
 Source of names, flags and output: RocketMQ 5.3.3, `CleanExpiredCQSubCommand`, `DeleteExpiredCommitLogSubCommand`,
 `CleanUnusedTopicCommand`.
@@ -46,7 +46,7 @@ def _run(namesrv: str | None, target: Target, request: Request) -> None:
 @namesrv_option
 @_target_options
 def clean_expired_cq(namesrv: str | None, target: Target) -> None:
-    """Clean expired ConsumeQueue on broker."""
+    """Remove the ConsumeQueues whose messages have all expired."""
     _run(namesrv, target, lambda admin, address: admin.clean_expired_queues(address))
 
 
@@ -54,7 +54,7 @@ def clean_expired_cq(namesrv: str | None, target: Target) -> None:
 @namesrv_option
 @_target_options
 def delete_expired_commit_log(namesrv: str | None, target: Target) -> None:
-    """Delete expired CommitLog files."""
+    """Remove expired CommitLog files now, whatever the hour."""
     _run(namesrv, target, lambda admin, address: admin.delete_expired_commit_log(address))
 
 
@@ -62,5 +62,5 @@ def delete_expired_commit_log(namesrv: str | None, target: Target) -> None:
 @namesrv_option
 @_target_options
 def clean_unused_topic(namesrv: str | None, target: Target) -> None:
-    """Clean unused topic on broker."""
+    """Remove the ConsumeQueues of topics that the broker does not know."""
     _run(namesrv, target, lambda admin, address: admin.clean_unused_topics(address))

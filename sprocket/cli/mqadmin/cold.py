@@ -49,7 +49,7 @@ async def _from_masters(admin: "AdminClient", target: Target, request: Request) 
     help="0: read ahead; 1: random reads.",
 )  # fmt: skip
 def set_read_ahead_mode(namesrv: str | None, target: Target, mode: str) -> None:
-    """Set read ahead mode for all commitlog files."""
+    """Switch read-ahead of the CommitLog on or off."""
     from sprocket.remoting.codes import RequestCode
     from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 
@@ -66,7 +66,7 @@ def set_read_ahead_mode(namesrv: str | None, target: Target, mode: str) -> None:
 @namesrv_option
 @target_options()
 def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
-    """Get cold data flow ctr info."""
+    """Show which groups read old messages, how much, and their thresholds."""
     from sprocket.remoting.codes import RequestCode
 
     async def request(admin: "AdminClient", address: str) -> str:
@@ -88,7 +88,7 @@ def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
     "-v", "--threshold", required=True, type=click.IntRange(0), help="Cold bytes that the group may read in 5 s."
 )
 def update_cold_flow_group(namesrv: str | None, target: Target, group: str, threshold: int) -> None:
-    """Add or update cold data flow ctr group config."""
+    """Set the threshold of a group for reads of old messages."""
     from sprocket.remoting.codes import RequestCode
 
     body = properties.render({group.strip(): str(threshold)}).encode()
@@ -106,7 +106,7 @@ def update_cold_flow_group(namesrv: str | None, target: Target, group: str, thre
 @target_options("Every master of this cluster.")
 @_group_option
 def remove_cold_flow_group(namesrv: str | None, target: Target, group: str) -> None:
-    """Remove consumer from cold ctr config."""
+    """Remove the threshold of a group for reads of old messages."""
     from sprocket.remoting.codes import RequestCode
 
     async def request(admin: "AdminClient", address: str) -> str:

@@ -1,4 +1,4 @@
-"""`mqadmin` about connected clients: consumerConnection, producerConnection, producer, consumerStatus."""
+"""`mqadmin` about connected clients."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS
 @broker_option
 @json_option
 def consumer_connection(namesrv: str | None, group: str, broker: str | None, as_json: bool) -> None:
-    """Query consumer's socket connection, client version and subscription."""
+    """Show the connected consumers of a group, their versions and subscriptions."""
 
     async def ask(admin: "AdminClient") -> "ConsumerConnection":
         from sprocket.client.admin.group_admin import GroupAdmin
@@ -64,7 +64,7 @@ def connection_lines(found: "ConsumerConnection") -> list[str]:
 @click.option("-t", "--topic", required=True, help="A topic of the group: one of its brokers is asked.")
 @json_option
 def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bool) -> None:
-    """Query producer's socket connection and client version."""
+    """Show the connected producers of a group and their versions."""
 
     async def ask(admin: "AdminClient") -> "ProducerConnection":
         from sprocket.client.admin.group_admin import GroupAdmin
@@ -85,7 +85,7 @@ def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bo
 @click.option("-b", "--broker", required=True, type=SERVER_ADDRESS, help="Address of the broker.")
 @json_option
 def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
-    """Query producer's instances, connection, status, etc."""
+    """Show all producers that are connected to a broker."""
 
     async def ask(admin: "AdminClient") -> "ProducerTableInfo":
         from sprocket.client.admin.group_admin import GroupAdmin
@@ -113,7 +113,7 @@ def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
 @broker_option
 @click.option("-s", "--jstack", is_flag=True, help="Include the stacks of the consumer's threads.")
 def consumer_status(namesrv: str | None, group: str, client_id: str | None, broker: str | None, jstack: bool) -> None:
-    """Query consumer's internal data structure.
+    """Show what the consumers of a group report about themselves.
 
     Without -i, each client's report is written to a file of its own, in a folder named after the time.
     """

@@ -1,4 +1,4 @@
-"""`mqadmin` about consumers: consumerProgress, setConsumeMode."""
+"""`mqadmin` about consumers."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -76,7 +76,7 @@ def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
 def consumer_progress(
     namesrv: str | None, group: str | None, topic: str | None, show_client: bool, cluster: str | None, as_json: bool
 ) -> None:
-    """Query consumer's progress, speed."""
+    """Show the offsets, lag and rate of a group, or of all groups."""
     if group is None:
         groups = with_admin(namesrv, group_progress)
         if as_json:
@@ -192,7 +192,7 @@ def set_consume_mode(
     mode: "RequestMode",
     share: int,
 ) -> None:
-    """Set consume message mode. pull/pop etc."""
+    """Set whether a group receives a topic by pull or by pop."""
     from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 
     body = SetMessageRequestModeRequestBody(topic.strip(), group.strip(), mode, share)

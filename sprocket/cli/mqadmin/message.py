@@ -1,4 +1,4 @@
-"""`mqadmin` about single messages: queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset, printMsg.
+"""`mqadmin` about single messages.
 
 Unlike RocketMQ's, these commands do not print which groups consumed a message.  They also do not resend a message or
 push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
@@ -117,7 +117,7 @@ def _decoded(body: bytes, charset: str) -> str:
 def query_by_id(
     namesrv: str | None, topic: str, message_ids: str, cluster: str | None, body_format: str | None, as_json: bool
 ) -> None:
-    """Query Message by Id."""
+    """Show messages with these ids."""
     ids = [word.strip() for word in message_ids.split(",") if word.strip()]
 
     async def ask(admin: "AdminClient") -> list["ReceivedMessage | None"]:
@@ -164,7 +164,7 @@ def query_by_key(
     cluster: str | None,
     as_json: bool,
 ) -> None:
-    """Query Message by Key."""
+    """List the messages of a topic that have a key."""
 
     async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
         from sprocket.client.admin.message_lookup import MessageLookup
@@ -192,7 +192,7 @@ def query_by_key(
 def query_by_unique_key(
     namesrv: str | None, topic: str, message_id: str, show_all: bool, cluster: str | None, as_json: bool
 ) -> None:
-    """Query Message by Unique key."""
+    """Show the message with the id that its producer set."""
 
     async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
         from sprocket.client.admin.message_lookup import MessageLookup
@@ -227,7 +227,7 @@ def query_by_offset(
     body_format: str | None,
     as_json: bool,
 ) -> None:
-    """Query Message by offset."""
+    """Show the message at an offset of a queue."""
 
     async def ask(admin: "AdminClient") -> "ReceivedMessage | None":
         from sprocket.client.admin.message_lookup import MessageLookup
@@ -285,7 +285,7 @@ def print_messages(
     route_topic: str | None,
     as_json: bool,
 ) -> None:
-    """Print Message Detail."""
+    """Print the messages of a topic that were stored in a span of time."""
     begin_ms, end_ms = parse_time(begin), parse_time(end)
 
     async def show(admin: "AdminClient") -> None:

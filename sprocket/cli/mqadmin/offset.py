@@ -1,4 +1,4 @@
-"""`mqadmin` about offsets: resetOffsetByTime, skipAccumulatedMessage, cloneGroupOffset, getConsumerStatus."""
+"""`mqadmin` about offsets."""
 
 from typing import TYPE_CHECKING
 
@@ -105,7 +105,7 @@ def reset_offset_by_time(
     cluster: str | None,
     as_json: bool,
 ) -> None:
-    """Reset consumer offset by timestamp(without client restart)."""
+    """Reset the offsets of a group to a time or an offset; clients need no restart."""
     group, topic, timestamp = group.strip(), topic.strip(), reset_time(when)
     if broker is not None and queue_id is not None:
         at = with_admin(namesrv, lambda admin: _reset_queue(admin, broker, group, topic, queue_id, timestamp, offset))
@@ -155,7 +155,7 @@ async def _reset_queue(
 def skip_accumulated_message(
     namesrv: str | None, group: str, topic: str, force: bool, cluster: str | None, as_json: bool
 ) -> None:
-    """Skip all messages that are accumulated (not consumed) currently."""
+    """Set the offsets of a group to the end of its queues: it skips the backlog."""
     to_end = -1
     done = with_admin(namesrv, lambda admin: _reset(admin, topic.strip(), group.strip(), to_end, force, cluster))
     if as_json:
@@ -172,7 +172,7 @@ def skip_accumulated_message(
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-o", "--offline", help="Accepted and ignored, as in RocketMQ.")
 def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str, offline: str | None) -> None:
-    """Clone offset from other group."""
+    """Copy the offsets of a topic from one group to another one."""
     source, target, topic = source.strip(), target.strip(), topic.strip()
 
     async def clone(admin: "AdminClient") -> None:
@@ -191,7 +191,10 @@ def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str
 @click.option("-i", "--originClientId", "client_id", default="", help="Only this client.")
 @json_option
 def get_consumer_status(namesrv: str | None, group: str, topic: str, client_id: str, as_json: bool) -> None:
-    """Get consumer status from client."""
+    """Show the offsets that each client of a group holds.
+
+    RocketMQ has this command in its sources; its mqadmin does not offer it.
+    """
     group, topic, client_id = group.strip(), topic.strip(), client_id.strip()
 
     async def ask(admin: "AdminClient") -> "dict[str, dict[MessageQueue, int]]":

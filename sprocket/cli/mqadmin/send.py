@@ -1,4 +1,4 @@
-"""`mqadmin` about sending and reading messages: sendMessage, checkMsgSendRT, consumeMessage.
+"""`mqadmin` about sending and reading messages.
 
 Unlike RocketMQ's, `consumeMessage` prints at most -c messages of all queues together.
 """
@@ -98,7 +98,7 @@ def _producer_group() -> str:
 @click.option("-a", "--amount", type=click.IntRange(2), default=100, help="Number of messages.")
 @click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
 def check_send_rt(namesrv: str | None, topic: str, amount: int, size_bytes: int) -> None:
-    """Check message send response time."""
+    """Send messages to a topic and show the response time of each."""
     run(_check_send_rt(name_servers(namesrv), topic.strip(), amount, b"a" * size_bytes))
 
 
@@ -149,7 +149,7 @@ def consume_message(
     count: int,
     as_json: bool,
 ) -> None:
-    """Consume message."""
+    """Print messages of a topic; no offset is committed."""
     if queue_id is not None and broker_name is None:
         raise WrongUsage("Please set the brokerName before queueId!")
     if offset is not None and queue_id is None:

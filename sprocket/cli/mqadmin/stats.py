@@ -1,4 +1,4 @@
-"""`mqadmin` about figures of topics, groups and queues: statsAll, brokerConsumeStats, queryCq."""
+"""`mqadmin` about figures of topics, groups and queues."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -41,7 +41,7 @@ class TopicLine(NamedTuple):
 @click.option("-t", "--topic", help="Only this topic.")
 @json_option
 def stats_all(namesrv: str | None, only_active: bool, topic: str | None, as_json: bool) -> None:
-    """Topic and Consumer tps stats."""
+    """Show the rates of topics and of their consumer groups."""
     lines = [
         line
         for line in with_admin(namesrv, lambda admin: topic_lines(admin, topic))
@@ -126,7 +126,7 @@ def day_sum(stats: "BrokerStatsData") -> int:
 def broker_consume_stats(
     namesrv: str | None, broker: str, timeout_ms: int, level: int, ordered_only: bool, as_json: bool
 ) -> None:
-    """Fetch broker consume stats data."""
+    """Show the offsets and lag of the groups on a broker."""
 
     async def ask(admin: "AdminClient") -> "ConsumeStatsList[str]":
         from sprocket.client.admin.group_admin import GroupAdmin
@@ -181,7 +181,7 @@ def query_cq(
     group: str | None,
     as_json: bool,
 ) -> None:
-    """Query cq command."""
+    """Show the entries of a ConsumeQueue."""
 
     async def ask(admin: "AdminClient") -> "QueryConsumeQueueResponseBody":
         from sprocket.client.admin.group_admin import GroupAdmin

@@ -1,4 +1,4 @@
-"""`mqadmin` about topics: updateTopic, deleteTopic, topicList, topicRoute, topicStatus."""
+"""`mqadmin` about topics."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -77,7 +77,7 @@ def update_topic(
     unit_sub: bool,
     attributes: str,
 ) -> None:
-    """Update or create topic."""
+    """Create a topic, or change it."""
     from sprocket.remoting.bodies.topic import TopicConfig
 
     config = TopicConfig(
@@ -128,7 +128,7 @@ async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequ
 @topic_option
 @click.option("-c", "--clusterName", "cluster", required=True, help="Delete the topic from this cluster.")
 def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
-    """Delete topic from broker and NameServer."""
+    """Delete a topic from the brokers of a cluster and from the name servers."""
     topic, cluster = topic.strip(), cluster.strip()
     with_admin(namesrv, lambda admin: admin.delete_topic(topic, cluster))
     click.echo(f"delete topic [{topic}] from cluster [{cluster}] success.")
@@ -140,7 +140,7 @@ def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
 @click.option("-c", "--clusterModel", "with_cluster", is_flag=True, help="Show cluster and consumer groups, too.")
 @json_option
 def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
-    """Fetch all topic list from name server."""
+    """List all topics."""
     if not with_cluster:
         topics = with_admin(namesrv, lambda admin: admin.topic_list())
         if as_json:
@@ -186,7 +186,7 @@ async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[
 @topic_option
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print columns instead of JSON.")
 def topic_route(namesrv: str | None, topic: str, as_list: bool) -> None:
-    """Examine topic route info."""
+    """Show the route of a topic: its brokers and their queues."""
     route = with_admin(namesrv, lambda admin: admin.topic_route(topic.strip()))
     if as_list:
         for line in route_lines(route):
@@ -218,7 +218,7 @@ def route_lines(route: "TopicRouteData") -> list[str]:
 @route_option
 @json_option
 def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: bool) -> None:
-    """Examine topic Status info."""
+    """Show the minimum and maximum offset of each queue of a topic."""
     stats = with_admin(namesrv, lambda admin: admin.topic_stats(topic.strip(), cluster))
     if not stats.offset_table:
         raise CommandFailed("Not found the topic stats info")

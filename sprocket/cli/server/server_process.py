@@ -136,7 +136,7 @@ def raise_open_files_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
-        logger.warning("open_files_limit=%d wanted=%d reason=%r", soft, hard, str(error))
+        logger.warning("event=open_files_limit_kept limit=%d wanted=%d reason=%r", soft, hard, str(error))
 
 
 def exit_status(error: Exception) -> int:

@@ -201,12 +201,13 @@ def _add_topics(directory: Path, queues: dict[str, int]) -> None:
     """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
     from msgspec.structs import replace
 
-    from broker.config.config_file import ConfigFile
+    from sprocket.common.config_file import ConfigFile
     from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+    from sprocket.remoting.codec.fastjson import loads
     from sprocket.remoting.codec.pretty_json import pretty
 
-    file = ConfigFile(directory / "config" / "topics.json", TopicConfigTable)
-    table = file.load() or TopicConfigTable()
+    file = ConfigFile(directory / "config" / "topics.json")
+    table = file.load(lambda content: loads(content, TopicConfigTable)) or TopicConfigTable()
     known = dict(table.topic_config_table)
     for topic, count in queues.items():
         config = known.get(topic)

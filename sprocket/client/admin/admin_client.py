@@ -100,7 +100,7 @@ class AdminClient:
         tls: TlsSettings | None = None,
     ) -> None:
         """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
-        self._name_servers = arguments.addresses("name_servers", name_servers)
+        self.name_servers = arguments.addresses("name_servers", name_servers)
         self._timeout_s = arguments.timeout("timeout_s", timeout_s)
         arguments.optional("credentials", credentials, Credentials)
         arguments.optional("tls", tls, TlsSettings)
@@ -306,17 +306,33 @@ class AdminClient:
             raise
         return header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
 
+    async def ask_name_servers(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, ReceivedResponse | AdminError]:
+        """Send a request to all name servers at once.  Return, by address, the response or why there is none."""
+
+        async def outcome(address: str) -> ReceivedResponse | AdminError:
+            try:
+                return await self.ask(address, code, header, body)
+            except AdminError as error:
+                return error
+
+        outcomes = await asyncio.gather(*map(outcome, self.name_servers))
+        return dict(zip(self.name_servers, outcomes, strict=True))
+
     async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
-        for address in self._name_servers:
-            await self.ask(address, code, header)
+        """Send a change to all name servers; raise the first error after all were asked."""
+        for outcome in (await self.ask_name_servers(code, header)).values():
+            if isinstance(outcome, AdminError):
+                raise outcome
 
     async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
         """Return the response of the first name server that answers, even a refusal."""
-        for position, address in enumerate(self._name_servers, 1):
+        for position, address in enumerate(self.name_servers, 1):
             try:
                 return await self.ask(address, code, header)
             except AdminError as error:
-                if error.code is not None or position == len(self._name_servers):
+                if error.code is not None or position == len(self.name_servers):
                     raise
         raise AdminError("no name server given")
 

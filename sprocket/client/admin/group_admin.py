@@ -48,11 +48,10 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from sprocket.remoting.message.topic_names import RETRY_PREFIX, TIMER_TOPIC
+from sprocket.remoting.message.topic_names import RETRY_PREFIX, TIMER_TOPIC, is_light
 
 # Time that resets to the end of the queue.
 TO_END: Final = -1
-_LIGHT_PREFIX: Final = "%LMQ%"
 
 T = TypeVar("T")
 
@@ -253,7 +252,7 @@ class GroupAdmin:
 
 def _route_topic(topic: str, route_topic: str | None) -> str:
     """Return the topic whose route to use: light topics and the timer wheel's have no route of their own."""
-    if route_topic and (topic.startswith(_LIGHT_PREFIX) or topic == TIMER_TOPIC):
+    if route_topic and (is_light(topic) or topic == TIMER_TOPIC):
         return route_topic
     return topic
 

@@ -97,7 +97,7 @@ class Assignment:
             return
         # The offset was illegal: drop the pulled messages and commit the broker's offset.
         logger.warning("event=offset_moved queue=%s offset=%d", queue_name(held.queue), held.next_offset)
-        held.is_dropped = True
+        held.drop()
         await self._store.persist({held.queue: held.next_offset})
         if self._loops.get(held.queue) is loop and not self._is_closed:
             self._pull(held.queue, held.next_offset)
@@ -109,7 +109,7 @@ class Assignment:
             loop, task = self._loops.pop(queue), self._tasks.pop(queue)
             # A dropped queue was reset: its new offset is being committed.
             offset = None if loop.process_queue.is_dropped else loop.process_queue.commit_offset
-            loop.process_queue.is_dropped = True
+            loop.process_queue.drop()
             task.cancel()
             if offset is not None:
                 offsets[queue] = offset
@@ -133,7 +133,7 @@ class Assignment:
         async with self._persisting:
             moved = {queue: offset for queue, offset in offsets.items() if queue in self._loops}
             for queue in moved:
-                self._loops[queue].process_queue.is_dropped = True
+                self._loops[queue].process_queue.drop()
                 self._tasks[queue].cancel()
             await self._store.persist(moved)
             for queue, offset in moved.items():

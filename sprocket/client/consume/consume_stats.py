@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `ConsumerStatsManager`, `StatsItem`.
 """
 
 from collections import deque
+from dataclasses import dataclass
 
 from sprocket.remoting.bodies.consumption import ConsumeStatus
 
@@ -14,18 +15,16 @@ _MINUTE_STEP_S = 10.0
 _HOUR_STEP_S = 600.0
 
 
+@dataclass(slots=True)
 class TopicCounts:
     """Counts of one topic since the start; callers add to them."""
 
-    __slots__ = ("consumed", "consumed_s", "failed", "pulled", "pulls", "pulls_s")
-
-    def __init__(self) -> None:
-        self.pulls = 0
-        self.pulls_s = 0.0  # total time of the pulls
-        self.pulled = 0  # messages
-        self.consumed = 0
-        self.consumed_s = 0.0  # total time from taking to acknowledging
-        self.failed = 0
+    pulls: int = 0
+    pulls_s: float = 0.0  # total time of the pulls
+    pulled: int = 0  # messages
+    consumed: int = 0
+    consumed_s: float = 0.0  # total time from taking to acknowledging
+    failed: int = 0
 
     def minus(self, other: "TopicCounts") -> "TopicCounts":
         """Return the difference to the earlier `other`."""

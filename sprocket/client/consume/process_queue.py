@@ -44,6 +44,10 @@ class ProcessQueue:
         self._pending: deque[int] = deque()
         self._acknowledged: set[int] = set()
 
+    def drop(self) -> None:
+        """Deliver and commit nothing more: the queue was reset, or another member has it."""
+        self.is_dropped = True
+
     def put(self, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
         """Add the messages of a pull, in order; the next pull begins at `next_offset`."""
         pending = self._pending

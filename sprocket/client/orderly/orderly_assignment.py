@@ -38,6 +38,7 @@ class OrderlyAssignment(Assignment):
         start: StartOffset,
         new_loop: Callable[[ProcessQueue], PullLoop],
         is_wanted: Callable[[str], bool],
+        *,
         locks: QueueLocks,
         new_queue: Callable[[ProcessQueue, Callable[[], None]], OrderlyQueue],
         rebalance: Callable[[], None],
@@ -69,7 +70,7 @@ class OrderlyAssignment(Assignment):
         orderly = self._consumed[queue] = self._new_queue(held, lambda: self._lost(held))
         if previous is not None:
             previous.end()
-        orderly.task = self._instance.spawn(orderly.run(None if previous is None else previous.task))
+        orderly.start(self._instance.spawn, previous)
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         for queue in queues:
@@ -81,10 +82,10 @@ class OrderlyAssignment(Assignment):
     async def _leave(self, held: ProcessQueue, orderly: OrderlyQueue) -> None:
         queue = held.queue
         orderly.end()
-        await asyncio.wait([orderly.task])
+        await orderly.ended()
         # A dropped queue was reset, or another member has it.
         offset = None if held.is_dropped else held.commit_offset
-        held.is_dropped = True
+        held.drop()
         if offset is not None and queue not in await self._store.persist({queue: offset}):
             self._unsaved[queue] = offset
         await self._locks.unlock([queue])
@@ -95,7 +96,7 @@ class OrderlyAssignment(Assignment):
     def _lost(self, held: ProcessQueue) -> None:
         """Drop the queue, which another member may have: handle and commit nothing more of it."""
         queue = held.queue
-        held.is_dropped = True
+        held.drop()
         loop = self._loops.get(queue)
         if loop is not None and loop.process_queue is held:
             logger.warning("event=queue_lock_lost queue=%s", queue_name(queue))
@@ -138,4 +139,4 @@ class OrderlyAssignment(Assignment):
     def is_in_handler(self) -> bool:
         """Whether the caller is a handler of one of the queues."""
         current = asyncio.current_task()
-        return any(orderly.task is current for orderly in self._consumed.values())
+        return any(orderly.runs_in(current) for orderly in self._consumed.values())

@@ -5,8 +5,9 @@ Source: RocketMQ 5.3.3, `ConsumeMessageOrderlyService.ConsumeRequest`, `processC
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import islice
+from typing import Any, Self
 
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.process_queue import ProcessQueue
@@ -80,7 +81,20 @@ class OrderlyQueue:
         self._messages: deque[ReceivedMessage] = deque()
         self._due = Wakeup()
         self._is_ending = False
-        self.task: asyncio.Task[None]
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]], after: Self | None) -> None:
+        """Start to consume, when `after` for the same queue has ended."""
+        self._task = spawn(self._run(after))
+
+    def runs_in(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Return whether `task` consumes this queue."""
+        return task is not None and self._task is task
+
+    async def ended(self) -> None:
+        """Wait until the running handler has ended, after `end`."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
         """Add pulled messages, in order."""
@@ -88,7 +102,7 @@ class OrderlyQueue:
         self._due.set()
 
     def end(self) -> None:
-        """Begin no further message; `task` ends after the running handler."""
+        """Begin no further message."""
         self._is_ending = True
         self._due.set()
 
@@ -96,10 +110,10 @@ class OrderlyQueue:
     def _is_over(self) -> bool:
         return self._is_ending or self.process_queue.is_dropped
 
-    async def run(self, previous: "asyncio.Task[None] | None") -> None:
-        """Consume until `end` is called or the lock is lost; begin when `previous` of the same queue has ended."""
-        if previous is not None:
-            await asyncio.wait([previous])
+    async def _run(self, after: Self | None) -> None:
+        """Consume until `end` is called or the lock is lost."""
+        if after is not None:
+            await after.ended()
         while not self._is_over:
             if not self._messages or not self._slots.take(self._due):
                 await self._due.wait()

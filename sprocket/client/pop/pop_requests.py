@@ -169,13 +169,13 @@ class PopRequests:
         now = self._instance.clock.monotonic()
         response = self._success(await self._ask(target, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header), target)
         answer = header_of(response, ChangeInvisibleTimeResponseHeader)
-        popped.handle = handle._replace(
+        renewed = handle._replace(
             first_offset=_offset(handle),
             pop_time_ms=answer.pop_time,
             invisible_ms=answer.invisible_time,
             revive_queue_id=answer.revive_qid,
         )
-        popped.invisible_until = now + answer.invisible_time / 1000
+        popped.renewed(renewed, now + answer.invisible_time / 1000)
 
     async def _ask(
         self, target: Target, code: int, header: Header | None, body: bytes = b"", *, timeout_s: float | None = None

@@ -42,14 +42,26 @@ class PopSubject:
         is_ordered: bool,
     ) -> None:
         self.group = group
-        self.handler: PopHandler | None = None
-        self.concurrency = 0
-        self.started_ms = 0
+        self._handler: PopHandler | None = None
+        self._concurrency = 0
+        self._started_ms = 0
         self._name_servers = name_servers
         self._subscriptions = subscriptions
         self._held = held
         self._monotonic = monotonic
         self._is_ordered = is_ordered
+
+    def opened(self, now_ms: int) -> None:
+        """Note the wall-clock time at which the consumer was opened."""
+        self._started_ms = now_ms
+
+    def begin(self, handler: PopHandler, concurrency: int) -> None:
+        """Let operators try `handler`, which handles `concurrency` messages at a time."""
+        self._handler, self._concurrency = handler, concurrency
+
+    def end(self) -> None:
+        """Forget the handler."""
+        self._handler = None
 
     def running_info(self) -> ConsumerRunningInfo[MessageQueue]:
         """Return the number of unacknowledged messages of each queue, for `mqadmin consumerStatus`."""
@@ -62,8 +74,8 @@ class PopSubject:
                 PROP_CONSUME_TYPE: "CONSUME_POP",
                 PROP_CLIENT_VERSION: VERSION_NAME,
                 PROP_CONSUME_ORDERLY: "true" if self._is_ordered else "false",
-                PROP_THREADPOOL_CORE_SIZE: str(self.concurrency),
-                PROP_CONSUMER_START_TIMESTAMP: str(self.started_ms),
+                PROP_THREADPOOL_CORE_SIZE: str(self._concurrency),
+                PROP_CONSUMER_START_TIMESTAMP: str(self._started_ms),
                 "consumerGroup": self.group,
             },
             subscription_set=sorted(self._subscriptions.values(), key=lambda data: data.topic),
@@ -76,7 +88,7 @@ class PopSubject:
 
     def consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
         """Let the handler consume `message`, which is not popped: it cannot be acknowledged or renewed."""
-        handler = self.handler
+        handler = self._handler
         if handler is None:
             return None
         handle = PopHandle(

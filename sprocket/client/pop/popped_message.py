@@ -41,6 +41,10 @@ class PoppedMessage:
         self.handle = handle
         self.invisible_until = invisible_until
 
+    def renewed(self, handle: PopHandle, invisible_until: float) -> None:
+        """Take the handle of a longer invisible time, which ends at `invisible_until`."""
+        self.handle, self.invisible_until = handle, invisible_until
+
     @property
     def body(self) -> bytes:
         """As `ReceivedMessage.body`."""

@@ -16,7 +16,7 @@ _OBJECT_KEY: Final = re.compile(r"(\{[^{}]*+\})(?=\s*+:)")
 # Begin and end of a number that is a key.  Two patterns without a group: a group costs more than all the rest.
 _BEGIN: Final = re.compile(r"(?<=[{,])\s*+(?=-?[0-9]++\s*+:)")
 _END: Final = re.compile(r"(?<=[0-9])\s*+:")
-# Object keys in one text, each of which is handled separately: a table has one for each queue.
+# Max object keys of one text.  Each costs a step of its own: a table has one for each queue.
 MAX_OBJECT_KEYS: Final = 50_000
 _encode: Final = msgspec.json.Encoder().encode
 

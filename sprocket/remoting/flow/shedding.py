@@ -7,12 +7,14 @@ Source: RocketMQ 5.3.3, `BrokerFastFailure`.
 """
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
 import msgspec
 
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE
 from sprocket.remoting.frames import ResponseTemplate
@@ -42,18 +44,18 @@ _BINARY_ADDRESS_AT: Final = 5
 def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_s: float) -> tuple[list[Frame], bytes]:
     """Return the frames of one read to serve, and the encoded responses to the others.
 
-    The first frames of each lane are served, at least one.
+    The first frames of each lane are served, at least one.  The others are counted as refused.
     """
     verdicts = {lane: overload(lane, waited_s, len(frames)) for lane in Lane}
     late = {lane: one for lane, one in verdicts.items() if one[0] < 1.0}
     if not late:
         return list(frames), b""
-    lanes = table.lanes_of(frames)
+    entries = table.entries_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()
     for lane, (share, reason) in late.items():
         # By identity: hashing an Enum takes as long as all the rest.
-        of_lane = [index for index, one in enumerate(lanes) if one is lane]
+        of_lane = [index for index, one in enumerate(entries) if one is not None and one.lane is lane]
         chosen = of_lane[ceil(len(of_lane) * share) :]
         opaques: dict[int, list[int]] = {JSON: [], ROCKETMQ: []}
         for index, address in zip(chosen, _addresses([frames[index] for index in chosen]), strict=True):
@@ -64,6 +66,10 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
                 opaques[frames[index][0]].append(address.opaque)
         template = ResponseTemplate(ResponseCode.SYSTEM_BUSY, (), remark=reason)
         answers += [_answers(template, kind, some) for kind, some in opaques.items() if some]
+    # By entry: hashing an Enum, such as a code, takes longer.
+    for entry, requests in Counter([entries[index] for index in gone]).items():
+        assert entry is not None
+        table.refusals.count(Reason.OVERLOAD, entry.code, requests)
     return [frame for index, frame in enumerate(frames) if index not in gone], b"".join(answers)
 
 

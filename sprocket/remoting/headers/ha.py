@@ -4,7 +4,7 @@ from sprocket.remoting.headers.base import Header, Int, Long
 
 
 class NegotiateHaSessionRequestHeader(Header, kw_only=True):
-    """NEGOTIATE_HA_SESSION: a slave asks its master whether it speaks sessions, and of which version."""
+    """NEGOTIATE_HA_SESSION: a slave tells its master the highest version of sessions that it speaks."""
 
     cluster_name: str
     broker_name: str

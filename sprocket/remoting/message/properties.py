@@ -10,6 +10,8 @@ from typing import Final
 NAME_END: Final = "\x01"
 VALUE_END: Final = "\x02"
 # The same in encoded properties: as bytes, and as one byte's value.
+NAME_END_BYTES: Final = NAME_END.encode()
+NAME_END_OCTET: Final = ord(NAME_END)
 VALUE_END_BYTES: Final = VALUE_END.encode()
 VALUE_END_OCTET: Final = ord(VALUE_END)
 
@@ -120,3 +122,24 @@ def find_last(properties: bytes, name: bytes) -> bytes | None:
                 return value
         start = properties.rfind(name, 0, start + len(name) - 1)
     return None
+
+
+def terminated(properties: bytes) -> bytes:
+    """Return `properties` so that others may follow: the last one ends with 0x02."""
+    return properties + VALUE_END_BYTES if properties and properties[-1] != VALUE_END_OCTET else properties
+
+
+def without(properties: bytes, name: bytes) -> bytes:
+    """Return `properties` without all those of the name `name`, which ends with 0x01.
+
+    Source: RocketMQ 5.3.3, `MessageUtils.deleteProperty`.
+    """
+    at = properties.find(name)
+    while at >= 0:
+        if at and properties[at - 1] != VALUE_END_OCTET:
+            at = properties.find(name, at + 1)
+            continue
+        end = properties.find(VALUE_END_BYTES, at)
+        properties = properties[:at] + (properties[end + 1 :] if end >= 0 else b"")
+        at = properties.find(name, at)
+    return properties

@@ -28,16 +28,12 @@ import struct
 from enum import IntFlag
 from typing import Final
 
-from sprocket.remoting.message.properties import NAME_END, VALUE_END_BYTES
-
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 # A blank fills the end of a segment: total_size and this magic number; the rest is undefined.
 MAGIC_BLANK: Final = -875286124
 BLANK_MIN_BYTES: Final = 8
 
-NAME_VALUE_SEPARATOR: Final = NAME_END.encode()
-PROPERTY_SEPARATOR: Final = VALUE_END_BYTES
 CRC_MASK: Final = 0x7FFFFFFF
 
 
@@ -72,6 +68,8 @@ V6_GROWTH_BYTES: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 # The fields before the born host, then those between the hosts, then those after them.
 HEAD: Final = struct.Struct(">iiiiiqqiq")
 STORE_TIMESTAMP: Final = struct.Struct(">q")
+# The first fields of a record, and of a blank.
+SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 TAIL: Final = struct.Struct(">iqi")
 # With two IPv4 hosts, everything before the body is one struct: (address 4s, port i) twice.
 FIXED_IPV4: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")

@@ -8,6 +8,7 @@ from typing import Final
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
+LIGHT_PREFIX: Final = "%LMQ%"  # light queues, which hold messages that were sent to other topics
 
 AUTO_CREATE_TOPIC: Final = "TBW102"  # a topic that is created by its first send is modelled on this one
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # messages with a delay level, until they are due
@@ -69,6 +70,11 @@ SYSTEM_GROUPS: Final = (
 def retry_topic(group: str) -> str:
     """Return the name of the topic with the messages that `group` retries."""
     return RETRY_PREFIX + group
+
+
+def is_light(name: str) -> bool:
+    """Return whether `name` is that of a light queue or its group (`MixAll.isLmq`)."""
+    return name.startswith(LIGHT_PREFIX)
 
 
 def dlq_topic(group: str) -> str:

@@ -12,15 +12,14 @@ from sprocket.common import limits
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.tls.connection import TlsConnection
-from sprocket.remoting.tls.settings import DISABLED
 from sprocket.remoting.tls.watch import ServerTls
 
 logger = logging.getLogger(__name__)
 
 _HANDSHAKE: Final = 0x16
 _NOT_ENTERED: Final = {
-    "tls_refused": "tls.server.mode = disabled",
-    "plain_refused": "tls.server.mode = enforcing",
+    "tls": "tls.server.mode = disabled",
+    "plain": "tls.server.mode = enforcing",
 }
 
 
@@ -63,7 +62,7 @@ class Entrance:
     @property
     def takes_tls(self) -> bool:
         """Whether a connection may be TLS."""
-        return self._tls is not None and self._tls.mode != DISABLED
+        return self._tls is not None and self._tls.is_offered
 
     @property
     def _takes_plain(self) -> bool:
@@ -111,9 +110,9 @@ class Entrance:
         self.left(visitor)
         is_tls = data[0] == _HANDSHAKE
         if not (self.takes_tls if is_tls else self._takes_plain):
-            kind = "tls_refused" if is_tls else "plain_refused"
-            self._count(kind)
-            logger.warning("event=%s peer=%s:%s reason=%r", kind, *visitor.peer, _NOT_ENTERED[kind])
+            kind = "tls" if is_tls else "plain"
+            self._count(f"{kind}_refused")
+            _log_refusal(kind, visitor.peer, _NOT_ENTERED[kind])
             transport.abort()
             return
         protocol = self._secured(visitor, transport) if is_tls else cast(asyncio.Protocol, self._admit())
@@ -144,7 +143,11 @@ class Entrance:
         self._count(kind)
         self.left(connection)
         peer = (connection.get_extra_info("peername") or ("", 0))[:2]
-        logger.warning("event=%s_refused peer=%s:%s reason=%r", kind, *peer, reason)
+        _log_refusal(kind, peer, reason)
+
+
+def _log_refusal(kind: str, peer: tuple[str, int], reason: str) -> None:
+    logger.warning("event=connection_refused kind=%s peer=%s:%s reason=%r", kind, *peer, reason)
 
 
 class _Visitor(asyncio.Protocol):
@@ -161,7 +164,7 @@ class _Visitor(asyncio.Protocol):
         if not self._entrance.has_descriptors(transport):
             self.abort()
         elif not self._entrance.came(self):
-            logger.warning("event=connection_refused peer=%s:%s reason=%r", *self.peer, "too many wait already")
+            _log_refusal("waiting", self.peer, "too many wait already")
             self.abort()
 
     def data_received(self, data: bytes) -> None:

@@ -87,6 +87,11 @@ class ServerTls:
         return self._watched.settings.server_mode
 
     @property
+    def is_offered(self) -> bool:
+        """Whether a connection may be TLS."""
+        return self.mode != DISABLED
+
+    @property
     def is_enforcing(self) -> bool:
         """Whether plain connections are refused."""
         return self.mode == ENFORCING

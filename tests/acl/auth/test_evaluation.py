@@ -142,7 +142,9 @@ def _goes_before(one: PolicyEntry, other: PolicyEntry) -> bool:
 @given(_POLICIES, _ASKED, st.lists(st.sampled_from(_ACTIONS[1:]), min_size=1, max_size=2), st.sampled_from([
     None, _HERE, (192, 168, 0, 2), (10, 1, 1, 1),
 ]))  # fmt: skip
-def test_who_decides(policies: list[Policy], asked: Resource, actions: list[Action], source: Parts | None) -> None:
+def test_which_policy_decides(
+    policies: list[Policy], asked: Resource, actions: list[Action], source: Parts | None
+) -> None:
     expected: Decision | None = None
     for policy_type in (PolicyType.CUSTOM, PolicyType.DEFAULT):
         speaking = [

@@ -91,7 +91,9 @@ def test_a_signed_request_of_a_super_user_passes(tables: AuthTables) -> None:
         (changed(asked(), AccessKey="admin"), "check signature failed.", True),
     ],
 )
-def test_who_proves_nothing_is_refused(tables: AuthTables, request_: AccessRequest, text: str, is_guess: bool) -> None:
+def test_a_request_without_proof_is_refused(
+    tables: AuthTables, request_: AccessRequest, text: str, is_guess: bool
+) -> None:
     for guard in (policy(tables), policy(tables, authentication_enabled=False)):
         assert refusal(guard, request_) == text
         with pytest.raises(RequestError) as refused:

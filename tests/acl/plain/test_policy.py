@@ -58,7 +58,7 @@ def pull(topic: str, group: str) -> tuple[RequestCode, Action, dict[str, str]]:
     return CODE.PULL_MESSAGE, Action.SUB, {"topic": topic, "consumerGroup": group}
 
 
-def test_who_comes_from_a_white_address_needs_nothing() -> None:
+def test_a_white_address_needs_no_signature() -> None:
     ask(*send("topicA"), key="", peer="10.10.103.7")
     ask(*send("topicA"), key="rocketmq2", secret="wrong wrong", peer="192.168.1.200")
 

@@ -102,7 +102,7 @@ async def test_a_reader_changes_nothing(broker: Broker, channel: RemotingChannel
         assert (answer.remark or "").startswith(REFUSED), (code, answer.remark)
 
 
-async def test_who_is_refused_is_refused_as_one_of_many_in_a_read(channel: RemotingChannel) -> None:
+async def test_a_request_is_refused_as_one_of_many_in_a_read_too(channel: RemotingChannel) -> None:
     def asked(number: int) -> "asyncio.Future[ReceivedResponse]":
         account = ADMIN if number % 3 else Credentials("Administrator", "secret-of-nobody")
         return channel.request(RequestCode.GET_BROKER_RUNTIME_INFO, account.signed({}, b""), timeout_s=10)
@@ -144,7 +144,7 @@ async def test_half_messages_are_shown_to_who_may_publish_them(tmp_path: Path, h
     async with running_broker(tmp_path, store={"file_reserved_time": 1_000_000}, **changes) as (broker, _):
         clients = [TestClient(broker.address, answers={CHECK: None}) for _ in range(2)]
         for client, account in zip(clients, (writer, stranger), strict=True):
-            client.remoting._credentials = account  # of connections that it opens from now on
+            client.remoting.credentials = account  # of connections that it opens from now on
             beat = HeartbeatData(account.access_key, [ProducerData("PG")])
             await client.ask_well(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), dumps(beat))
         admin = TestClient(broker.address)

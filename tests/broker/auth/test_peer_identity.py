@@ -18,6 +18,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.ha import ProveBrokerIdentityRequestHeader
 from sprocket.remoting.headers.namesrv import ExchangeHAInfoRequestHeader
 from tests.broker.auth.test_users import INNER, OTHER_INNER, STORE, guarded
+from tests.broker.insides import service_of
 from tests.broker.rig import running_broker, until
 from tests.broker.slave.test_slave_synchronize import name_server
 from tests.broker.test_guarded_replication import relay_to
@@ -114,7 +115,7 @@ async def test_an_open_name_server_is_warned_of(
     await server.start()
     address = f"127.0.0.1:{server.port}"
     async with guarded(tmp_path, namesrv_addr=address) as (broker, _):
-        probe = next(one for one in broker._services if isinstance(one, NameServerProbe))
+        probe = service_of(broker, NameServerProbe)
         await until(lambda: not probe._unasked)
         assert (f"the name server {address} lets anybody register" in caplog.text) is is_open
     await server.stop()

@@ -172,7 +172,7 @@ async def test_with_another_secret_the_log_follows_and_users_do_not(
         follower(tmp_path / "slave", master, store, init_authentication_user=own, **OTHER_INNER) as (slave, _),
     ):
         # It signs as the master wants it, which no configuration of it does.
-        slave.client._credentials = INNER
+        slave.client.credentials = INNER
         await until(lambda: session_of(slave) and "event=auth_not_followed" in caplog.text)
         assert slave.users.tables.user("inner") == User("inner", "secret of inner", UserType.SUPER)
 

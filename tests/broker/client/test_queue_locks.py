@@ -46,7 +46,7 @@ def test_only_the_holder_unlocks() -> None:
     assert locks.all_expired("Unknown")
 
 
-def test_who_locks_nothing_is_not_remembered() -> None:
+def test_a_client_without_locks_is_not_remembered() -> None:
     locks = QueueLocks(ManualClock())
     assert locks.lock("Unknown", [], "c1") == []
     assert len(locks) == 0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 from tests.broker.hot_path import records
@@ -51,11 +52,12 @@ async def test_a_pull_consumer_that_reads_too_much_is_held_and_gets_one_message(
 
 
 async def test_a_push_consumer_that_reads_too_much_is_refused(tmp_path: Path) -> None:
-    async with cold_broker(tmp_path) as (_, client):
+    async with cold_broker(tmp_path) as (broker, client):
         await client.heartbeat("c1", TOPIC)
         assert (await client.pull()).code == ResponseCode.SUCCESS
         response = await client.pull()
         assert response.code == ResponseCode.SYSTEM_BUSY
+        assert broker.routes.refusals.by_reason == {Reason.COLD_READ: 1}
         assert response.remark == "This consumer group is reading cold data. It has been flow control"
 
 
@@ -85,7 +87,7 @@ async def test_the_control_is_switched_while_the_broker_runs(tmp_path: Path) -> 
         await client.pull()
         assert (await info(client))["runtimeTable"][GROUP]["coldAcc"] > 10
         held = asyncio.create_task(client.pull())
-        await until(lambda: broker.pulls.cold._held_count == 1)  # type: ignore[union-attr]
+        await until(lambda: broker.pulls.cold.held_count == 1)  # type: ignore[union-attr]
         # What is held is answered at once when the control goes off.
         await client.ask_well(RequestCode.UPDATE_BROKER_CONFIG, body=b"coldDataFlowControlEnable=false\n")
         assert (await held).code == ResponseCode.SUCCESS
@@ -100,10 +102,10 @@ async def test_held_pulls_are_bounded_and_go_with_their_connection(
     async with cold_broker(tmp_path) as (broker, client):
         await client.pull()
         held = [asyncio.create_task(client.pull()) for _ in range(2)]
-        await until(lambda: broker.pulls.cold._held_count == 2)  # type: ignore[union-attr]
+        await until(lambda: broker.pulls.cold.held_count == 2)  # type: ignore[union-attr]
         assert len(records((await client.pull()).body)) == 1, "no room: one message at once"
         await client.remoting.close()
-        await until(lambda: broker.pulls.cold._held_count == 0)  # type: ignore[union-attr]
+        await until(lambda: broker.pulls.cold.held_count == 0)  # type: ignore[union-attr]
         await asyncio.gather(*held, return_exceptions=True)
 
 

@@ -10,6 +10,7 @@ from broker.config.table_saving import TableSaving
 from broker.offset.consumer_offsets import ConsumerOffsetTable
 from sprocket.remoting.codec.fastjson import loads
 from store.message_store import MessageStore
+from tests.broker.insides import core_of, work_now
 from tests.broker.rig import TOPIC, running_broker
 from tests.store.rig import message
 
@@ -24,9 +25,9 @@ async def test_offsets_are_saved_once_the_log_is_flushed(tmp_path: Path, monkeyp
         await client.send()
         asked: list[tuple[int, Any]] = []
         monkeypatch.setattr(MessageStore, "when_flushed", lambda _, offset, callback: asked.append((offset, callback)))
-        saving = TableSaving(broker._core, broker.schedule.offsets)
+        saving = TableSaving(core_of(broker), broker.schedule.offsets)
         broker.offsets.commit("G", TOPIC, 0, 1)
-        task = asyncio.ensure_future(saving._save_offsets())
+        task = asyncio.ensure_future(work_now("consumer_offsets", saving.periodic()))
         while not asked:
             await asyncio.sleep(0)
         assert asked[0][0] == broker.store.wrote_offset

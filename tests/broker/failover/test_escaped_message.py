@@ -34,7 +34,7 @@ def test_a_message_of_the_wheel_is_timed_again_for_its_own_time() -> None:
     assert sent(delayed) == {"TIMER_DELIVER_MS": "4001"}  # nine seconds from now would be too late
 
 
-def test_a_half_message_is_prepared_anew() -> None:
+def test_a_half_message_is_prepared_again() -> None:
     half = escaped(TRANS_HALF_TOPIC, 0, REAL_TOPIC="Orders", REAL_QID="1", PGROUP="PG", TRAN_PREPARED_QUEUE_OFFSET="9")
     header = half.header(1, "own", "broker-b")
     assert (header.topic, header.producer_group, header.sys_flag) == ("Orders", "PG", SysFlag.TRANSACTION_PREPARED)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.filter import consumer_filters
 from broker.filter.bloom_positions import bloom_positions
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable, retry_group
+from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
@@ -34,7 +34,7 @@ class Rig:
 
     def new(self) -> ConsumerFilters:
         config = LiveConfig(BrokerConfig(broker_name="b", broker_ip1="127.0.0.1"), StoreConfig())
-        return ConsumerFilters(config, ConfigFile(self.path, ConsumerFilterTable), self.clock)
+        return ConsumerFilters(config, ConfigFile(self.path), self.clock)
 
     def expression(self, topic: str = "T", group: str = "G") -> str | None:
         held = self.filters.find(topic, group)
@@ -127,7 +127,7 @@ def test_the_file_is_rocketmqs(rig: Rig) -> None:
     assert json.loads(rig.path.read_bytes()) == {
         "filterDataByTopic": {"T": {"groupFilterData": {"G": filter_data}, "topic": "T"}}
     }
-    assert rig.filters.take_unsaved() is None
+    assert not rig.filters.is_unsaved
     rig.clock.advance(100)
     rig.filters = rig.new()
     rig.filters.load()
@@ -151,7 +151,7 @@ def test_bloom_positions_are_those_of_rocketmq() -> None:
 
 def test_retry_messages_are_chosen_by_the_filter_of_their_topic(rig: Rig) -> None:
     rig.filters.subscribed("G", [sql("a > 1", 5)])
-    wants = rig.filters.retry_records("G")._matches
+    wants = rig.filters.retry_records("G").matches
     assert wants(b"RETRY_TOPIC\x01T\x02a\x012\x02")
     assert not wants(b"RETRY_TOPIC\x01T\x02a\x011\x02")
     assert wants(b"RETRY_TOPIC\x01Other\x02a\x011\x02")

@@ -45,7 +45,7 @@ class Queues:
     def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         self.reads += 1
         records = (bytes([code]) for code in self.codes[topic, queue_id][first_offset:end_offset])
-        return any(wants._matches(record) for record in records)
+        return any(wants.matches(record) for record in records)
 
 
 class Rig:
@@ -182,7 +182,7 @@ def test_redelivered_messages_wake_only_their_group(retry_topic: str) -> None:
     assert rig.answered == [1]
 
 
-def test_messages_that_come_again_wake_a_pop_of_whatever_queue() -> None:
+def test_redelivered_messages_wake_a_pop_of_any_queue() -> None:
     rig = Rig()
     rig.hold(1, queue_id=3)
     rig.hold(2, queue_id=2, poll_time_ms=5_000)

@@ -39,7 +39,7 @@ class Queues:
     def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         """A message's record is its tags code in one byte."""
         records = (bytes([code]) for code in self.codes[topic, queue_id][first_offset:end_offset])
-        return any(wants._matches(record) for record in records)
+        return any(wants.matches(record) for record in records)
 
 
 class Held:

@@ -1,7 +1,8 @@
 import pytest
 
+from broker.metrics.broker_figures import readable
 from broker.metrics.statistics import DailyTotals, RateWindow, Span
-from broker.processor.admin.broker_admin import readable
+from sprocket.common.figures import values
 from tests.clock import ManualClock
 
 
@@ -63,7 +64,7 @@ def test_totals_turn_at_midnight() -> None:
     for put[0] in (20, 30):
         clock.advance(86_400)
         totals.sample()
-    info = totals.runtime_info()
+    info = values(totals.figures())
     assert info["msgPutTotalYesterdayMorning"] == "20"
     assert info["msgPutTotalTodayMorning"] == "30"
     assert info["msgPutTotalTodayNow"] == "30"

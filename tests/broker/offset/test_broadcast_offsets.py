@@ -61,7 +61,7 @@ async def test_or_at_the_end_where_the_first_message_is_on_the_disk_only(pair: P
     assert moved_to(await pull(client, -1, proxy_for="other")) == 10
 
 
-async def test_who_comes_by_another_way_goes_on_where_it_was(pair: Pair) -> None:
+async def test_a_member_that_changes_between_proxy_and_direct_continues_at_its_offset(pair: Pair) -> None:
     _, client, _ = pair
     await pull(client, 4)
     assert moved_to(await pull(client, -1, proxy_for=MEMBER)) == 4

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import ConfigFile
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decoded
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreError
 from sprocket.remoting.codec.fastjson import dumps, loads
 from tests.clock import ManualClock
@@ -14,7 +14,7 @@ from tests.tiers import seeds
 
 
 def table(root: Path) -> ConsumerOffsets:
-    offsets = ConsumerOffsets(ConfigFile(root / "consumerOffset.json", ConsumerOffsetTable), ManualClock())
+    offsets = ConsumerOffsets(ConfigFile(root / "consumerOffset.json"), ManualClock())
     offsets.load()
     return offsets
 
@@ -31,10 +31,13 @@ def test_commit_is_found_again_after_a_restart(tmp_path: Path) -> None:
 
 def test_only_changes_are_written(tmp_path: Path) -> None:
     offsets = table(tmp_path)
-    assert offsets.take_changed() is None
+    offsets.persist_changes()
+    assert not (tmp_path / "consumerOffset.json").exists()
     offsets.commit("CG", "Orders", 0, 1)
-    assert offsets.take_changed() is not None
-    assert offsets.take_changed() is None
+    offsets.persist_changes()
+    (tmp_path / "consumerOffset.json").unlink()
+    offsets.persist_changes()
+    assert not (tmp_path / "consumerOffset.json").exists()
 
 
 def test_failed_write_is_tried_again(tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_pull_offset_falls_back_to_the_commit(tmp_path: Path) -> None:
     assert offsets.query_pull("CG", "Orders", 0) == 9
 
 
-def test_who_consumes_what(tmp_path: Path) -> None:
+def test_groups_of_a_topic_and_topics_of_a_group(tmp_path: Path) -> None:
     offsets = table(tmp_path)
     for group, topic in (("A", "T1"), ("A", "T2"), ("AB", "T1")):
         offsets.commit(group, topic, 0, 1)
@@ -92,7 +95,7 @@ def test_who_consumes_what(tmp_path: Path) -> None:
     assert offsets.groups_of("T2") == {"C"}
 
 
-def test_offsets_past_the_end_are_taken_back(tmp_path: Path) -> None:
+def test_offsets_past_the_end_are_moved_back(tmp_path: Path) -> None:
     offsets = table(tmp_path)
     offsets.commit("CG", "Orders", 0, 100)
     offsets.commit("CG", "Orders", 1, 10)
@@ -149,7 +152,7 @@ NAMES = ["Orders", "%RETRY%CG", "a b", "it's", 'quo"te', "back\\slash", "a: 1, b
 )
 def test_the_table_is_written_and_read_as_fastjson_does_it(found: dict[tuple[str, str], dict[int, int]]) -> None:
     """Fast ways for the usual names; the same for all others."""
-    offsets = ConsumerOffsets(ConfigFile(Path("unused"), ConsumerOffsetTable), ManualClock())
+    offsets = ConsumerOffsets(ConfigFile(Path("unused")), ManualClock())
     content = ConsumerOffsetTable(offset_table={f"{topic}@{group}": queues for (topic, group), queues in found.items()})
     offsets.replace(content)
     assert offsets.encode() == dumps(offsets.snapshot())

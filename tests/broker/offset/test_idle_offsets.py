@@ -9,6 +9,7 @@ from broker.core import BrokerCore
 from broker.offset.idle_offsets import IdleOffsets
 from broker.server import Broker
 from store.message_store import MessageStore
+from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 
 
@@ -20,7 +21,7 @@ class Expired:
 
 
 def idle_offsets(broker: Broker) -> IdleOffsets:
-    core = broker._core
+    core = core_of(broker)
     return IdleOffsets(
         BrokerCore(
             **{name: getattr(core, name) for name in BrokerCore.__dataclass_fields__}

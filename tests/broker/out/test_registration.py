@@ -27,6 +27,7 @@ from sprocket.remoting.headers.namesrv import (
 )
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from tests.broker.rig import running_broker, until
 
 
@@ -51,7 +52,7 @@ class FakeNameServer:
             routes.append(
                 Route(code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequestHeader, self._register_topic, cluster, update)
             )
-        self.server = RemotingServer(RouteTable(routes), host="127.0.0.1")
+        self.server = RemotingServer(RouteTable(routes), ServerSettings("127.0.0.1"))
 
     def _register(self, request: Request[RegisterBrokerRequestHeader]) -> Response:
         header = request.header
@@ -218,6 +219,31 @@ async def test_many_changed_topics_are_registered_together(tmp_path: Path, name_
         await until(lambda: len(server.registrations) == 2)
         assert server.topics() == {f"t{number}" for number in range(65)}
         assert server.alone == []
+
+
+async def test_topics_of_first_sends_one_after_the_other_share_registrations(
+    tmp_path: Path, name_servers: list[FakeNameServer]
+) -> None:
+    server = name_servers[0]
+    async with running_broker(tmp_path, namesrv_addr=server.address) as (_, client):
+        await until(lambda: server.registrations)
+        began, before = asyncio.get_running_loop().time(), len(server.registrations)
+        names = {f"First{number}" for number in range(50)}
+        for name in sorted(names):
+            await client.send(b"x", name)
+        took_s = asyncio.get_running_loop().time() - began
+        await until(lambda: names <= set().union(*map(server.topics, range(len(server.registrations)))))
+        # Every 10 ms, and one at each end.
+        assert len(server.registrations) - before <= took_s / 0.01 + 2
+
+
+async def test_an_operator_waits_for_no_other_changes(tmp_path: Path, name_servers: list[FakeNameServer]) -> None:
+    server = name_servers[0]
+    async with running_broker(tmp_path, namesrv_addr=server.address) as (_, client):
+        await until(lambda: server.registrations)
+        for number in range(5):
+            await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(f"Asked{number}"))
+            assert f"Asked{number}" in server.topics(), "the response says that the name server has it"
 
 
 async def test_an_old_name_server_gets_changed_topics_with_the_broker(tmp_path: Path) -> None:

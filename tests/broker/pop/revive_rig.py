@@ -7,11 +7,10 @@ from typing import Any
 from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerRole
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
-from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
-from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.filter.consumer_filters import ConsumerFilters
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
 from broker.pop.revive.revive_service import ReviveService
@@ -20,9 +19,10 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import SprocketError
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
 from sprocket.remoting.message.topic_names import REVIVE_GROUP, TIMER_TOPIC
@@ -32,6 +32,7 @@ from store.record.record import Record, TagsCodes, decode
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 from tests.clock import ManualClock
+from tests.store.insides import flush_log
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
@@ -43,10 +44,10 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     messages = MessageStore(config.store, clock=clock, notify=lambda callback: None)
     messages.start()
     folder = root / "store" / "config"
-    topics = TopicTable(config, ConfigFile(folder / "topics.json", TopicConfigTable), clock)
-    groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json", SubscriptionGroupTable), clock)
-    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json", ConsumerOffsetTable), clock)
-    filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json", ConsumerFilterTable), clock)
+    topics = TopicTable(config, ConfigFile(folder / "topics.json"), clock)
+    groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json"), clock)
+    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json"), clock)
+    filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json"), clock)
 
     def fail(error: SprocketError) -> None:
         raise error
@@ -55,8 +56,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
         groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
-        ConfirmWaits(messages, clock, timers.call_later), TimerIntake(config, clock, random.Random(0).randrange),
-        RemotingClient(), fail, OwnLog(messages),
+        ConfirmWaits(messages, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
     )  # fmt: skip
     topics.load()
     groups.load()
@@ -76,7 +76,8 @@ class ReviveRig:
         self.core = core_at(root, self.clock, self.timers, store, **changes)
         self.core.topics.update([TopicConfig(TOPIC, read_queue_nums=4, write_queue_nums=4)])
         self.core.groups.update([SubscriptionGroupConfig(GROUP)])
-        self.log = ReviveLog(self.core)
+        self.intake = TimerIntake(self.core.config, self.clock, random.Random(0).randrange, lambda slot_time: 0)
+        self.log = ReviveLog(self.core, self.intake)
         self.service = ReviveService(self.core, self.log)
         self.service.load()
         self.service.activate()
@@ -165,7 +166,7 @@ class ReviveRig:
         return record
 
     def revived(self, topic: str = RETRY) -> list[bytes]:
-        """Bodies of what came again, in order."""
+        """Return the bodies of redelivered messages, in order."""
         end = self.core.store.max_offset(topic, 0)
         return [bytes(self.record(topic, 0, offset).body) for offset in range(end)]
 
@@ -179,10 +180,9 @@ class ReviveRig:
         return self.core.offsets.query(REVIVE_GROUP, self.log.topic, 0)
 
     def flush(self) -> None:
-        """Let the disk be sure of all that is written."""
-        reached, error = self.core.store._group_commit.flush()
+        """Sync everything that is written."""
+        error = flush_log(self.core.store)
         assert error is None
-        self.core.store._on_flushed(reached, error)
 
     def crash(self, **changes: Any) -> "ReviveRig":
         """Another one over the same directory; this one saves nothing."""

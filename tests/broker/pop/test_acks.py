@@ -183,7 +183,9 @@ async def test_an_attempt_that_is_repeated_gets_its_messages_again(tmp_path: Pat
         assert [one.body for one in again] == [one.body for one in first]
 
 
-async def test_messages_in_order_come_again_with_their_count_when_their_time_is_changed_to_now(tmp_path: Path) -> None:
+async def test_ordered_messages_are_redelivered_with_their_count_when_their_time_is_changed_to_now(
+    tmp_path: Path,
+) -> None:
     async with running_broker(tmp_path) as (_, client):
         await client.send(b"0")
         (message,) = await popped(client, order=True)
@@ -197,7 +199,7 @@ async def test_messages_in_order_come_again_with_their_count_when_their_time_is_
         assert again.ext_fields["orderCountInfo"] == "0 qo0%0 1;0 0 1"
 
 
-async def test_an_acknowledgement_in_order_of_what_was_not_handed_out_is_refused(tmp_path: Path) -> None:
+async def test_an_ordered_acknowledgement_of_what_was_not_delivered_is_refused(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (_, client):
         for number in range(3):
             await client.send(b"%d" % number)
@@ -266,7 +268,7 @@ async def test_a_filter_that_takes_several_reads_to_find_something_is_not_left_w
         assert [one.body for one in await popped(client, exp="B", poll_time=10_000)] == [b"wanted"]
 
 
-async def test_a_pop_that_a_full_disk_keeps_from_being_written_is_taken_back(tmp_path: Path) -> None:
+async def test_a_pop_that_a_full_disk_keeps_from_being_written_is_undone(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         for number in range(3):
             await client.send(b"%d" % number)

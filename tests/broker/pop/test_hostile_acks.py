@@ -33,7 +33,7 @@ async def test_one_request_does_not_acknowledge_without_end(tmp_path: Path) -> N
         assert (await ack_batch(client, *[full] * 1_000)).code == ResponseCode.MESSAGE_ILLEGAL
 
 
-async def test_what_is_taken_back_is_not_in_flight(tmp_path: Path) -> None:
+async def test_an_undone_pop_is_not_in_flight(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.send()
         append = broker.store.append

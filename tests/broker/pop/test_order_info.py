@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.pop.order_info import ILLEGAL, NOTHING_TO_COMMIT, ConsumerOrderInfo, OrderInfo, OrderInfoTable
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFailed
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import join_entries, parse_order_counts
 from tests.broker.loop_timer import ManualTimers
@@ -32,12 +33,12 @@ class Rig:
         self.clock = ManualClock(wall_ms)
         self.timers = ManualTimers(self.clock)
         config = LiveConfig(broker_config(), store_config(root))
-        self.topics = TopicTable(config, ConfigFile(root / "topics.json", TopicConfigTable), self.clock)
+        self.topics = TopicTable(config, ConfigFile(root / "topics.json"), self.clock)
         self.topics.update([TopicConfig(TOPIC, read_queue_nums=4, write_queue_nums=4)])
-        self.groups = SubscriptionGroups(config, ConfigFile(root / "groups.json", SubscriptionGroupTable), self.clock)
+        self.groups = SubscriptionGroups(config, ConfigFile(root / "groups.json"), self.clock)
         self.groups.update([SubscriptionGroupConfig(GROUP)])
         self.freed: list[QueueKey] = []
-        self.file = ConfigFile(root / "consumerOrderInfo.json", OrderInfoTable)
+        self.file = ConfigFile(root / "consumerOrderInfo.json")
         locks = OrderLocks(config, self.clock, self.timers.call_later, self.freed.append)
         self.order = ConsumerOrderInfo(self.file, self.topics, self.groups, self.clock, locks)
 
@@ -95,7 +96,7 @@ def test_offset_to_commit_is_the_first_open_one(rig: Rig) -> None:
     assert rig.ack(9) == 10, "twice is once"
 
 
-def test_offset_that_was_not_handed_out_is_illegal(rig: Rig) -> None:
+def test_offset_that_was_not_delivered_is_illegal(rig: Rig) -> None:
     rig.pop(4, 6)
     assert rig.ack(5) == ILLEGAL
 
@@ -234,8 +235,7 @@ def test_file_is_what_rocketmq_writes(rig: Rig) -> None:
 
 
 def test_file_of_rocketmq_is_written_back_byte_for_byte() -> None:
-    content = ConfigFile(GOLDEN, OrderInfoTable).load()
-    assert pretty(content) == GOLDEN.read_bytes()
+    assert pretty(loads(GOLDEN.read_bytes(), OrderInfoTable)) == GOLDEN.read_bytes()
 
 
 def test_file_of_an_old_version_has_no_invisible_time(rig: Rig) -> None:
@@ -247,21 +247,21 @@ def test_file_of_an_old_version_has_no_invisible_time(rig: Rig) -> None:
 
 
 def test_unchanged_table_is_not_written_again(rig: Rig) -> None:
-    assert rig.order.take_changed() is None
+    assert not rig.order.is_unsaved
     rig.pop(1)
-    assert rig.order.take_changed() is not None
-    assert rig.order.take_changed() is None
+    assert rig.order.is_unsaved
+    rig.order.persist()
+    assert not rig.order.is_unsaved
 
 
 def test_table_that_could_not_be_written_is_written_again(rig: Rig) -> None:
     rig.pop(1)
-    changed = rig.order.take_changed()
-    assert changed is not None
     rig.file.path.mkdir()
     with pytest.raises(DiskFailed):
-        rig.order.save(pretty(changed))
+        rig.order.persist()
     rig.file.path.rmdir()
-    assert rig.order.take_changed() == changed
+    rig.order.persist_changes()
+    assert loads(rig.file.path.read_bytes(), OrderInfoTable).table.keys() == {"Orders@CG"}
 
 
 def test_what_is_gone_is_cleaned(rig: Rig) -> None:
@@ -269,9 +269,9 @@ def test_what_is_gone_is_cleaned(rig: Rig) -> None:
     rig.pop(1, group="Gone")
     rig.pop(1, queue_id=4)
     rig.pop(1, queue_id=3)
+    rig.order.clean()
     rig.order.persist()
-    content = rig.file.load()
-    assert content is not None
+    content = loads(rig.file.path.read_bytes(), OrderInfoTable)
     assert {key: list(queues) for key, queues in content.table.items()} == {"Orders@CG": [3]}
 
 

@@ -25,7 +25,7 @@ CODE = ResponseCode
 
 
 @pytest.mark.code(RequestCode.POP_MESSAGE)
-async def test_messages_are_handed_out_once_with_handles_that_name_them(tmp_path: Path) -> None:
+async def test_messages_are_delivered_once_with_handles_that_name_them(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
         for number in range(3):

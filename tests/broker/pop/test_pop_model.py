@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from broker.config.config_file import ConfigFile
-from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
+from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.frames import encode_response
@@ -74,8 +73,8 @@ class PopRig(ReviveRig):
 
     def __init__(self, root: Path, clock: ManualClock | None = None, **changes: Any) -> None:
         super().__init__(root, clock, **changes)
-        file = ConfigFile(root / "store" / "config" / "consumerOrderInfo.json", OrderInfoTable)
-        self.pops = PopService(self.core, file)
+        file = ConfigFile(root / "store" / "config" / "consumerOrderInfo.json")
+        self.pops = PopService(self.core, file, self.intake)
         self.pops.load()
         self.pops.start()
         self._routes = {route.code: route for route in self.pops.routes()}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
-from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
+from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks
 from broker.pop.pop_offsets import PopOffsets
+from sprocket.common.config_file import ConfigFile
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.pop.revive_rig import core_at
 from tests.broker.rig import GROUP, TOPIC
@@ -29,7 +29,7 @@ def core(tmp_path: Path) -> Iterator[BrokerCore]:
 @pytest.fixture
 def offsets(core: BrokerCore, tmp_path: Path) -> PopOffsets:
     locks = OrderLocks(core.config, core.clock, core.call_later, lambda key: None)
-    file = ConfigFile(tmp_path / "consumerOrderInfo.json", OrderInfoTable)
+    file = ConfigFile(tmp_path / "consumerOrderInfo.json")
     return PopOffsets(core, ConsumerOrderInfo(file, core.topics, core.groups, core.clock, locks))
 
 
@@ -49,7 +49,7 @@ def test_what_is_safe_is_committed_when_all_before_it_is(core: BrokerCore, offse
     assert (committed(core), offsets.latest(*QUEUE), len(offsets)) == (30, -1, 0)
 
 
-def test_what_is_given_back_is_taken_by_the_next(core: BrokerCore, offsets: PopOffsets) -> None:
+def test_an_undone_pop_leaves_its_offset_to_the_next_one(core: BrokerCore, offsets: PopOffsets) -> None:
     first, second = offsets.take(*QUEUE, 10), offsets.take(*QUEUE, 20)
     offsets.undo(second)
     assert offsets.begin(*QUEUE, 0) == 10
@@ -57,9 +57,7 @@ def test_what_is_given_back_is_taken_by_the_next(core: BrokerCore, offsets: PopO
     assert (offsets.begin(*QUEUE, 0), len(offsets)) == (0, 0)
 
 
-def test_what_is_given_back_comes_again_though_another_went_on_from_there(
-    core: BrokerCore, offsets: PopOffsets
-) -> None:
+def test_an_undone_range_is_popped_again_though_a_later_pop_went_on(core: BrokerCore, offsets: PopOffsets) -> None:
     before, undone, behind = (offsets.take(*QUEUE, end) for end in (10, 20, 30))
     offsets.undo(undone)
     assert offsets.begin(*QUEUE, 0) == 10

@@ -12,6 +12,7 @@ from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from sprocket.remoting.message.properties import parse
 from store.message_store import MessageStore
 from store.record.record import PendingMessage
+from tests.broker.insides import work_now
 from tests.broker.pop.rig import ack, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 
@@ -37,7 +38,7 @@ async def test_an_acknowledgement_in_order_does_not_pass_over_what_a_crash_forgo
             await client.send(b"%d" % number)
         messages = await popped(client, order=True, queue_id=0)
         assert [message.body for message in messages] == [b"0", b"1", b"2"]
-    # It is written every few seconds: a broker that dies has not written what it handed out last.
+    # It is written every few seconds: a broker that dies has not written its last pops.
     (tmp_path / ORDER_INFO).unlink()
     async with running_broker(tmp_path) as (broker, client):
         assert (await ack(client, messages[2])).code == ResponseCode.SUCCESS
@@ -53,7 +54,7 @@ async def test_what_was_popped_in_order_is_saved_once_the_log_is_flushed(
         await popped(client, order=True, queue_id=0)
         asked: list[tuple[int, Any]] = []
         monkeypatch.setattr(MessageStore, "when_flushed", lambda _, offset, callback: asked.append((offset, callback)))
-        task = asyncio.ensure_future(broker.pop._save_order_info())
+        task = asyncio.ensure_future(work_now("consumer_order_info", broker.pop.periodic()))
         await until(lambda: asked)
         assert asked[0][0] == broker.store.wrote_offset
         assert not (tmp_path / ORDER_INFO).exists()
@@ -76,7 +77,7 @@ async def test_a_topic_that_is_made_again_is_popped_from_its_begin(tmp_path: Pat
         assert [message.body for message in found] == [b"new0", b"new1", b"new2", b"new3"]
 
 
-async def test_what_came_again_under_the_other_kind_of_name_is_not_left_behind(tmp_path: Path) -> None:
+async def test_redeliveries_under_the_other_kind_of_name_are_popped_too(tmp_path: Path) -> None:
     retry = f"%RETRY%{GROUP}+{TOPIC}"
     async with running_broker(tmp_path, enable_retry_topic_v2=True) as (broker, client):
         await client.send(b"first")

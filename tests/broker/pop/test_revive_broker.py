@@ -59,7 +59,7 @@ async def test_a_held_pop_gets_what_was_not_acknowledged(tmp_path: Path) -> None
         assert (await ack(client, second)).code == ResponseCode.SUCCESS
 
 
-async def test_it_comes_again_from_the_retry_topic_too(tmp_path: Path) -> None:
+async def test_it_is_redelivered_from_the_retry_topic_too(tmp_path: Path) -> None:
     v2_alone = {"enable_retry_topic_v2": True, "retrieve_message_from_pop_retry_topic_v1": False}
     async with running_broker(tmp_path, **quick(**v2_alone)) as (broker, client):
         await client.send(b"again")
@@ -89,7 +89,7 @@ async def test_through_the_wheel_what_is_acknowledged_stays_away(tmp_path: Path)
         assert broker.store.max_offset(RETRY, 0) == 3
 
 
-async def test_what_came_again_before_a_restart_does_not_after_it(tmp_path: Path) -> None:
+async def test_what_was_redelivered_before_a_restart_is_not_after_it(tmp_path: Path) -> None:
     async with running_broker(tmp_path, **quick()) as (broker, client):
         await client.send(b"again")
         (message,) = await popped(client)

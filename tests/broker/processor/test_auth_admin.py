@@ -139,7 +139,7 @@ async def test_bodies_that_cannot_be(guarded: tuple[Asker, Asker]) -> None:
         assert await admin.refused(code, acl("operator")) == (ResponseCode.SYSTEM_ERROR, "The body of acl is null")
 
 
-async def test_who_is_not_super_makes_changes_and_removes_no_super_user(guarded: tuple[Asker, Asker]) -> None:
+async def test_a_normal_user_neither_makes_nor_changes_nor_removes_a_super_user(guarded: tuple[Asker, Asker]) -> None:
     _, operator = guarded
     made = await operator.refused(RequestCode.AUTH_CREATE_USER, user("more"), UserInfo(None, "x", "Super"))
     assert made == (ResponseCode.SYSTEM_ERROR, "The super user can only be create by super user")
@@ -226,7 +226,7 @@ async def test_users_may_be_made_before_they_are_asked_for(tmp_path: Path) -> No
         assert b"secret of admin" in await admin.well(RequestCode.AUTH_GET_USER, user("admin"))
 
 
-async def test_who_comes_in_unsigned_by_a_white_list_is_no_super_user(tmp_path: Path) -> None:
+async def test_an_unsigned_caller_on_a_white_list_is_no_super_user(tmp_path: Path) -> None:
     listed = GUARDED | {
         "authentication_whitelist": "3001,3002,3003,3004",
         "authorization_whitelist": "3001,3002,3003,3004",

@@ -19,6 +19,7 @@ from sprocket.remoting.headers.offset import (
 )
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 from tests.clock import ManualClock
+from tests.store.insides import queues_of
 
 Pair = tuple[Broker, TestClient]
 
@@ -75,7 +76,7 @@ async def test_a_new_group_starts_at_zero_in_a_queue_that_never_had_a_message(pa
 async def test_a_queue_whose_messages_have_all_expired_is_no_new_one(pair: Pair) -> None:
     broker, client = pair
     await client.send()
-    queue = broker.store._table.by_key[TOPIC, 0]
+    queue = queues_of(broker.store).by_key[TOPIC, 0]
     queue.min_offset = queue.max_offset
     response = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query())
     assert response.code == ResponseCode.QUERY_NOT_FOUND

@@ -68,7 +68,7 @@ async def test_message_is_redelivered_from_the_retry_topic(pair: Pair) -> None:
     assert found["ORIGIN_MESSAGE_ID"] == own_id
 
 
-async def test_a_message_for_a_time_of_its_own_comes_again_after_the_level_s_delay(pair: Pair) -> None:
+async def test_a_message_with_its_own_time_is_redelivered_after_the_level_s_delay(pair: Pair) -> None:
     broker, client = pair
     now_ms = broker.clock.wall_ms()
     await client.send(b"payload", TIMER_DELIVER_MS=str(now_ms - 1), TIMER_DELAY_MS="-1", TIMER_DELAY_SEC="0")

@@ -18,6 +18,7 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.properties import parse
 from store.delivery import OwnLog
+from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 
 FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20, "flush_commit_log_least_pages": 0}
@@ -122,7 +123,7 @@ async def test_an_acting_slave_goes_on_where_the_masters_timer_was(tmp_path: Pat
         if not restarts:
             master.timer.deactivate()
             # In place of another master of the cluster.
-            slave._core.delivery.deliver = OwnLog(master.store).deliver  # type: ignore[method-assign]
+            core_of(slave).delivery.deliver = OwnLog(master.store).deliver  # type: ignore[method-assign]
             slave.role.act(True)
             assert slave.timer.timer.queue_offset == 0
             await until(lambda: master.store.max_offset(TOPIC, 0) == 2)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.config.broker_config import BrokerRole
+from broker.config.broker_config import BrokerConfig, BrokerRole
+from broker.config.live_config import LiveConfig
 from broker.replication.replication import replica_rules
 from broker.server import Broker
 from sprocket.remoting.bodies.stats import HARuntimeInfo, KVTable
@@ -22,7 +23,6 @@ from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from sprocket.remoting.message.properties import encode
@@ -30,6 +30,7 @@ from store.config.store_config import FlushDiskType, StoreConfig
 from tests.broker.fake_slave import fake_slave
 from tests.broker.pop.rig import pop
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, until
+from tests.send_headers import send_header
 
 OK, NOT_AVAILABLE, SLAVE_TIMEOUT, DISK_TIMEOUT, REFUSED = (
     int(ResponseCode.SUCCESS),
@@ -68,11 +69,8 @@ class Master:
     async def send(self, body: bytes = b"body", *, batch: bool = False, **properties: str) -> None:
         """Begin to send a message, and wait until it is in the log, or answered."""
         before = self.end
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
-            sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, batch=batch,
-            properties=encode({"UNIQ_KEY": f"0A{len(self.sends):030X}"} | properties),
-        )  # fmt: skip
+        text = encode({"UNIQ_KEY": f"0A{len(self.sends):030X}"} | properties)
+        header = send_header(TOPIC, batch=batch, properties=text)
         task = self.begin(RequestCode.SEND_MESSAGE_V2, header, body)
         await until(lambda: self.end > before or task.done())
 
@@ -464,7 +462,8 @@ async def test_below_the_least_number_nothing_is_taken(tmp_path: Path) -> None:
 )
 def test_where_a_slave_may_act_fewer_than_wanted_refuse(is_acting_enabled: bool, is_auto: bool, expected: int) -> None:
     config = StoreConfig(in_sync_replicas=3, min_in_sync_replicas=2, enable_auto_in_sync_replicas=is_auto)
-    assert replica_rules(config, is_acting_enabled=is_acting_enabled).min_in_sync_replicas == expected
+    broker = BrokerConfig(enable_slave_acting_master=is_acting_enabled)
+    assert replica_rules(LiveConfig(broker, config)).min_in_sync_replicas == expected
 
 
 async def test_one_report_answers_all_that_it_covers_and_nothing_else(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from broker.config.broker_config import BrokerRole
 from broker.send.confirm_waits import ConfirmWaits
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
 from tests.broker.loop_timer import ManualTimers
@@ -108,7 +109,7 @@ def test_what_no_other_replica_has_is_said_so() -> None:
     waiting.confirmation.reach(10, 1 << 40)
     assert waiting.codes == [NOBODY]
     waiting.wait(10)
-    counts = waiting.waits.runtime_info()
+    counts = values(waiting.waits.figures())
     assert counts["putBatchesAnswered_slave_not_available"] == "2"
     assert counts["putBatchesAnswered_flush_slave_timeout"] == counts["putBatchesAnswered_flush_disk_timeout"] == "0"
 
@@ -131,7 +132,7 @@ def test_what_no_other_replica_has_is_said_so() -> None:
         (7000, 99, 99, SLAVE, 7),
     ],
 )
-def test_who_is_behind_when_time_is_up_decides(
+def test_what_lags_at_the_end_of_the_wait_decides(
     slave_timeout: int, flushed_s: int, acknowledged_s: int, expected: int, after_s: int
 ) -> None:
     waiting = Waiting(BrokerRole.SYNC_MASTER, 0, slave_timeout=slave_timeout)
@@ -144,7 +145,7 @@ def test_who_is_behind_when_time_is_up_decides(
             waiting.confirmation.reach(awaited=10)
         assert waiting.codes == ([expected] if second >= after_s else []), second
     assert len(waiting.waits) == 0
-    late = sum(map(int, waiting.waits.runtime_info().values()))
+    late = sum(map(int, values(waiting.waits.figures()).values()))
     assert late == (expected != OK)
 
 
@@ -171,7 +172,7 @@ def test_a_short_time_is_kept_while_a_long_one_runs() -> None:
         (FlushDiskType.ASYNC_FLUSH, BrokerRole.SLAVE, False),
     ],
 )
-def test_who_has_to_wait_at_all(flush: FlushDiskType, role: BrokerRole, expected: bool) -> None:
+def test_which_sends_wait(flush: FlushDiskType, role: BrokerRole, expected: bool) -> None:
     waiting = Waiting()
     waiting.config = StoreConfig(flush_disk_type=flush)
     assert ConfirmWaits(waiting, waiting.clock, waiting.timers.call_later, role).is_needed is expected

@@ -9,12 +9,12 @@ import pytest
 
 from broker.send.send_kinds import SendKind, kind_of
 from sprocket.common.errors import RequestError
-from sprocket.remoting.frames import encode_request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import encode
 from tests.broker.hot_path import TOPIC, hot_path, properties, property_map
 from tests.broker.test_send import exchange
 from tests.broker.timer.test_timed_sends import ADMISSION, HOST, Intake
+from tests.send_headers import send_frame
 
 PLAIN, HALF, TIMED, OTHER = SendKind
 MARKS = (
@@ -73,7 +73,7 @@ async def test_a_plain_send_takes_the_quick_way_whatever_its_values_hold(tmp_pat
 
         path.send_processor._uncommon = slow  # type: ignore[method-assign]
         texts = [properties(note=f"was {mark}", KEYS=mark) for mark in MARKS]
-        frames = [encode_request(310, n, path.send_header(properties=text), 1) + b"x" for n, text in enumerate(texts)]
+        frames = [send_frame(n, path.send_header(properties=text), b"x") for n, text in enumerate(texts)]
         answers = await exchange(path, b"".join(frames), len(frames))
         assert {answer["code"] for answer in answers} == {0}
         for number, mark in enumerate(MARKS):

@@ -86,7 +86,7 @@ async def test_a_master_suggests_whom_the_group_names(
 # On a slave whose master is away
 
 
-async def test_a_slave_without_a_master_serves_and_wakes_whoever_waits(tmp_path: Path) -> None:
+async def test_a_slave_without_a_master_serves_and_wakes_waiting_pulls(tmp_path: Path) -> None:
     async with slave(tmp_path) as one:
         assert answer(await one.path.pull()) == (ResponseCode.SUCCESS, 2, 4)
         pull = asyncio.create_task(one.path.pull(queue_offset=2, sys_flag=WAITING))
@@ -95,7 +95,7 @@ async def test_a_slave_without_a_master_serves_and_wakes_whoever_waits(tmp_path:
         assert answer(await pull) == (ResponseCode.SUCCESS, 3, 4)
 
 
-async def test_a_slave_keeps_whoever_is_far_behind(tmp_path: Path) -> None:
+async def test_a_slave_keeps_serving_a_consumer_that_lags(tmp_path: Path) -> None:
     async with slave(tmp_path, store=FAR) as one:
         one.is_master_online = True
         assert answer(await one.path.pull()) == (ResponseCode.SUCCESS, 2, 7)
@@ -155,7 +155,7 @@ async def test_a_slave_sends_consumers_near_the_end_to_its_master(tmp_path: Path
         assert (answer(away), away.remark) == ((ResponseCode.PULL_RETRY_IMMEDIATELY, 2, 0), "OFFSET_OVERFLOW_ONE")
 
 
-async def test_whoever_comes_back_from_a_master_at_once_is_held(tmp_path: Path) -> None:
+async def test_a_consumer_that_returns_from_the_master_at_once_is_held(tmp_path: Path) -> None:
     async with slave(tmp_path) as one:
         one.is_master_online = True
         await one.path.pull(queue_offset=2, sys_flag=WAITING)

@@ -21,6 +21,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 
 FAST = {
@@ -120,7 +121,7 @@ class StubMaster:
         table = RouteTable(
             [Route(code, NoHeader, self._answer, Resource.NONE, Action.NONE) for code in answers]
         )  # fmt: skip
-        self.server = RemotingServer(table, host="127.0.0.1")
+        self.server = RemotingServer(table, ServerSettings("127.0.0.1"))
 
     def _answer(self, request: Request[NoHeader]) -> Response:
         self.asked.append(request.code)
@@ -134,7 +135,7 @@ async def stub_master(answers: dict[RequestCode, bytes], root: Path) -> AsyncIte
     await stub.server.start()
     async with running_slave(root) as (slave, _):
         assert slave.following is not None
-        slave.following.master_address = f"127.0.0.1:{stub.server.port}"
+        slave.following.master_found(f"127.0.0.1:{stub.server.port}", "")
         slave.synchronize.may_poll = lambda: True  # as if its log had been compared over a plain connection
         try:
             yield stub, slave
@@ -285,7 +286,7 @@ async def test_a_master_with_an_empty_disk_takes_no_table_from_its_slave(tmp_pat
         following.master_found("127.0.0.1:9", "127.0.0.1:9")
         await asyncio.sleep(0.2)  # the question has failed
         async with running_broker(tmp_path / "master", store=settings) as (master, _):
-            following.master_address = master.address
+            following.master_found(master.address, "")
             await asyncio.sleep(1.0)
             assert _has_kept_all(slave)
             # Also once its log is followed, or would be.

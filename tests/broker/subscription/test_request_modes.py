@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.subscription.request_modes import RequestModes, RequestModeTable
+from broker.subscription.request_modes import RequestModes
 from sprocket.common import failpoints
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody as Mode
 from tests.broker.rig import broker_config, store_config
@@ -17,7 +17,7 @@ OF_ROCKETMQ = (Path(__file__).parents[1] / "data" / "messageRequestMode.json").r
 
 def modes(root: Path, **changes: object) -> RequestModes:
     config = LiveConfig(broker_config(**changes), store_config(root))
-    modes = RequestModes(config, ConfigFile(root / "messageRequestMode.json", RequestModeTable))
+    modes = RequestModes(config, ConfigFile(root / "messageRequestMode.json"))
     modes.load()
     return modes
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.common import failpoints
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull, RequestError
 from sprocket.remoting.bodies.group import (
     CustomizedRetryPolicy,
@@ -25,7 +25,7 @@ from tests.clock import ManualClock
 
 def table(root: Path, **changes: object) -> SubscriptionGroups:
     config = LiveConfig(broker_config(**changes), store_config(root))
-    groups = SubscriptionGroups(config, ConfigFile(root / "g.json", SubscriptionGroupTable), ManualClock())
+    groups = SubscriptionGroups(config, ConfigFile(root / "g.json"), ManualClock())
     groups.load()
     return groups
 

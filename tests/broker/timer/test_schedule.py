@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from broker.config.config_file import ConfigFile
-from broker.timer.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
+from broker.timer.schedule import DelayOffsets, ScheduleService
+from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
@@ -25,7 +25,7 @@ class Rig:
         config = store_config(root, message_delay_level=LEVELS, **changes)
         self.store = MessageStore(config, clock=clock, notify=lambda callback: None)
         self.store.start()
-        self.offsets = DelayOffsets(ConfigFile(root / "delayOffset.json", DelayOffsetTable), clock)
+        self.offsets = DelayOffsets(ConfigFile(root / "delayOffset.json"), clock)
         self.offsets.load()
         self.service = ScheduleService(self.store, OwnLog(self.store), self.offsets, LEVELS, clock)
 
@@ -52,9 +52,8 @@ class Rig:
         return record
 
     def save(self) -> None:
-        content = self.offsets.take_unsaved(self.store.flushed_offset)
-        if content is not None:
-            self.offsets.save(content)
+        self.offsets.flushed(self.store.flushed_offset)
+        self.offsets.persist_changes()
 
 
 def test_message_comes_when_its_level_says_and_not_before(tmp_path: Path) -> None:
@@ -144,10 +143,11 @@ def test_offset_is_saved_only_once_the_delivery_is_on_the_disk(tmp_path: Path) -
     rig.clock.advance(1)
     rig.deliver()
     end = rig.store.wrote_offset
-    assert rig.offsets.take_unsaved(end - 1) is None
-    content = rig.offsets.take_unsaved(end)
-    assert content is not None
-    assert b"{1:1\n" in content
+    rig.offsets.flushed(end - 1)
+    assert not rig.offsets.is_unsaved
+    rig.offsets.flushed(end)
+    rig.offsets.persist_changes()
+    assert b"{1:1\n" in (tmp_path / "delayOffset.json").read_bytes()
     rig.store.shutdown()
 
 

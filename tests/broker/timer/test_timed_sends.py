@@ -23,6 +23,7 @@ from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from store.record.record import TagsCodes
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock
+from tests.send_headers import send_header
 
 HOST = bytes((10, 1, 2, 3, 0, 0, 1, 1))
 KEY = "UNIQ_KEY\x01" + "7F0000010B2A18B4AAC2" + "0" * 12 + "\x02"
@@ -36,17 +37,14 @@ class Intake:
     def __init__(self, root: Path) -> None:
         clock = ManualClock()
         self.config = LiveConfig(broker_config(), store_config(root))
-        self.timer = TimerIntake(self.config, clock, random.Random(1).randrange)
+        self.timer = TimerIntake(self.config, clock, random.Random(1).randrange, lambda slot_time: 0)
         tables: tuple[TopicTable, SubscriptionGroups] = (None, None)  # type: ignore[assignment] # not asked
         self.whole = MessageIntake(
             self.config, *tables, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), self.timer
         )
 
     def request(self, properties: str, body: bytes = b"body") -> Request[SendMessageRequestHeaderV2]:
-        header = SendMessageRequestHeaderV2(
-            producer_group="p", topic="Ort", default_topic="TBW102", default_topic_queue_nums=4, queue_id=3,
-            sys_flag=0, born_timestamp=7, flag=9, properties=properties, reconsume_times=0, unit_mode=False,
-        )  # fmt: skip
+        header = send_header("Ort", queue_id=3, born_timestamp=7, flag=9, properties=properties)
         return Request(code=RequestCode.SEND_MESSAGE_V2, header=header, body=body)
 
 

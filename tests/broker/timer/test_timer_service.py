@@ -168,7 +168,7 @@ async def test_stopped_wheel_goes_on_when_it_is_told(tmp_path: Path) -> None:
         await until(lambda: came(broker) == [b"held"])
 
 
-async def test_metrics_are_counted_anew_from_the_log(tmp_path: Path) -> None:
+async def test_metrics_are_counted_again_from_the_log(tmp_path: Path) -> None:
     async with running_broker(tmp_path, store=FAST) as (broker, client):
         for number in range(3):
             await client.send(UNIQ_KEY=key(number), TIMER_DELAY_SEC="60")

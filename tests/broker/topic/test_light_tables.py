@@ -207,6 +207,6 @@ async def test_what_light_groups_have_consumed_goes_back_to_the_master(tmp_path:
             response = await master.remoting.invoke(slave.address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=60)
             broker.offsets.catch_up(loads(response.body, ConsumerOffsetTable))
         else:
-            await HandoverPush(acted._core).push(master.address)
+            await HandoverPush(acted.client, acted.offsets).push(master.address)
         assert await committed(master, GROUP, "%LMQ%a") == "2"
         assert await committed(master, "plain", TOPIC) == "1"

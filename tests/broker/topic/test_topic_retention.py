@@ -16,10 +16,10 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
-from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from store.retention.topic_retention import TopicRule
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config, until
 from tests.clock import ManualClock
+from tests.send_headers import send_header
 from tests.store.retention.cleaning import FilledDisk
 
 SEGMENT_BYTES = 16 * 1024
@@ -37,11 +37,7 @@ class Served:
 
     async def send(self, body: bytes = BODY) -> tuple[int, str]:
         """Code and remark of a send."""
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
-            sys_flag=0, born_timestamp=1, flag=0, properties="",
-        )  # fmt: skip
-        response = await self.client.ask(RequestCode.SEND_MESSAGE_V2, header, body)
+        response = await self.client.ask(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC), body)
         return response.code, response.remark or ""
 
     async def fill(self, messages: int) -> None:
@@ -153,7 +149,7 @@ async def test_expired_files_go_when_asked(tmp_path: Path) -> None:
         await one.fill(4)
         await until(lambda: one.broker.store.flushed_offset == one.broker.store.wrote_offset)
         await one.client.ask_well(RequestCode.DELETE_EXPIRED_COMMITLOG)
-        # Messages 6 to 8 are of that age too, but their segment counts as young as the message behind it.
+        # Messages 6 to 8 are of that age too, but their segment counts as young as the message after it.
         await one.after(1.0, lambda: one.range()[0] == 6)
 
 

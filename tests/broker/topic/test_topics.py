@@ -2,20 +2,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_group, illegal_topic
 from broker.topic.attributes import altered, parse_changes
 from broker.topic.topics import TopicTable
+from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import RequestError, StoreError
-from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.bodies.topic import TopicConfig
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock
 
 
 def table(root: Path, **changes: object) -> TopicTable:
     config = LiveConfig(broker_config(broker_cluster_name="C1", **changes), store_config(root))
-    topics = TopicTable(config, ConfigFile(root / "topics.json", TopicConfigTable), ManualClock())
+    topics = TopicTable(config, ConfigFile(root / "topics.json"), ManualClock())
     topics.load()
     return topics
 

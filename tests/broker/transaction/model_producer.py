@@ -16,10 +16,11 @@ from sprocket.remoting.headers.client import (
     HeartbeatRequestHeader,
     UnregisterClientRequestHeader,
 )
-from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.headers.send import SendMessageResponseHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import Action, Resource, Route
 from tests.broker.rig import TestClient, until
+from tests.send_headers import send_header
 
 Place: TypeAlias = tuple[int, int]  # offset in the half queue, offset in the log
 _PREPARED = 4
@@ -87,9 +88,9 @@ class Producer:
         properties = {"TRAN_MSG": "true", "PGROUP": group, "UNIQ_KEY": key}
         if immunity is not None:
             properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = immunity
-        header = SendMessageRequestHeaderV2(
-            producer_group=group, topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue_id,
-            sys_flag=_PREPARED, born_timestamp=born_ms, flag=0, properties=encode(properties),
+        header = send_header(
+            topic, producer_group=group, queue_id=queue_id, sys_flag=_PREPARED, born_timestamp=born_ms,
+            properties=encode(properties),
         )  # fmt: skip
         answer = await client.ask_well(RequestCode.SEND_MESSAGE_V2, header, key.encode())
         found = answer.header(SendMessageResponseHeader)

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from broker.client.clients import Member, ProducerRegistry
-from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
 from broker.send.confirm_waits import ConfirmWaits
 from broker.topic.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
-from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
@@ -24,6 +23,7 @@ from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Appended, PendingMessage, Record, decode
 from tests.broker.rig import broker_config
+from tests.store.insides import group_commit_of
 from tests.store.rig import HOST, Stores
 
 TOPIC, GROUP = "Orders", "PG"
@@ -74,9 +74,9 @@ class Rig:
     def open(self) -> None:
         self.store = self.stores.open()
         self.config = LiveConfig(broker_config(**self.changes), self.stores.config)
-        self.offsets = ConsumerOffsets(ConfigFile(self.root / "offsets.json", ConsumerOffsetTable), self.clock)
+        self.offsets = ConsumerOffsets(ConfigFile(self.root / "offsets.json"), self.clock)
         self.offsets.load()
-        self.topics = TopicTable(self.config, ConfigFile(self.root / "topics.json", TopicConfigTable), self.clock)
+        self.topics = TopicTable(self.config, ConfigFile(self.root / "topics.json"), self.clock)
         self.topics.load()
         self.producers = ProducerRegistry(self.clock)
         self.join(self.channel)
@@ -101,7 +101,7 @@ class Rig:
 
     def flush(self) -> None:
         """What the flush thread does."""
-        self.store.confirmation.on_flushed(*self.store._group_commit.flush())
+        self.store.confirmation.on_flushed(*group_commit_of(self.store).flush())
 
     def save_offsets(self) -> None:
         self.flush()

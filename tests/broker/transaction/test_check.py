@@ -94,7 +94,7 @@ def test_an_end_under_the_first_message_ends_the_copy_too(rig: Rig, outcome: int
     assert rig.op_bodies() == [b"1,0,"]
 
 
-def test_who_does_not_answer_is_asked_again_each_turn_and_given_up_at_last(tmp_path: Path) -> None:
+def test_a_transaction_without_an_answer_is_checked_each_turn_and_given_up_at_last(tmp_path: Path) -> None:
     rig = Rig(tmp_path, transaction_check_max=3)
     first = rig.prepare("K")
     asked = [rig.turn() for _ in range(4)]

@@ -10,6 +10,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import parse
 from store.config.store_config import FlushDiskType
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, Rig
+from tests.store.insides import group_commit_of
 
 END_OF_OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
@@ -122,7 +123,7 @@ def test_the_set_time_is_never_shorter_than_the_timeout(rig: Rig) -> None:
 
 def test_with_sync_flush_half_and_answer_wait_for_the_disk(tmp_path: Path) -> None:
     rig = Rig(tmp_path, store={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
-    rig.store._group_commit.stop()  # the test flushes
+    group_commit_of(rig.store).stop()  # the test flushes
     half = rig.prepare("K")
     assert code(rig, half, COMMIT)[1] == "Find prepared transaction message failed"
     rig.flush()

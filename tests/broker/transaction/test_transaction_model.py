@@ -43,7 +43,7 @@ PRODUCERS = {"a1": "PA", "a2": "PA", "b1": "PB"}  # client id -> group
 INTERVAL_S = 30
 IMMUNITIES = (None, "1", "20", "45", "100", "soon")
 OUTCOMES = (COMMIT, ROLLBACK, UNKNOWN)
-MOST_STOPS = 5
+MAX_STOPS = 5
 
 
 class TransactionModel(RuleBasedStateMachine):
@@ -262,7 +262,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.broker.transactions.commit_offsets()
         self.broker.offsets.persist()
 
-    @precondition(lambda self: self.stops < MOST_STOPS)
+    @precondition(lambda self: self.stops < MAX_STOPS)
     @rule()
     def restart(self) -> None:
         self.stops += 1
@@ -278,7 +278,7 @@ class TransactionModel(RuleBasedStateMachine):
         (copy / "store" / "lock").unlink(missing_ok=True)
         self.run(self._start(copy))
 
-    @precondition(lambda self: self.stops < MOST_STOPS)
+    @precondition(lambda self: self.stops < MAX_STOPS)
     @rule()
     def crash(self) -> None:
         """The next broker finds the files as they are while this one still runs."""
@@ -286,7 +286,7 @@ class TransactionModel(RuleBasedStateMachine):
         shutil.copytree(self.folder, copy)
         self._crash_into(copy)
 
-    @precondition(lambda self: self.model.open() and self.stops < MOST_STOPS)
+    @precondition(lambda self: self.model.open() and self.stops < MAX_STOPS)
     @rule(data=st.data(), kept=st.integers(0, 4), with_save=st.booleans())
     def crash_in_an_end(self, data: st.DataObject, kept: int, with_save: bool) -> None:
         """Of real messages and the op message some are in the log."""
@@ -304,7 +304,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.model.cut_ends(chosen, outcomes, cut.written)
         self._crash_into(copy)
 
-    @precondition(lambda self: self.model.open() and self.stops < MOST_STOPS)
+    @precondition(lambda self: self.model.open() and self.stops < MAX_STOPS)
     @rule(kept=st.integers(0, 4))
     def crash_in_a_turn(self, kept: int) -> None:
         self.clock.advance((self.next_turn_ms - self.now_ms) / 1000)

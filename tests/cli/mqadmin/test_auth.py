@@ -114,7 +114,7 @@ def test_a_cluster_is_all_its_brokers(admin: Admin, guarded: Guarded) -> None:
     assert "cluster Other is not known" in admin("deleteUser", "-c", "Other", "-u", "dave", fails=True)
 
 
-def test_who_signs_as_nobody_is_refused(guarded: Guarded, tmp_path: Path) -> None:
+def test_an_unsigned_command_is_refused(guarded: Guarded, tmp_path: Path) -> None:
     arguments = ["listUser", "-b", guarded.brokers[0], "-n", guarded.namesrv]
     done = CliRunner().invoke(main, arguments, env={"ROCKETMQ_HOME": str(tmp_path)})
     assert done.exit_code != 0

@@ -20,7 +20,7 @@ def test_id_with_an_ipv6_address_has_56_digits() -> None:
     assert len(unique_ids(bytes(16), 1, bytes(4), ManualClock())()) == 56
 
 
-def test_month_begins_anew_and_a_small_step_back_counts_as_its_start() -> None:
+def test_a_new_month_begins_at_zero_and_a_small_step_back_counts_as_its_start() -> None:
     start = int(datetime(2024, 12, 1).timestamp() * 1000)
     clock = ManualClock(start - 1)
     new_id = unique_ids(bytes(4), 1, bytes(4), clock)

@@ -49,7 +49,7 @@ Ask = Callable[[RequestCode, Header, bytes], Awaitable[ReceivedResponse]]
 
 @asynccontextmanager
 async def asking(consumer: Consumer) -> AsyncIterator[Ask]:
-    """Somebody who is connected to `consumer` as a broker is."""
+    """Connect to `consumer` as a broker does; yields a function that asks it."""
     channels: list[Any] = []
     hello = route(
         RequestCode.HEART_BEAT, HeartbeatRequestHeader, lambda request: channels.append(request.channel) or Response()
@@ -208,7 +208,7 @@ async def test_operator_asks_through_the_broker(shared_broker: Broker, topic: st
     async with consumer_of(shared_broker, topic) as consumer:
         run = asyncio.create_task(consumer.run(lambda message: seen.append(message.body)))
         await until(lambda: len(seen) == 4)
-        client_id = consumer._instance.client_id
+        client_id = consumer.client_id
 
         about = GetConsumerRunningInfoRequestHeader(consumer_group=consumer.group, client_id=client_id)
         response = await ask_broker(shared_broker, RequestCode.GET_CONSUMER_RUNNING_INFO, about)
@@ -241,7 +241,7 @@ async def test_popping_consumer_is_asked_through_the_broker(shared_broker: Broke
     async with SimpleConsumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
         run = asyncio.create_task(consumer.run(handler, concurrency=2))
         await until(lambda: len(seen) == 2)
-        client_id = consumer._instance.client_id
+        client_id = consumer.client_id
         about = GetConsumerRunningInfoRequestHeader(consumer_group=consumer.group, client_id=client_id)
         response = await ask_broker(shared_broker, RequestCode.GET_CONSUMER_RUNNING_INFO, about)
         info = loads(response.body, ConsumerRunningInfo[str])

@@ -49,7 +49,7 @@ async def test_lists_are_of_one_queue_and_bounded(shared_broker: Broker, topic: 
     assert all(seen == list(range(len(seen))) for seen in by_queue.values())
 
 
-async def test_what_the_handler_acknowledged_itself_does_not_come_again(shared_broker: Broker, topic: str) -> None:
+async def test_what_the_handler_acknowledged_itself_is_not_redelivered(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 4)
     seen: list[tuple[int, int]] = []
     settings = ConsumeSettings(consume_message_batch_max_size=4)
@@ -85,8 +85,8 @@ async def test_handler_sends_a_message_to_the_dead_letter_topic(shared_broker: B
     assert message.body == b"0"
 
 
-async def test_message_that_is_held_too_long_is_given_back_once(shared_broker: Broker, topic: str) -> None:
-    """The delay of what is given back so is 10 s; that it was given back shows in the offset."""
+async def test_message_that_is_held_too_long_is_sent_back_once(shared_broker: Broker, topic: str) -> None:
+    """A message sent back this way has a delay of 10 s; the offset shows that it was sent back."""
     await send(shared_broker, topic, 2)
     settings = ConsumeSettings(consume_timeout_s=2.0)
     consumer = Consumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST, settings=settings)
@@ -96,7 +96,7 @@ async def test_message_that_is_held_too_long_is_given_back_once(shared_broker: B
         assert consumer.committed(topic)[first.queue] == 0
         await until(lambda: consumer.committed(topic)[first.queue] == 2)
         assert not consumer.acknowledge(first)
-        await consumer.nack(first)  # of what was given back before, nothing is done
+        await consumer.nack(first)  # it was sent back before: nothing happens
         status = consumer.running_info().status_table[topic]
     assert status.consume_failed_msgs == 1
 

@@ -1,4 +1,4 @@
-"""Who waits for messages, and who has stopped."""
+"""Consumers that wait for messages, and consumers that stopped."""
 
 import asyncio
 

@@ -45,7 +45,7 @@ def test_second_acknowledgement_and_that_of_a_dropped_queue_count_nothing() -> N
     assert not held.acknowledge(first)
     later = message(12)
     held.put([later], 13)
-    held.is_dropped = True
+    held.drop()
     assert not held.acknowledge(later)
 
 

@@ -58,7 +58,7 @@ def test_offset_delta_is_added() -> None:
 
 
 def test_a_batch_in_one_record_is_read_from_the_message_that_was_asked_for() -> None:
-    """`MessageDecoder.decodeMessage`; unlike Java's client, what was consumed before does not come again."""
+    """`MessageDecoder.decodeMessage`; unlike Java's client, it skips messages before the offset."""
     inner = [struct.pack(">iiiiih", 22 + 1, 0, 0, n, 1, 0)[:20] + b"%d" % n + b"\0\0" for n in range(4)]
     inner = [struct.pack(">i", len(piece)) + piece[4:] for piece in inner]
     outer = record(b"".join(inner), sys_flag=int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP))

@@ -1,4 +1,4 @@
-"""Popping from several brokers, two of which do what the test says."""
+"""Popping from several brokers; two of them do what the test says."""
 
 import asyncio
 import struct
@@ -102,7 +102,7 @@ async def test_what_one_broker_has_is_found_without_waiting() -> None:
         assert b'"consumeType":"CONSUME_POP"' in a.heartbeats[0]
 
 
-async def test_whoever_waits_is_woken_by_any_broker() -> None:
+async def test_a_waiting_pop_is_woken_by_any_broker() -> None:
     async with cluster() as (consumer, a, b):
         waiting = asyncio.create_task(consumer.receive(wait_s=30))
         await until(lambda: bool(a.waiting and b.waiting))

@@ -12,7 +12,7 @@ import (
 
 const pullLimit = time.Second
 
-// puller is a pull consumer; whoever shuts it down waits for the pulls that run.
+// puller is a pull consumer; its shutdown waits for the running pulls.
 type puller struct {
 	rocketmq.PullConsumer
 	name string
@@ -75,7 +75,7 @@ func (d *division) ownerOf(index int) *puller {
 	return owner
 }
 
-// pullOn pulls one queue for ever, through whoever has it.
+// pullOn pulls one queue for ever, whichever puller has it.
 func (d *division) pullOn(s *Setting, index int, queue *primitive.MessageQueue) {
 	var offset int64
 	for {

@@ -132,8 +132,8 @@ func (s *Setting) sendBatch(p rocketmq.Producer, number int) {
 	}
 }
 
-// makeKnown has brokers know a new client, so that replies find it: its first heartbeat leaves a second after the start,
-// and goes to the brokers of which a route has told by then; the next one half a minute later.
+// makeKnown makes brokers know a new client, so that replies find it. Its first heartbeat leaves a second after the start
+// and reaches only the brokers on routes that the client has by then. The next heartbeat follows half a minute later.
 func makeKnown(p rocketmq.Producer) {
 	_ = p.SendOneWay(context.Background(), primitive.NewMessage("TBW102", []byte("refused")))
 	time.Sleep(firstHeartbeat)

@@ -123,7 +123,7 @@ def test_headers_of_ever_new_lengths_are_decoded() -> None:
     decoder = BinaryDecoder(SendMessageRequestHeaderV2)
     taken = [check(decoder, encoded({**SEND, "i": "x" * size}), SendMessageRequestHeaderV2) for size in range(1, 700)]
     assert taken[0]
-    # And a length that comes again and again is taken in the end, also in another form than before.
+    # A repeated length is accepted in the end, also in another form than before.
     other = {**SEND, "a": "grou", "b": "Topic2"}
     taken = [check(decoder, encoded(other), SendMessageRequestHeaderV2) for _ in range(40)]
     assert all(taken[20:])

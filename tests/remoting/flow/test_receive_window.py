@@ -10,6 +10,7 @@ from sprocket.remoting.flow.receive_window import NARROW_BYTES, ReceiveWindow
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 
 CLAMP = (socket.IPPROTO_TCP, 10)
 SIZE = (socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -102,7 +103,7 @@ async def test_buffers_that_the_operator_sets_are_those_of_connections(option: i
         one.setsockopt(socket.SOL_SOCKET, option, 40_000)
         expected = one.getsockopt(socket.SOL_SOCKET, option)
     sizes = (40_000, 0) if option == socket.SO_RCVBUF else (0, 40_000)
-    server = RemotingServer(RouteTable([]), host="127.0.0.1", receive_buffer_bytes=sizes[0], send_buffer_bytes=sizes[1])
+    server = RemotingServer(RouteTable([]), ServerSettings("127.0.0.1", 0, 120, *sizes))
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(encode_request(34, 1))

@@ -11,6 +11,7 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 
 
 def serve(_: Request[object]) -> Response:
@@ -92,7 +93,7 @@ def test_nothing_is_looked_at_while_nothing_is_late() -> None:
     assert shed(frames, TABLE, lambda *_: (1.0, ""), 1.0) == (frames, b"")
 
 
-async def test_who_is_refused_is_read_on_and_answered_in_full() -> None:
+async def test_a_refused_connection_is_still_read_and_answered_in_full() -> None:
     table = RouteTable(TABLE.routes)
     looks = 0
 
@@ -102,7 +103,7 @@ async def test_who_is_refused_is_read_on_and_answered_in_full() -> None:
         return (0.0, "busy") if lane is Lane.SEND and looks < 20 else (1.0, "")
 
     table.overload = overload
-    server = RemotingServer(table, host="127.0.0.1")
+    server = RemotingServer(table, ServerSettings("127.0.0.1"))
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     # Reads of less are always served.

@@ -25,7 +25,7 @@ def test_defaults_are_those_of_rocketmq() -> None:
 @pytest.mark.parametrize(("mode", "enable", "is_client"), [
     ("permissive", None, False), ("enforcing", None, True), ("enforcing", False, False), ("disabled", True, True),
 ])  # fmt: skip
-def test_who_asks_others_by_tls(mode: str, enable: bool | None, is_client: bool) -> None:
+def test_which_requests_to_others_use_tls(mode: str, enable: bool | None, is_client: bool) -> None:
     assert TlsSettings(server_mode=mode, enable=enable).is_client is is_client
 
 

@@ -14,7 +14,7 @@ from tests.sim.cluster.scheduler import Scheduler
 
 _WATCH_S: Final = 0.5
 _NAME_SERVER_S: Final = 1.0
-# So long, in virtual time, everything may take to catch up once nothing is wrong any more.
+# Max virtual time that everything may take to catch up after the last fault.
 _HEALING_S: Final = 60.0
 # When an operator loses patience with a slave.
 _OPERATOR_S: Final = 40.0
@@ -245,7 +245,7 @@ class Cluster:
                     end = node.broker.end_offset
                     is_refused = 0 < end < log.min_offset or (self.profile.is_plain and end > log.end_offset)
                     if node.stale_end and end > node.stale_end and is_copy(group, node):
-                        # The blank behind the last record is the same in every log.
+                        # The blank after the last record is the same in every log.
                         node.stale_end = 0
                     if node.stale_end and end > node.stale_end:
                         group.problem(f"{node.name} has taken bytes behind a tail that its master does not have")

@@ -348,7 +348,7 @@ class Connection:
         self._forget_ended()
 
     def reset(self) -> None:
-        """Something on the way ends the connection: both ends hear of it, and bytes are lost."""
+        """End the connection on the way: both ends notice it, and bytes are lost."""
         for end in self.ends():
             if end.other is not None and not end.has_ended and end.process.is_alive:
                 end._stream.lose()

@@ -50,13 +50,13 @@ class Node:
     durable: int = 0
     # The furthest that its log ever reached in the present history.
     high: int = 0
-    # Its disk is a new one, and nobody has decided yet what it is to be.
+    # Its disk is new, and its role is not decided yet.
     is_lost: bool = False
-    # It lost something, or began anew, and has not been seen whole since.
+    # It lost something, or started empty, and has not been seen whole since.
     is_behind: bool = False
     # Its log ends here with what the true log does not have; 0 if it does not.
     stale_end: int = 0
-    # It may have what is not in the true log only behind this.
+    # It may have bytes that are not in the true log only after this.
     parts_at: int = NO_BOUND
 
     @property
@@ -86,14 +86,14 @@ class Group:
     problems: list[str]
     acked: list[Acked] = field(default_factory=list)
     seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
-    # What may be missing when the master's log is next opened: only what lies behind this.
+    # What may be missing when the master's log is next opened: only what lies after this.
     bound: int = NO_BOUND
     # A slave takes the place of the master, whose disk may be lost.
     is_failing_over: bool = False
     # The master has lost what slaves have: it is to take that back, and only if it cannot, this is the bound.
     is_tail_awaited: bool = False
     tail_bound: int = NO_BOUND
-    # What the master found in its log is shown up to here, whoever has it: no slave came in time to take it.
+    # What the master found in its log is shown up to here, even if no slave has it: none connected in time to take it.
     shown_end: int = 0
     rollbacks: int = 0
     excused: int = 0
@@ -271,7 +271,7 @@ class Group:
             self.problem(f"queue {queue_id} offset {offset}: {before.body[:20]!r} before, {seen.body[:20]!r} now")
 
     def watch(self) -> None:
-        """From time to time: who has all that was promised is not behind any more."""
+        """Mark nodes that have all that was promised as caught up.  Called from time to time."""
         promised, master = self.promised_end, self.master
         if not master.is_open or master.broker is None:
             return
@@ -294,7 +294,7 @@ class Group:
     def heir(self) -> Node | None:
         """The slave that an operator makes the master when it is lost: all slaves run, and the furthest is taken.
 
-        None when one of them is down, behind after a fault of its own, or was begun anew: that would be a second fault.
+        None if one of them is down, lags after a fault of its own, or started empty: that would be a second fault.
         """
         if all(node.is_open and not node.is_behind and not node.stale_end for node in self.slaves):
             return max(self.slaves, key=Node.reached)

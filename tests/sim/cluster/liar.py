@@ -16,7 +16,7 @@ _LIES: Final = 3
 
 
 class Liar(asyncio.Protocol):
-    """One connection.  It begins as any slave does; what it reports then lies behind the master's log."""
+    """One connection.  It begins as any slave does; what it reports then lies after the end of the master's log."""
 
     def __init__(self, cluster: "Cluster", group: "Group") -> None:
         self._rng = cluster.scheduler.rng

@@ -15,7 +15,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 # How long a packet takes, s, on a link that is well; and on one that is slow.
 _FAST: Final = (0.0002, 0.003)
 _SLOW: Final = (0.05, 0.6)
-# A sender whose packets were lost tries again after so long.
+# After this time a sender whose packets were lost tries again.
 _RETRANSMIT: Final = (0.05, 1.0)
 
 

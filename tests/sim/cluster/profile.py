@@ -23,7 +23,7 @@ class Profile:
     slaves: int
     is_sync_master: bool
     is_sync_flush: bool
-    # With SYNC_MASTER: replicas that SEND_OK stands for, and fewer of which take nothing.
+    # With SYNC_MASTER: the replicas that SEND_OK promises, and the number in sync below which sends are refused.
     required: int
     least: int
     # Both ends speak RocketMQ's two messages and nothing else.

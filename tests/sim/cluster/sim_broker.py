@@ -11,10 +11,12 @@ from unittest.mock import patch
 
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
+from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
 from broker.replication.replication import Replication
+from broker.replication.table_stream import TableSender
 from broker.role import Role
 from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
@@ -28,6 +30,7 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.server_settings import ServerSettings
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import decode
 from tests.sim.cluster.machine import Machine, Threads
@@ -42,7 +45,7 @@ PullReply = Callable[[list[tuple[int, int, bytes]] | None], None]
 
 
 class SimTables:
-    """In place of `ReplicatedTables`: consumer offsets, and topics, of which each thousand bytes of the log has one."""
+    """In place of `ReplicatedTables`: consumer offsets, and one topic for each thousand bytes of the log."""
 
     def __init__(self, store: MessageStore, error: Callable[[str], object]) -> None:
         self._store = store
@@ -152,7 +155,7 @@ class SimBroker:
         if self.is_master:
             self._lead_or_wait()
             routes = [route for service in services for route in service.routes()]
-            await RemotingServer(RouteTable(routes), host=self.machine.ip, port=LISTEN_PORT).start()
+            await RemotingServer(RouteTable(routes), ServerSettings(self.machine.ip, LISTEN_PORT)).start()
         for service in services:
             await service.listen()
         for service in services:
@@ -178,18 +181,21 @@ class SimBroker:
         return BrokerCore(**(dict.fromkeys(BrokerCore.__dataclass_fields__) | known))  # type: ignore[arg-type]
 
     def _master_services(self, core: BrokerCore) -> list[Service]:
-        self.replication = Replication(core, any_port=False)
-        tables = SimTables(self.store, self.machine.scheduler.errors.append)
-        self.sessions = MasterSessions(core, self.replication, cast(ReplicatedTables, tables))
-        return [self.replication, self.sessions]
+        tables = cast(ReplicatedTables, SimTables(self.store, self.machine.scheduler.errors.append))
+        self.sessions = MasterSessions(core, tables)
+        self.replication = Replication(core, self.sessions, any_port=False)
+        sender = TableSender(core.store, core.offsets, self.replication.listener, tables)
+        return [self.replication, self.sessions, sender]
 
     def _slave_services(self, core: BrokerCore) -> list[Service]:
-        registration = cast(Registration, SimpleNamespace(on_registered=[], ha_address=f"{self.machine.ip}:{HA_PORT}"))
-        self.following = MasterFollower(core, registration)
+        registration = cast(Registration, SimpleNamespace(on_registered=[]))
+        master, log = MasterAddress(self._role), self.store.replica()
         tables = SimTables(self.store, self.machine.scheduler.errors.append)
         if self._config.store.ha_session_enable:
             self.store.on_arrival.append(tables.look)
-        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, tables))]
+        sessions = SlaveSessions(core, master, log, cast(ReplicatedTables, tables))
+        self.following = MasterFollower(core, registration, master, log, sessions)
+        return [self.following, sessions]
 
     @contextmanager
     def _own_credentials(self) -> Iterator[None]:

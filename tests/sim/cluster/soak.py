@@ -18,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster.soak")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--most-problems", type=int, default=20, help="stop after so many seeds that failed")
+    parser.add_argument("--max-problems", type=int, default=20, help="stop after so many seeds that failed")
     parser.add_argument("--tail", action="store_true", help="print the end of the trace of seeds that pass, too")
     parser.add_argument("--every", type=int, default=1000, help="print a line after so many seeds")
     arguments = parser.parse_args()
@@ -34,7 +34,7 @@ def main() -> int:
         if outcome.problems or arguments.tail:
             print(outcome.report(), flush=True)
         failed += bool(outcome.problems)
-        if failed >= arguments.most_problems:
+        if failed >= arguments.max_problems:
             break
         if number % 20 == 19:
             gc.collect()

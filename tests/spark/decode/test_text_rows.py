@@ -10,7 +10,7 @@ from spark.decode.text_rows import PADDING, TextRows
 
 
 def placed(sizes: list[int], gap: int, tail: int) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """Texts of `sizes`, `gap` bytes before each and `tail` bytes behind the last."""
+    """Texts of `sizes`, `gap` bytes before each and `tail` bytes after the last."""
     begins = np.cumsum([gap, *(size + gap for size in sizes[:-1])])[: len(sizes)].astype(np.int64)
     ends = begins + np.array(sizes, np.int64)
     length = (int(ends[-1]) if sizes else 0) + tail

@@ -233,7 +233,7 @@ def test_an_entry_that_points_at_another_record_is_damage(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("left", [0, 10, 60, 87, 88, 100])
 def test_a_segment_that_is_cut_short_in_a_record(tmp_path: Path, left: int) -> None:
-    """Wherever in the record it is, in its fixed fields or behind them."""
+    """Wherever in the record it is, in its fixed fields or after them."""
     builder = StoreBuilder(tmp_path, segment_bytes=1 << 14)
     builder.extend(Row(body=bytes(200)) for _ in range(200))
     builder.write()

@@ -1,4 +1,4 @@
-"""Messages for the tests of tables: JSON orders of topic T among others, some of which do not decode."""
+"""Messages for the tests of tables: JSON orders of topic T among others; some do not decode."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Bodies of which some do not decode: how often the good ones are read, and that every one has its own outcome."""
+"""Bodies that do not decode among good ones: how often the good ones are read, and the outcome of each body."""
 
 import pyarrow as pa
 import pytest

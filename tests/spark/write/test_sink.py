@@ -163,7 +163,7 @@ def test_the_commit_says_what_all_tasks_have_sent(capsys: pytest.CaptureFixture[
     writer.commit([Sent(2, 30, 1, 0), Sent(3, 12, 0, 3)])
     assert "sent=5 bytes=42 retried=1 weak=3 tasks=2" in capsys.readouterr().err
     writer.abort([Sent(2, 30, 1, 0), None])
-    assert "failed sent=2" in capsys.readouterr().err
+    assert "event=rocketmq_write state=failed sent=2 bytes=30 retried=1 weak=0 tasks=1\n" in capsys.readouterr().err
     MessageStreamWriter(SinkOptions("n:1", topic="T"), schema).commit([Sent(1, 1)], 7)
     assert "batch=7 sent=1" in capsys.readouterr().err
 

@@ -217,7 +217,7 @@ def test_a_list_of_a_directory_lacks_what_goes_meanwhile_and_nothing_else(
     scandir = os.scandir
 
     class Racing:
-        """The entries, of which one is removed before its size is asked for."""
+        """Return the entries; one of them is removed before its size is asked for."""
 
         def __enter__(self) -> list[os.DirEntry[str]]:
             with scandir(tmp_path) as found:

@@ -72,7 +72,7 @@ def test_nobody_waits_until_a_segment_is_warm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["write", "sync"])
-def test_a_segment_that_cannot_be_warmed_is_made_anew_when_it_is_needed(tmp_path: Path, fault: str) -> None:
+def test_a_segment_that_cannot_be_warmed_is_created_again_when_it_is_needed(tmp_path: Path, fault: str) -> None:
     disk, hand = FaultyDisk(), Hand()
     if fault == "write":
         disk.write_fault = lambda path: True
@@ -86,7 +86,7 @@ def test_a_segment_that_cannot_be_warmed_is_made_anew_when_it_is_needed(tmp_path
     allocator.close()
 
 
-def test_a_failed_creation_is_raised_to_whoever_needs_the_segment(tmp_path: Path) -> None:
+def test_a_failed_creation_is_raised_when_the_segment_is_needed(tmp_path: Path) -> None:
     class Full(FaultyDisk):
         def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> object:  # type: ignore[override]
             raise DiskFailed(f"create {path}")

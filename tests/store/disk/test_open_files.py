@@ -9,6 +9,7 @@ import pytest
 import store.queue.consume_queue_table as table_module
 from sprocket.common.errors import DiskFailed
 from store.disk.open_files import PooledDisk, PooledFile, descriptor_budget
+from tests.store.insides import queues_of
 from tests.store.recovery.test_damage import contents
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -73,7 +74,7 @@ def test_files_that_are_read_again_and_again_stay_open(tmp_path: Path) -> None:
 def test_pressure_is_reported_once_a_quarter_is_unsynced(tmp_path: Path) -> None:
     disk = PooledDisk(FaultyDisk(), 64)
     calls = []
-    disk.on_pressure = lambda: calls.append(disk.is_under_pressure)
+    disk.on_pressure.append(lambda: calls.append(disk.is_under_pressure))
     made = files(disk, tmp_path, 18)
     assert calls == [True]
     for file in made:
@@ -130,7 +131,7 @@ def test_a_write_during_a_sync_is_not_taken_for_synced(tmp_path: Path) -> None:
     assert file.path in real.syncs[synced:]
 
 
-def test_a_failed_sync_is_final_whoever_met_it(tmp_path: Path) -> None:
+def test_a_failed_sync_is_final_for_every_caller(tmp_path: Path) -> None:
     real = FaultyDisk()
     disk = PooledDisk(real, 64)
     real.sync_fails = True
@@ -159,7 +160,7 @@ def test_a_store_with_more_queues_than_descriptors(stores: Stores, monkeypatch: 
     assert len(held) == 200
     for crash in (False, True):
         store = stores.reopen(store, crash=crash)
-        assert store._table.files.descriptors <= 64
+        assert queues_of(store).files.descriptors <= 64
         assert contents(store) == held
     assert store.recovery is not None
     assert not store.recovery.rebuilt

@@ -38,12 +38,12 @@ class AtWrite:
         self._sim.disk.fault = None
         for name in self._names:
             # Without the owner's turn: it is here, in the write.
-            self._sim._workers[name].step()
+            self._sim.workers[name].step()
         return self._fault
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_a_sync_during_a_batch_that_is_taken_back_does_not_cover_the_next(sync_flush: bool) -> None:
+def test_a_sync_during_a_batch_that_is_undone_does_not_cover_the_next(sync_flush: bool) -> None:
     sim = opened(sync_flush=sync_flush)
     store = sim.store
     store.append([message(queue_id=k, body=b"kept") for k in (0, 1)])
@@ -108,12 +108,12 @@ def test_the_checkpoints_time_is_of_a_record_that_is_flushed() -> None:
     store = sim.store
     store.append([message(body=b"first")])
     first_ms = sim.clock.wall_ms()
-    sim._workers[FLUSH].step()
+    sim.workers[FLUSH].step()
     # The sync is over, its owner has not heard of it; the thread looks again.
     sim.clock.advance(5.0)
     store.append([message(body=b"second")])
     reported, sim._notified[:] = sim._notified[:], []
-    sim._workers[FLUSH].step()
+    sim.workers[FLUSH].step()
     for report in reported:
         report()
     checkpoint = store.confirmation.snapshot()

@@ -210,7 +210,9 @@ def test_an_error_that_nobody_foresaw_is_latched(stores: Stores, disk: FaultyDis
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))
-def test_who_waits_for_the_disk_gets_a_flush_at_once(stores: Stores, disk: FaultyDisk, flush: FlushDiskType) -> None:
+def test_a_send_that_waits_for_the_disk_gets_a_flush_at_once(
+    stores: Stores, disk: FaultyDisk, flush: FlushDiskType
+) -> None:
     stores.fields |= {
         "flush_disk_type": flush,
         "flush_interval_commit_log": 60_000,

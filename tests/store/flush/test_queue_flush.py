@@ -9,7 +9,7 @@ from sprocket.common import failpoints
 from sprocket.common.errors import DiskFailed, DiskFull
 from store.disk.disk import RealDisk
 from store.disk.mapped_file_queue import MappedFileQueue
-from tests.store.insides import flush_queues
+from tests.store.insides import flush_queues, queue_flush_turn
 from tests.store.rig import FaultyDisk, Stores, message
 
 
@@ -30,7 +30,7 @@ def test_a_topic_goes_while_its_queues_are_flushed(stores: Stores) -> None:
     flush = threading.Thread(target=flush_queues, args=(store,))
     flush.start()
     assert in_flush.wait(30)
-    # Nobody waits for the flush.
+    # No caller waits for the flush.
     assert store.delete_topic("Gone") == 1
     assert not queue_file.exists()
     go_on.set()
@@ -47,8 +47,7 @@ def test_a_full_disk_postpones_the_checkpoint_and_ends_nothing(stores: Stores) -
     try:
         with pytest.raises(DiskFull):
             flush_queues(store)
-        store._queue_flush._last_thorough = -1e9
-        assert store._queue_flush._turn(), "the thread would end"
+        assert queue_flush_turn(store), "the thread would end"
     finally:
         failpoints.arm(None)
     stores.run_notified()
@@ -75,8 +74,7 @@ def test_a_stop_does_not_sync_again_what_failed_before_the_owner_heard_of_it(sto
     store = stores.open()
     store.append([message()])
     disk.sync_fails = True
-    store._queue_flush._last_thorough = -1e9
-    assert not store._queue_flush._turn()
+    assert not queue_flush_turn(store)
     # The report is on its way; the next sync would succeed.
     disk.sync_fails = False
     stores.close(store)
@@ -93,8 +91,7 @@ def test_an_error_that_nobody_foresaw_is_latched(stores: Stores, monkeypatch: py
         raise ValueError("a bug")
 
     monkeypatch.setattr(MappedFileQueue, "between", broken)
-    store._queue_flush._last_thorough = -1e9
-    assert not store._queue_flush._turn()
+    assert not queue_flush_turn(store)
     stores.run_notified()
     assert "a bug" in str(store.failure)
 

@@ -7,14 +7,23 @@ import pytest
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.record import SysFlag
-from store.index.key_scan import IndexEntries, entries_of, entries_of_record, index_hash, keys_of
-from store.log.chunk_scan import ChunkScan
+from store.index.key_scan import IndexEntries, entries_of, index_hash, keys_of
+from store.log.log_scan import ChunkScan
 from store.message_store import PendingMessage
 from store.record.record import Record, decode
-from store.record.record_batch import RecordBatch
+from tests.store.insides import commit_log_of
 from tests.store.rig import HOST, Stores, message
 
 UNIQUE = "UNIQ_KEY\x01AC11000100002A139A0C%012X\x02"
+ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
+
+
+def entries_of_record(record: Record) -> IndexEntries:
+    """The index entries of one record: what `entries_of` is compared with."""
+    keys = [] if record.sys_flag & ROLLBACK == ROLLBACK else keys_of(bytes(record.properties))
+    hashes = np.array([index_hash(record.topic, key) for key in keys], np.int32)
+    offsets = np.full(hashes.size, record.physical_offset, np.int64)
+    return IndexEntries(hashes, offsets, np.full(hashes.size, record.store_timestamp, np.int64))
 
 
 @pytest.mark.parametrize(
@@ -92,16 +101,13 @@ def test_batch_equals_record_by_record(tmp_path: Path) -> None:
     for number in range(0, 400, 20):
         stores.clock.advance(0.5)
         store.append([unusual(each) for each in range(number, number + 20)])
-    in_arrays, one_by_one, batches = [], [], 0
-    for found in ChunkScan(store._commit_log, 0, check_crc=False):
-        if isinstance(found, RecordBatch):
-            batches += 1
-            in_arrays.append(entries_of(found))
-            for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
-                record = decode(found.data[position : position + size])
-                assert isinstance(record, Record)
-                one_by_one.append(entries_of_record(record))
-    assert batches
+    in_arrays, one_by_one = [], []
+    for found in ChunkScan(commit_log_of(store), 0, check_crc=False):
+        in_arrays.append(entries_of(found))
+        for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
+            record = decode(found.data[position : position + size])
+            assert isinstance(record, Record)
+            one_by_one.append(entries_of_record(record))
     assert joined(in_arrays) == joined(one_by_one)
     assert len(joined(in_arrays)) > 1500
     assert np.all(np.concatenate([part.key_hashes for part in in_arrays]) >= 0)
@@ -110,7 +116,7 @@ def test_batch_equals_record_by_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", ["", "KEYS\x01order-%06d\x02"])
 def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> None:
-    """Records of one producer, some of which differ from its pattern in one byte that matters."""
+    """Records of one producer; some differ from its pattern in one byte that matters."""
     stores = Stores(tmp_path)
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()
@@ -130,9 +136,7 @@ def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> N
         messages.append(message(f"Topic{number % 2}", properties=text.encode()))
     store.append(messages)
     in_arrays, one_by_one = [], []
-    for found in ChunkScan(store._commit_log, 0, check_crc=False):
-        if not isinstance(found, RecordBatch):
-            continue  # the last one
+    for found in ChunkScan(commit_log_of(store), 0, check_crc=False):
         in_arrays.append(entries_of(found))
         for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
             record = decode(found.data[position : position + size])

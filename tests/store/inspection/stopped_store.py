@@ -101,7 +101,7 @@ def record_in(root: Path, segment: int, number: int) -> tuple[Path, Record]:
     files = FileSequence(root / "commitlog")
     part = files.parts[segment]
     for found in LogInspection(files, part.start, part.start + files.file_bytes):
-        if isinstance(found, Record | Gap):
+        if isinstance(found, Gap):
             continue
         position = int(found.positions[number])
         record = decode(found.data[position : position + int(found.sizes[number])])

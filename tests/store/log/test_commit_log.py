@@ -1,4 +1,4 @@
-"""Slices of the log: what a read hands out lies where the queue says, or is not handed out."""
+"""Slices of the log: a read returns a record only from the place that the queue names."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_neighbours_within_a_segment_are_joined(log: CommitLog, turn_to: int, ru
 
 def test_a_queue_that_lies_gets_nothing_but_whole_records(log: CommitLog) -> None:
     log.slice_at(0, 1)
-    assert slices_of(log, [1, 112]) is None  # behind the log
+    assert slices_of(log, [1, 112]) is None  # after the log
     assert log.slices_of([0, 256], [-5, 128]) is None
     assert log.slices_of([0, 256], [128, -5]) is None
     assert log.slices_of([0, 4000], [128, 128]) is None  # across a segment's end

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sprocket.common.errors import DiskFull, StoreError
+from sprocket.common.figures import values
 from sprocket.remoting.message.record import SysFlag
 from store.disk.disk import RealDisk
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
@@ -122,7 +123,7 @@ def test_a_place_in_a_queue_replaces_one_that_a_message_brought_along() -> None:
 def test_the_figures_count_the_messages_of_a_record(batches: Stores) -> None:
     store = batches.open()
     store.append([batch(5), batch(1), message("Plain")])
-    info = store.runtime_info()
+    info = values(store.figures())
     assert info["putMessageTimesTotal"] == "7"
 
 
@@ -192,7 +193,7 @@ def test_a_restart_brings_all_back(batches: Stores, crash: bool) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "last unit", "first unit", "torn", "short file", "beyond the log", "base"])
-def test_damaged_files_are_made_anew_from_the_log(batches: Stores, damage: str) -> None:
+def test_damaged_files_are_rebuilt_from_the_log(batches: Stores, damage: str) -> None:
     store = batches.open()
     for number in range(30):
         store.append([batch(number % 5 + 1, b"%d" % number), message("Orders")])

@@ -10,6 +10,7 @@ from store.disk.disk import RealDisk
 from store.message_store import Boundary
 from store.queue.blank_entries import first_unit, next_entry
 from store.queue.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from tests.store.insides import commit_log_of
 from tests.store.rig import Stores, message
 
 # A few entries per file, so that runs of blanks cross files.
@@ -63,7 +64,7 @@ def test_blanks_of_repair_hide_no_message_from_times_retention_and_recovery(stor
     entry = store.entry("Orders", 0, first)
     assert entry is not None
     assert 0 < first < 50, "the messages of one segment are gone, no more"
-    assert entry[0] == store._commit_log.min_offset
+    assert entry[0] == commit_log_of(store).min_offset
     for number in range(first, 200):
         lower = store.offset_by_time("Orders", 0, start + number, Boundary.LOWER)
         # A blank has no time: the answer is the message, or a blank that lies right before it.

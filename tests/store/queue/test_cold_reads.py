@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sprocket.common.errors import CorruptRecord
+from sprocket.common.figures import values
 from store.message_store import MessageStore, TagsFilter
 from store.queue.consume_queue import BLANK_SIZE, ENTRY, UNIT
 from store.queue.get_result import GetResult, GetStatus
@@ -75,7 +76,7 @@ def test_a_damaged_record_is_refused_by_name(
         assert part in text
     # Written of once, counted each time.
     assert len(caplog.records) == 1
-    info = old.runtime_info()
+    info = values(old.figures())
     assert (info["damagedRecords"], info["damagedReads"]) == ("1", "3")
 
 
@@ -116,7 +117,7 @@ def test_a_single_record_is_checked_too(stores: Stores, old: MessageStore, by_id
 def test_a_place_that_somebody_invented_is_no_damage(old: MessageStore) -> None:
     for physical_offset in (1, 50, 91, old.wrote_offset - 8):
         assert old.record_at(physical_offset) is None
-    assert old.runtime_info()["damagedReads"] == "0"
+    assert values(old.figures())["damagedReads"] == "0"
 
 
 @pytest.mark.parametrize("change", ["size", "offset", "other record"])
@@ -168,7 +169,7 @@ def test_an_undamaged_store_is_served_whole(stores: Stores) -> None:
         store.append([message("T" * 130, body=b"x" * (number * 7), born_host=host), message()])
     store = stores.reopen(store, crash=True)
     assert len(read_queue(store)) == len(read_queue(store, "T" * 130)) == 100
-    assert store.runtime_info()["damagedReads"] == "0"
+    assert values(store.figures())["damagedReads"] == "0"
 
 
 @pytest.mark.parametrize("matches", [None, lambda codes: np.ones(len(codes), np.bool_)], ids=["all", "filtered"])

@@ -9,8 +9,9 @@ from store.message_store import MessageStore
 from store.queue import kept_values
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.record_filter import RecordFilter, ValueVerdicts
-from store.record.distinct_names import Integers, Words
-from store.record.value_scan import ValueScan
+from store.scan.distinct_names import Integers, Words
+from store.scan.value_scan import ValueScan
+from tests.store.insides import commit_log_of
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
@@ -92,7 +93,7 @@ def test_another_filter_on_the_property_looks_at_no_record_again(stores: Stores)
     assert scan.records == 1, "only what came is looked at"
 
 
-def test_a_topic_made_anew_has_values_of_its_own(stores: Stores) -> None:
+def test_a_topic_that_was_created_again_has_values_of_its_own(stores: Stores) -> None:
     store = stores.open()
     append(store, [b"1"] * 20)
     kept, _, _ = wants(b"a\x01", b"1")
@@ -108,7 +109,7 @@ def test_records_that_are_gone_are_not_answered_from_what_was_known(stores: Stor
         append(store, [b"1", b"2"] * 10)
     kept, plain, _ = wants(b"a\x01", b"1")
     assert store.get("Orders", 0, 0, 32, BIG, kept).message_count == 25  # of one file
-    store._commit_log.drop_oldest()
+    commit_log_of(store).drop_oldest()
     result = store.get("Orders", 0, 0, 4, BIG, kept)
     assert seen(result) == seen(store.get("Orders", 0, 0, 4, BIG, plain))
     assert result.status is GetStatus.MESSAGE_WAS_REMOVING

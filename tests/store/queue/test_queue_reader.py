@@ -124,10 +124,10 @@ def test_filter_by_tag(stores: Stores) -> None:
     assert (offsets(last), last.next_offset) == ([1999], 2000)
 
 
-def walk(store: MessageStore, most: int, most_bytes: int, matches: TagsFilter) -> list[int]:
+def walk(store: MessageStore, max_messages: int, max_bytes: int, matches: TagsFilter) -> list[int]:
     offset, seen = 0, []
     while offset < store.max_offset("Orders", 0):
-        result = store.get("Orders", 0, offset, most, most_bytes, matches)
+        result = store.get("Orders", 0, offset, max_messages, max_bytes, matches)
         assert (result.status is GetStatus.FOUND) == bool(result.message_count)
         assert result.next_offset > offset
         found = offsets(result)
@@ -140,19 +140,19 @@ def walk(store: MessageStore, most: int, most_bytes: int, matches: TagsFilter) -
 @settings(max_examples=25, deadline=None)
 @given(
     tags=st.lists(st.sampled_from("abc"), min_size=1, max_size=200),
-    most=st.integers(1, 40),
-    most_bytes=st.integers(0, 3000),
+    max_messages=st.integers(1, 40),
+    max_bytes=st.integers(0, 3000),
     wanted=st.sets(st.sampled_from("abc")),
 )
 def test_a_filtered_walk_gives_each_match_once_and_in_order(
-    tmp_path_factory: pytest.TempPathFactory, tags: list[str], most: int, most_bytes: int, wanted: set[str]
+    tmp_path_factory: pytest.TempPathFactory, tags: list[str], max_messages: int, max_bytes: int, wanted: set[str]
 ) -> None:
     stores = Stores(tmp_path_factory.mktemp("walk"))
     try:
         store = stores.open()
         store.append([message(tag=tag, body=b"x" * (k % 90)) for k, tag in enumerate(tags)])
         expected = [k for k, tag in enumerate(tags) if tag in wanted]
-        assert walk(store, most, most_bytes, tagged(*wanted)) == expected
+        assert walk(store, max_messages, max_bytes, tagged(*wanted)) == expected
     finally:
         stores.close_all()
 

@@ -9,22 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sprocket.common.errors import RequestError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.remoting.message.properties import without
 from sprocket.remoting.message.record import CRC_MASK
 from store.message_store import MessageStore
 from store.record.checksum import (
     DAMAGED_SEAL,
     NO_SEAL,
     SEAL_BYTES,
+    SEAL_NAME,
     crc32,
     seal,
     sealed_crc,
     sealed_crcs,
     seals,
     with_seals,
-    without_seal,
 )
-from store.record.record import MAX_PROPERTIES_LENGTH, Record, decode
-from tests.store.log.test_chunk_scan import scan_both
+from store.record.record import Record, decode
+from tests.store.log.test_log_scan import scan_both
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
 
@@ -72,7 +74,7 @@ def test_a_flipped_bit_never_makes_a_seal_disappear(crc: int) -> None:
 
 @given(CRCS, st.integers(1, SEAL_BYTES - 1))
 def test_a_torn_seal_is_a_damaged_one(crc: int, length: int) -> None:
-    """A page that never reached the disk is zeros, before or behind its border."""
+    """A page that never reached the disk is zeros, before or after its border."""
     whole = seal(crc)
     assert sealed_crc(bytes(length) + whole[length:]) == DAMAGED_SEAL
     assert sealed_crc(whole[:length] + bytes(SEAL_BYTES - length)) == DAMAGED_SEAL
@@ -98,7 +100,7 @@ def test_many_tails_at_once_give_what_each_gives(tails: list[bytes]) -> None:
     ],
 )
 def test_a_seal_that_a_producer_sends_is_removed(properties: bytes, expected: bytes) -> None:
-    assert without_seal(properties) == expected
+    assert without(properties, SEAL_NAME) == expected
 
 
 def properties_of(store: MessageStore) -> list[bytes]:
@@ -132,13 +134,13 @@ def test_without_seals_nothing_that_looks_like_one_is_stored(stores: Stores) -> 
 def test_the_seal_counts_for_the_limit_of_properties(stores: Stores) -> None:
     stores.fields["mapped_file_size_commit_log"] = 256 * 1024
     store = stores.open()
-    longest = MAX_PROPERTIES_LENGTH - SEAL_BYTES
+    longest = MAX_PROPERTIES_BYTES - SEAL_BYTES
     store.append([message(properties=b"A\x01" + b"b" * (longest - 3) + b"\x02")])
     # The separator that is missing needs a byte too.
     for properties in (b"A\x01" + b"b" * (longest - 2) + b"\x02", b"A\x01" + b"b" * (longest - 2)):
         with pytest.raises(RequestError, match="32767"):
             store.append([message(properties=properties)])
-    assert [len(properties) for properties in properties_of(store)] == [MAX_PROPERTIES_LENGTH]
+    assert [len(properties) for properties in properties_of(store)] == [MAX_PROPERTIES_BYTES]
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -139,7 +139,7 @@ def test_a_torn_intent_was_never_begun(stores: Stores, content: bytes, caplog: p
     (stores.root / "truncate").write_bytes(content)
     assert contents(stores.open()) == held
     assert not (stores.root / "truncate").exists()
-    assert "truncate action=removed" in caplog.text
+    assert "event=truncation_intent_removed" in caplog.text
 
 
 def test_an_intent_beyond_the_log_cuts_nothing(stores: Stores) -> None:

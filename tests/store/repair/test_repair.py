@@ -10,12 +10,13 @@ import pytest
 from sprocket.common.errors import StoreError
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import file_name
-from store.log.commit_log import LogScan
+from store.log.log_scan import LogScan
 from store.record.record import Record, decode
 from store.repair.filler import MAX_FILLER_BYTES, filler, filler_sizes
 from store.repair.repair import Repair
 from store.repair.repair_plan import plan
 from tests.clock import ManualClock
+from tests.store.insides import commit_log_of
 from tests.store.inspection.stopped_store import (
     SHAPE,
     change,
@@ -247,6 +248,6 @@ def test_the_brokers_own_walk_goes_over_what_a_repair_wrote(stores: Stores) -> N
     damaged_body(root)
     repair(root)
     store = stores.open()
-    walked = list(LogScan(store._commit_log, 0, check_crc=True))
+    walked = list(LogScan(commit_log_of(store), 0, check_crc=True))
     assert walked[-1].physical_offset + walked[-1].size_bytes == store.wrote_offset
     stores.close(store)

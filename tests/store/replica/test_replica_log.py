@@ -11,7 +11,8 @@ from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
 from store.dispatch import record_intake
 from store.message_store import MessageStore
 from store.replica.replica_log import StoreReplicaLog
-from tests.store.log.test_chunk_scan import fill
+from tests.store.insides import commit_log_of
+from tests.store.log.test_log_scan import fill
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 from tests.tiers import seeds
@@ -50,7 +51,7 @@ def pieces_of(master: MessageStore, start: int, choose: random.Random, most: int
 
 
 def log_bytes(store: MessageStore) -> bytes:
-    log = store._commit_log
+    log = commit_log_of(store)
     pieces, at = [], log.min_offset
     while (piece := log.piece_at(at, 1 << 30)) is not None:
         pieces.append(bytes(piece))
@@ -209,7 +210,7 @@ def test_a_replica_that_found_no_room_for_its_first_segment_is_empty_still(
 
 
 def test_what_a_new_master_refused_of_a_slaves_log_does_not_come_back(replicas: Stores, tmp_path: Path) -> None:
-    """Its own first message has the size of the first one that was refused: behind it the second would fit."""
+    """Its own first message has the size of the first one that was refused: after it the second would fit."""
     slave = Stores(tmp_path / "slave").open()
     slave.append([message(body=b"%d" % number) for number in range(3)])
     damaged = bytearray(log_bytes(slave))

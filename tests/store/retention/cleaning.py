@@ -11,7 +11,7 @@ from store.disk.disk import RealDisk
 from store.message_store import MessageStore
 from store.queue.logic_queue import QueueType
 from tests.clock import ManualClock
-from tests.store.insides import flush_queues
+from tests.store.insides import close_files, flush_queues
 from tests.store.rig import message
 
 HOUR_S = 3600.0
@@ -108,14 +108,14 @@ class CleanedStore:
             for worker in self.workers.values():
                 worker.stop()
             self.store.cleaner._segment = None
-            self.store._close()
+            close_files(self.store)
         else:
             self.store.shutdown()
         self.notified.clear()
         self.open()
 
     def close(self) -> None:
-        self.store._close()
+        close_files(self.store)
 
     def configure(self, **fields: Any) -> None:
         self.fields |= fields

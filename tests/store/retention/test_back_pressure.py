@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFull, StoreBusy
+from sprocket.common.figures import values
 from store.config.store_config import FlushDiskType
 from store.disk.disk import DiskFile
+from tests.store.insides import commit_log_of, group_commit_of
 from tests.store.reading import bodies
 from tests.store.retention.cleaning import BODY, CleanedStore
 from tests.store.rig import message
@@ -49,7 +51,7 @@ def test_a_full_disk_refuses_and_heals(cleaned: CleanedStore, caplog: pytest.Log
     )
     assert bodies(cleaned.store) == [b"before", b"not looked yet"]
     assert cleaned.store.wrote_offset > end
-    info = cleaned.store.runtime_info()
+    info = values(cleaned.store.figures())
     assert (info["putMessageRefused_disk_full"], info["putMessageFailedTimes"]) == ("3", "3")
     # Not accepted just below the ratio: it would be refused again a moment later.
     cleaned.disk.log_used = 0.895
@@ -61,8 +63,8 @@ def test_a_full_disk_refuses_and_heals(cleaned: CleanedStore, caplog: pytest.Log
         look(cleaned)
     put(cleaned, b"after")
     assert bodies(cleaned.store)[-1] == b"after"
-    states = [record.getMessage().split()[0] for record in caplog.records if "cause" in record.getMessage()]
-    assert states == ["state=refusing", "state=accepting"]
+    states = [message.split()[:2] for message in caplog.messages if message.startswith("event=back_pressure ")]
+    assert states == [["event=back_pressure", "state=refusing"], ["event=back_pressure", "state=accepting"]]
 
 
 def test_a_disk_that_is_full_at_the_start_refuses_the_first_send(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_too_much_unflushed_refuses_until_it_is_flushed(cleaned: CleanedStore) -
         f"the broker's flush is behind: {unflushed} bytes are unflushed, allowed are 1048576 (maxUnflushedBytes);"
         " retry after 50 ms"
     )
-    assert cleaned.store.runtime_info()["putMessageRefused_flush_behind"] == "1"
+    assert values(cleaned.store.figures())["putMessageRefused_flush_behind"] == "1"
     cleaned.clock.advance(10)
     cleaned.flush()
     put(cleaned)
@@ -116,13 +118,13 @@ def test_too_much_memory_in_waiting_messages_refuses_until_they_are_answered(tmp
     cleaned.flush()
     assert answers == [None]
     put(cleaned)
-    assert cleaned.store.runtime_info()["putMessageRefused_waiting"] == "1"
+    assert values(cleaned.store.figures())["putMessageRefused_waiting"] == "1"
     cleaned.close()
 
 
 @pytest.mark.parametrize("fast_failure", [True, False])
 def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_failure: bool) -> None:
-    cleaned.store.cleaner.pressure.is_fast_failing = fast_failure
+    cleaned.store.cleaner.pressure.fail_fast(fast_failure)
     put(cleaned, b"first")
     during: list[str] = []
 
@@ -145,10 +147,10 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
 
     confirmation = cleaned.store.confirmation
     flushed, wrote, files = confirmation.unflushed()
-    cleaned.store._group_commit._pending = lambda: (flushed, wrote, [HangingFile(file) for file in files])  # type: ignore
-    reached, error = cleaned.store._group_commit.flush()
+    group_commit_of(cleaned.store)._pending = lambda: (flushed, wrote, [HangingFile(file) for file in files])  # type: ignore
+    reached, error = group_commit_of(cleaned.store).flush()
     assert (reached, error) == (wrote, None)
-    cleaned.store._group_commit._pending = confirmation.unflushed
+    group_commit_of(cleaned.store)._pending = confirmation.unflushed
     expected = (
         "the broker's disk is slow: a flush has taken 31.0 s, allowed are 30.0 (maxFlushTime, syncFlushTimeout);"
         " retry after 1000 ms"
@@ -163,15 +165,15 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
 def test_after_a_slow_write_what_queued_up_is_sent_elsewhere(
     cleaned: CleanedStore, fast_failure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cleaned.store.cleaner.pressure.is_fast_failing = fast_failure
-    write = cleaned.store._commit_log.write
+    cleaned.store.cleaner.pressure.fail_fast(fast_failure)
+    write = commit_log_of(cleaned.store).write
 
     def slowly(chunks: list[tuple[int, bytes]], end_offset: int) -> None:
         cleaned.clock.advance(1.5)
         write(chunks, end_offset)
 
     with monkeypatch.context() as slow:
-        slow.setattr(cleaned.store._commit_log, "write", slowly)
+        slow.setattr(commit_log_of(cleaned.store), "write", slowly)
         put(cleaned, b"slow")
     if fast_failure:
         cleaned.clock.advance(0.05)
@@ -194,4 +196,4 @@ def test_no_space_left_says_so_without_a_path(cleaned: CleanedStore, monkeypatch
     with pytest.raises(DiskFull, match=r"no space left \(.*\); retry after 10000 ms") as refused:
         put(cleaned, BODY)
     assert str(cleaned.root) not in str(refused.value)
-    assert cleaned.store.runtime_info()["putMessageRefused_disk_full"] == "1"
+    assert values(cleaned.store.figures())["putMessageRefused_disk_full"] == "1"

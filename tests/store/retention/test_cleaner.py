@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed
+from sprocket.common.figures import values
 from store.queue.get_result import GetStatus
 from store.retention.leases import Leases
+from tests.store.insides import commit_log_of, group_commit_of
 from tests.store.reading import bodies
 from tests.store.retention.cleaning import BODY, PER_SEGMENT, SEGMENT_BYTES, CleanedStore, first_size
 from tests.store.rig import message
@@ -40,7 +42,7 @@ def test_expired_segments_go_at_the_hour(cleaned: CleanedStore) -> None:
     # 160 hours have passed: segment k ends where segment k + 1 begins, at 20 * (k + 1).
     cleaned.clean()
     assert cleaned.segments() == [4, 5, 6, 7]
-    assert cleaned.store.runtime_info()["commitLogMinOffset"] == str(4 * SEGMENT_BYTES)
+    assert values(cleaned.store.figures())["commitLogMinOffset"] == str(4 * SEGMENT_BYTES)
     removed = [name for name in cleaned.disk.removed if name.startswith("commitlog")]
     assert removed == [f"commitlog/{k * SEGMENT_BYTES:020}" for k in range(4)]
 
@@ -75,7 +77,7 @@ def test_files_go_one_by_one_with_the_configured_time_between(cleaned: CleanedSt
         cleaned.run_notified()
     # Detached at once, removed after half a second.
     assert cleaned.segments() == [2, 3, 4, 5]
-    assert cleaned.store.runtime_info()["commitLogMinOffset"] == str(3 * SEGMENT_BYTES)
+    assert values(cleaned.store.figures())["commitLogMinOffset"] == str(3 * SEGMENT_BYTES)
 
 
 def test_space_removes_what_is_expired_and_no_more(cleaned: CleanedStore) -> None:
@@ -310,7 +312,7 @@ def test_a_file_that_cannot_be_removed_is_tried_again_before_the_next(cleaned: C
     cleaned.clean(rounds=5)
     # The log begins after it, but the next one waits: a gap would prevent the next start.
     assert cleaned.segments() == [0, 1, 2, 3, 4]
-    assert cleaned.store.runtime_info()["commitLogMinOffset"] == str(SEGMENT_BYTES)
+    assert values(cleaned.store.figures())["commitLogMinOffset"] == str(SEGMENT_BYTES)
     cleaned.disk.remove_fails = False
     cleaned.clean()
     assert cleaned.segments() == [0, 1, 2, 3, 4]
@@ -326,7 +328,7 @@ def test_what_cannot_be_read_is_tried_again(cleaned: CleanedStore, monkeypatch: 
         raise DiskFailed("read: Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(cleaned.store._commit_log, "segment_time", unreadable)
+        broken.setattr(commit_log_of(cleaned.store), "segment_time", unreadable)
         cleaned.clean()
     assert cleaned.segments() == [0, 1, 2, 3]
     with monkeypatch.context() as broken:
@@ -358,7 +360,7 @@ def test_a_segment_that_a_flush_has_in_hand_is_closed_after_it(cleaned: CleanedS
     clean = cleaned.workers["store-clean"].take_turn
     clean()
     cleaned.run_notified()
-    with cleaned.store._group_commit.busy:
+    with group_commit_of(cleaned.store).busy:
         turn = threading.Thread(target=clean)
         turn.start()
         turn.join(0.05)

@@ -117,7 +117,7 @@ OLD_MS, YOUNG_MS, FUTURE_MS = LIMIT_MS - HOUR_MS, LIMIT_MS + HOUR_MS, NOW_MS + 1
     [
         ([OLD_MS, LIMIT_MS], True),
         ([OLD_MS, LIMIT_MS + 1], False),
-        ([OLD_MS, -1], False),  # nothing behind it
+        ([OLD_MS, -1], False),  # nothing after it
         ([OLD_MS], False),
         ([OLD_MS, YOUNG_MS, OLD_MS], False),
         # A clock that was ahead for a while keeps nothing for ever, and expires nothing.
@@ -125,7 +125,7 @@ OLD_MS, YOUNG_MS, FUTURE_MS = LIMIT_MS - HOUR_MS, LIMIT_MS + HOUR_MS, NOW_MS + 1
         ([FUTURE_MS, OLD_MS], True),
         ([OLD_MS, FUTURE_MS, YOUNG_MS], False),
         ([OLD_MS, FUTURE_MS, -1], False),
-        # A clock that was behind for a while expires nothing.
+        # A clock that was slow for a while expires nothing.
         ([YOUNG_MS, OLD_MS], False),
         ([YOUNG_MS, 0], False),
     ],

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sprocket.common.figures import values
 from store.retention import topic_retention
 from store.retention.topic_retention import TopicRule
 from tests.store.retention.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
@@ -45,7 +46,7 @@ def test_time_bounds_what_may_be_read_and_only_of_its_topic(cleaned: CleanedStor
     cleaned.clean()
     assert cleaned.range() == (5, 5)
     # The log still holds them, and the queue's files exist.
-    assert cleaned.store.runtime_info()["commitLogMinOffset"] == "0"
+    assert values(cleaned.store.figures())["commitLogMinOffset"] == "0"
     assert cleaned.queue_files() == [0, 4]
 
 

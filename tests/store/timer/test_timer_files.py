@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from store.timer.timer_log import BLANK_MAGIC, DELETE, ROLL, TimerLog, Unit
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import Barrier, DataVersion, Progress, ProgressLog, TimerCheckpoint
 from store.timer.timer_wheel import TimerWheel
+from tests.store.insides import timer_state_of
 from tests.store.rig import FaultyDisk, Stores
 from tests.store.timer.wheel_run import REAL_TOPIC, SLOTS, number_of, record_of, timed
 
@@ -162,7 +164,8 @@ def test_a_long_delay_rolls_and_comes_at_its_time(tmp_path: Path) -> None:
     put(rig.store, 2, due_ms=BEGIN + 35_000)
     rig.work()
     # The second step goes half a window, so that the last one is not short.
-    magics = [unit.magic for unit in (rig.timer._state.log.unit(0), rig.timer._state.log.unit(52)) if unit]
+    log = timer_state_of(rig.timer).log
+    magics = [unit.magic for unit in (log.unit(0), log.unit(52)) if unit]
     assert magics == [1 | ROLL, 1 | ROLL]
     assert [rig.timer.count_at(BEGIN + 30_000), rig.timer.count_at(BEGIN + 15_000)] == [1, 1]
     for _ in range(101):
@@ -248,6 +251,92 @@ def test_lost_files_are_rebuilt_from_the_queue(tmp_path: Path, harm: Callable[[P
     rig.open()
     rig.work()
     assert len(rig.came()) == 9
+    rig.stop()
+
+
+def _many(rig: Rig) -> None:
+    """Let more messages enter than one turn takes; the last is due soon."""
+    for begin in range(0, 1000, 50):
+        put(rig.store, *range(begin, begin + 50), due_ms=BEGIN + 100_000)
+    put(rig.store, 1000, due_ms=BEGIN + 2000)
+    rig.work()
+
+
+def test_a_rebuild_of_many_turns_loses_none_that_became_due_meanwhile(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    _many(rig)
+    rig.stop()
+    _wheel_gone(tmp_path)
+    rig.stores.clock.advance(10)
+    rig.open()
+    rig.work()
+    assert rig.came() == [1000]
+    rig.stores.clock.advance(100)
+    rig.work()
+    assert rig.came() == [1000, *range(1000)]
+    rig.stop()
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4])
+def test_a_rebuild_that_ends_halfway_loses_none(tmp_path: Path, turns: int) -> None:
+    rig = Rig(tmp_path)
+    _many(rig)
+    rig.stop()
+    _wheel_gone(tmp_path)
+    rig.stores.clock.advance(10)
+    for _ in range(2):
+        rig.open()
+        for _ in range(turns):
+            rig.timer.turn()
+        rig.stop()
+    rig.open()
+    rig.work()
+    assert set(rig.came()) == {1000}
+    rig.stores.clock.advance(100)
+    rig.work()
+    assert set(rig.came()) == set(range(1001))
+    rig.stop()
+
+
+def test_who_takes_over_loses_none_that_became_due_meanwhile(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    _many(rig)
+    master = rig.timer.checkpoint
+    rig.timer.follow(TimerCheckpoint(replace(master.progress, read_ms=BEGIN, queue_offset=1001)))
+    rig.stores.clock.advance(10)
+    rig.timer.take_over()
+    rig.work()
+    assert rig.came() == [1000]
+    rig.stop()
+
+
+def test_who_takes_over_with_a_shorter_queue_delivers_what_comes_after(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    put(rig.store, 1, due_ms=BEGIN + 2000)
+    rig.timer.follow(TimerCheckpoint(Progress(BEGIN, queue_offset=50)))
+    rig.timer.take_over()
+    put(rig.store, 2, due_ms=BEGIN - 2000)
+    rig.work()
+    assert rig.came() == [2]
+    rig.stores.clock.advance(3)
+    rig.work()
+    assert rig.came() == [2, 1]
+    rig.stop()
+
+
+def test_a_rebuild_after_weeks_ends(tmp_path: Path) -> None:
+    """Slots of long ago do not keep messages from the wheel, although none is delivered before the rebuild's end."""
+    rig = Rig(tmp_path)
+    _many(rig)
+    rig.stop()
+    _wheel_gone(tmp_path)
+    rig.open()
+    rig.timer.turn()
+    rig.stop()
+    rig.stores.clock.advance(3 * SLOTS)
+    rig.open()
+    rig.work()
+    assert set(rig.came()) == set(range(1001))
     rig.stop()
 
 

@@ -28,7 +28,9 @@ STEPS: Final = {
     "restart": 3,
     "kill": 3,
     "power_cut": 3,
+    "lose_wheel": 2,
 }
+CRASHES: Final = ("kill", "power_cut", "lose_wheel")
 
 
 def timed(number: int, due_ms: int, **properties: str) -> PendingMessage:
@@ -210,6 +212,23 @@ class WheelRun:
         recalled = {int(key[key.rindex("K") + 1 :]) for key in self._recalled_keys()}
         for number, sent in self.sent.items():
             sent.is_recalled = number in recalled
+
+    def do_lose_wheel(self) -> None:
+        """Lose the wheel's file, and perhaps die again during the rebuild, which takes more than one turn."""
+        for _ in range(300):
+            self.send(self.rng.randint(1, 20_000))
+        self.turns()
+        self.do_flush()
+        self.do_checkpoint()
+        self.do_pass_time()
+        self.disk.kill()
+        self.disk.remove(self.config.store_path_root_dir / "timerwheel")
+        self.crashes += 1
+        self._open()
+        for _ in range(self.rng.randrange(3)):
+            self.timer.turn()
+            self._look()
+        self.rng.choice((self.do_flush, self.do_checkpoint, self.do_kill, self.do_pass_time))()
 
     def _is_there(self, number: int, offset: int) -> bool:
         if offset >= self.store.max_offset(TIMER_TOPIC, 0):

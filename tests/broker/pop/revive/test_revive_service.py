@@ -7,6 +7,7 @@ import pytest
 
 from broker.pop.records import PopCheckPoint
 from sprocket.common.errors import RequestError
+from sprocket.common.figures import values
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.message.properties import parse
 from store.message_store import PendingMessage
@@ -21,7 +22,7 @@ def rig(tmp_path: Path) -> Iterator[ReviveRig]:
     rig.close()
 
 
-def test_what_is_not_acknowledged_comes_again_once(rig: ReviveRig) -> None:
+def test_what_is_not_acknowledged_is_redelivered_once(rig: ReviveRig) -> None:
     rig.send(3)
     rig.pop(0, 1, 2)
     rig.elapse(9.9)
@@ -32,7 +33,7 @@ def test_what_is_not_acknowledged_comes_again_once(rig: ReviveRig) -> None:
     assert len(rig.revived()) == 3
 
 
-def test_what_is_acknowledged_does_not_come_again(rig: ReviveRig) -> None:
+def test_what_is_acknowledged_is_not_redelivered(rig: ReviveRig) -> None:
     rig.send(4)
     checkpoint = rig.pop(0, 1, 3)
     rig.elapse(1)
@@ -130,7 +131,7 @@ def test_group_that_reads_its_retry_topic_already_is_left_where_it_is(rig: Reviv
 
 
 @pytest.mark.parametrize("gone", ["topic", "group"])
-def test_nothing_comes_again_of_what_is_gone(tmp_path: Path, gone: str) -> None:
+def test_what_is_gone_is_not_redelivered(tmp_path: Path, gone: str) -> None:
     rig = ReviveRig(tmp_path, auto_create_subscription_group=False)
     rig.send()
     rig.pop(0)
@@ -363,7 +364,7 @@ def test_checkpoint_is_given_up_after_its_last_time_if_that_is_wanted(tmp_path: 
 # Offsets
 
 
-def test_offset_is_committed_once_what_came_again_is_on_the_disk(rig: ReviveRig) -> None:
+def test_offset_is_committed_once_the_redelivered_messages_are_on_the_disk(rig: ReviveRig) -> None:
     rig.send()
     rig.pop(0)
     rig.elapse(20)
@@ -466,13 +467,13 @@ def test_idle_revive_has_no_timer(rig: ReviveRig) -> None:
 
 
 def test_figures(rig: ReviveRig) -> None:
-    assert rig.service.runtime_info() == {}
+    assert values(rig.service.figures()) == {}
     rig.send(2)
     rig.pop(0)
     rig.elapse(11)
-    assert rig.service.runtime_info() == {"popReviveLag_0": "1", "popReviveLatency_0": "1000"}
+    assert values(rig.service.figures()) == {"popReviveLag_0": "1", "popReviveLatency_0": "1000"}
     rig.elapse(10)
-    assert rig.service.runtime_info() == {"popReviveLag_0": "0", "popReviveLatency_0": "0"}
+    assert values(rig.service.figures()) == {"popReviveLag_0": "0", "popReviveLatency_0": "0"}
     figures = rig.service.queues[0].figures
     assert (figures.checkpoints, figures.acks, figures.retried) == (1, 0, 1)
 

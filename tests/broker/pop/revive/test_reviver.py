@@ -26,7 +26,7 @@ def test_new_retry_topics_of_one_turn_are_written_at_once(tmp_path: Path) -> Non
     rig.close()
 
 
-def test_names_that_are_just_short_enough_come_again_and_longer_ones_hold_up_nobody(
+def test_messages_with_the_longest_names_are_redelivered_and_longer_names_block_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = ReviveRig(tmp_path)

@@ -60,7 +60,7 @@ async def test_connected_group_is_measured_by_what_it_subscribes_to(pair: Pair) 
     RequestCode.QUERY_TOPICS_BY_CONSUMER,
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
 )
-async def test_who_consumes_what(pair: Pair) -> None:
+async def test_groups_of_a_topic_and_topics_of_a_group(pair: Pair) -> None:
     broker, client = pair
     broker.offsets.commit("Past", TOPIC, 0, 1)
     await client.heartbeat("c1", TOPIC)

@@ -94,7 +94,9 @@ async def test_an_account_is_changed_in_the_file_where_it_stands(channel: Remoti
     assert "Elsewhere" not in (conf / "plain_acl.yml").read_text()
 
 
-async def test_who_is_no_admin_neither_reads_nor_changes_accounts(channel: RemotingChannel, conf: Path) -> None:
+async def test_an_account_that_is_no_admin_neither_reads_nor_changes_accounts(
+    channel: RemotingChannel, conf: Path
+) -> None:
     before = (conf / "plain_acl.yml").read_bytes()
     account = Credentials("Elsewhere", "secret-of-elsewhere")
     for code, fields in (

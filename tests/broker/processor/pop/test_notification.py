@@ -19,6 +19,7 @@ from sprocket.remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from store.record.record import PendingMessage
+from tests.broker.insides import service_of
 from tests.broker.pop.rig import pop
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, until
 
@@ -53,7 +54,7 @@ def asking(client: TestClient, header: NotificationRequestHeader) -> "asyncio.Ta
 
 def held(broker: Broker) -> int:
     """How many questions are held."""
-    return sum(len(service.held) for service in broker._services if isinstance(service, NotificationService))
+    return len(service_of(broker, NotificationService).held)
 
 
 @pytest.mark.code(RequestCode.NOTIFICATION)
@@ -79,7 +80,7 @@ async def test_there_is_something_until_it_is_popped(pair: Pair) -> None:
         (True, False, "%RETRY%CG_Orders", False),
     ],
 )
-async def test_what_comes_again_counts(
+async def test_redelivered_messages_count(
     tmp_path: Path, v2: bool, with_v1: bool, retry_topic: str, expected: bool
 ) -> None:
     async with running_broker(tmp_path, enable_retry_topic_v2=v2, retrieve_message_from_pop_retry_topic_v1=with_v1) as (

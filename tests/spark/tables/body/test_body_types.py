@@ -167,15 +167,15 @@ def test_avro() -> None:
     rows, failures = decode(Avro(json.dumps(AVRO)), [body, body[:-3], body + b"x", b"", body])
     assert rows[0] == rows[4] == {**order, "more": [("k", 1)]}
     assert sorted(failures) == [1, 2, 3]
-    assert "1 bytes follow" in failures[2] and "no datum" in failures[1]
+    assert "1 bytes follow" in failures[2] and "not a datum" in failures[1]
 
 
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
         ("{", "cannot be read"),
-        ('"long"', "is a record"),
-        ('{"type":"record","name":"R","fields":[{"name":"x","type":["int","string"]}]}', "'x': of unions"),
+        ('"long"', "must be a record"),
+        ('{"type":"record","name":"R","fields":[{"name":"x","type":["int","string"]}]}', "'x': a union"),
         (
             '{"type":"record","name":"R","fields":[{"name":"x","type":'
             '{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}}]}',
@@ -183,7 +183,7 @@ def test_avro() -> None:
         ),
         (
             '{"type":"record","name":"R","fields":[{"name":"x","type":["null","R"]}]}',
-            "none holds itself",
+            "none may contain itself",
         ),
     ],
 )
@@ -193,7 +193,7 @@ def test_avro_schemas_without_columns_are_refused(schema: str, message: str) -> 
 
 
 def descriptors() -> bytes:
-    """``shop.Order`` with each kind of field, and ``shop.Tree``, which holds itself."""
+    """``shop.Order`` with each kind of field, and ``shop.Tree``, which contains itself."""
     field = descriptor_pb2.FieldDescriptorProto
     stamp = descriptor_pb2.FileDescriptorProto(
         name="google/protobuf/timestamp.proto", package="google.protobuf", syntax="proto3"
@@ -249,9 +249,9 @@ def test_protobuf() -> None:
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        (b"\xff\xff", "shop.Order", "no descriptor set"),
+        (b"\xff\xff", "shop.Order", "not a descriptor set"),
         (descriptors(), "shop.Ordr", "did you mean 'shop.Order'"),
-        (descriptors(), "shop.Tree", "holds itself"),
+        (descriptors(), "shop.Tree", "contains itself"),
     ],
 )
 def test_protobuf_descriptors_that_cannot_be_used_are_refused(content: bytes, name: str, message: str) -> None:

@@ -33,8 +33,8 @@ def without(schema: str) -> Json:
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_lists, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(json_lists, "_LEAST_PART", -1.0)
+    monkeypatch.setattr(json_lists, "_MIN_BYTES", 0)
+    monkeypatch.setattr(json_lists, "_MIN_SHARE", -1.0)
 
 
 BOTH = Json(parse_schema(SCHEMA)), without(SCHEMA)

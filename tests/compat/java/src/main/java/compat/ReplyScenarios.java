@@ -16,7 +16,7 @@ import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Requests that wait for the reply of whoever consumes them. */
+/** Requests that wait for the reply of their consumer. */
 final class ReplyScenarios {
     private static final int REQUESTS = 20;
     private static final long WAIT_MILLIS = 20_000;

@@ -1,10 +1,9 @@
 """Many records of one segment, decoded and checked as arrays.
 
-The checks are those of `store.record.record.decode` and `store.log.commit_log.LogScan`.  Here they only give the
-records that pass; the single decoder gives the reason for a failure.
+The checks are those of `store.scan.record_scan.record_at`.  Here they only give the records that pass; the single
+decoder gives the reason for a failure.
 """
 
-from array import array
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,25 +13,19 @@ import numpy.typing as npt
 from sprocket.remoting.message.record import (
     ANY_V6,
     BLANK_MIN_BYTES,
-    BORN_V6,
-    CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    STORE_V6,
-    V6_GROWTH_BYTES,
-    SysFlag,
 )
 from store.layout import RECORD_FIXED_DTYPE
-from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crcs
-from store.record.distinct_names import Integers, distinct
-from store.record.record import FIXED_IPV4_BYTES, store_timestamp_of, topic_name
+from store.record.record import FIXED_IPV4_BYTES, NOT_DISPATCHED, Record, store_timestamp_of, topic_name
+from store.scan.distinct_names import WORD_BYTES, Integers, distinct
+from store.scan.heads import heads_at, v6_growth
+from store.scan.record_crc import claimed_crcs, crcs_hold
 
 # The single decoder handles longer topics.  RocketMQ's longest is the retry topic of a group of 255 bytes.
 MAX_TOPIC_BYTES: Final = 288
-_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
-_FIXED_BYTES: Final = RECORD_FIXED_DTYPE.itemsize
 _NATIVE_DTYPE: Final = RECORD_FIXED_DTYPE.newbyteorder("=")
 
 
@@ -58,6 +51,11 @@ class RecordBatch:
         return self.positions.size
 
     @property
+    def begin_offset(self) -> int:
+        """Physical offset of the first record; `base` without records."""
+        return self.base + int(self.positions[0]) if len(self) else self.base
+
+    @property
     def end_offset(self) -> int:
         """One past the last record, as a physical offset; `base` without records."""
         return self.base + int(self.positions[-1] + self.sizes[-1]) if len(self) else self.base
@@ -65,7 +63,7 @@ class RecordBatch:
     @property
     def in_consume_queue(self) -> npt.NDArray[np.bool_]:
         """`store.record.record.enters_consume_queue` of each record."""
-        in_queue: npt.NDArray[np.bool_] = self.sys_flags & _PREPARED == 0
+        in_queue: npt.NDArray[np.bool_] = self.sys_flags & NOT_DISPATCHED == 0
         return in_queue
 
     def properties(self, record: int) -> bytes:
@@ -95,6 +93,21 @@ def read_batch(
     if check_crc:
         fields.cut(_crc_holds(data, fields, require_seal))
     return _batch(data, base, fields)
+
+
+def batch_of(record: Record, data: memoryview) -> RecordBatch:
+    """Return a batch of one record, which begins `data`."""
+    if len(data) < record.size_bytes + WORD_BYTES:
+        # Searches read whole words, also of the record's last bytes.
+        data = memoryview(bytes(data[: record.size_bytes]) + bytes(WORD_BYTES))
+    position, queue_offset, size, properties_at = np.array(
+        [[0], [record.queue_offset], [record.size_bytes], [record.size_bytes - len(record.properties)]], np.int64
+    )
+    queue_id, sys_flag = np.array([[record.queue_id], [record.sys_flag]], np.int32)
+    return RecordBatch(
+        data, record.physical_offset, position, size, queue_id, queue_offset, sys_flag, properties_at, [record.topic],
+        np.zeros(1, np.int64),
+    )  # fmt: skip
 
 
 class _Fields:
@@ -128,9 +141,8 @@ class _Fields:
 
 def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArray[np.void], Integers]:
     """Return the fields before the born host and the bodies' positions, up to the first record with a wrong one."""
-    places: npt.NDArray[np.void] = np.ndarray((len(data) - _FIXED_BYTES + 1,), f"V{_FIXED_BYTES}", data, 0, (1,))
     # Converted to the machine's byte order once, instead of at each use of a field.
-    heads = places[positions].view(RECORD_FIXED_DTYPE).astype(_NATIVE_DTYPE)
+    heads = heads_at(data, positions).astype(_NATIVE_DTYPE)
     magics, sizes, sys_flags = heads["magic"], heads["total_size"], heads["sys_flag"]
     body_at = positions + FIXED_IPV4_BYTES
     if (sys_flags & ANY_V6).any():
@@ -144,12 +156,6 @@ def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArra
     )
     count = _prefix(holds)
     return heads[:count], body_at[:count]
-
-
-def v6_growth(sys_flags: npt.NDArray[np.int32]) -> Integers:
-    """Return the bytes by which the body of each record begins later than with two IPv4 hosts."""
-    v6_hosts: Integers = (sys_flags & BORN_V6 != 0).astype(np.int64) + (sys_flags & STORE_V6 != 0)
-    return V6_GROWTH_BYTES * v6_hosts
 
 
 def _lengths(
@@ -176,30 +182,14 @@ def _lengths(
 
 
 def _crc_holds(data: memoryview, fields: _Fields, require_seal: bool) -> int:
-    """Return the number of records before the first that does not match its CRC; without a seal, its body's CRC."""
-    begins, ends, claims = fields.positions, fields.ends - SEAL_BYTES, _claims(data, fields)
-    is_sealed = claims >= 0
-    count = fields.count
-    if not is_sealed.all():
-        holds = claims != DAMAGED_SEAL
-        if require_seal:
-            holds &= claims != NO_SEAL
-        count = _prefix(holds)
-        begins = np.where(is_sealed, begins, fields.body_at)
-        ends = np.where(is_sealed, ends, fields.body_at + fields.body_bytes)
-        # An empty body matches any CRC.
-        claims = np.where(is_sealed, claims, np.where(fields.body_bytes > 0, fields.heads["body_crc"], 0))
-    # A slice and a call for each: copying many pieces at once was not faster on memory outside the caches.
-    pieces = zip(begins[:count].tolist(), ends[:count].tolist(), strict=True)
-    computed = np.frombuffer(array("I", [crc32(data[begin:end]) for begin, end in pieces]), np.uint32)
-    return _prefix(computed & CRC_MASK == claims[:count])
-
-
-def _claims(data: memoryview, fields: _Fields) -> Integers:
-    """Return the CRC in each record's seal, or `NO_SEAL`, or `DAMAGED_SEAL`."""
-    tails: npt.NDArray[np.void] = np.ndarray((len(data) - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", data, 0, (1,))
-    claims = sealed_crcs(tails[fields.ends - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES))
-    return np.where(fields.ends - fields.properties_at >= SEAL_BYTES, claims, NO_SEAL)
+    """Return the number of records before the first that does not match its CRC."""
+    claims = claimed_crcs(data, fields.ends - fields.properties_at, fields.ends)
+    bodies = fields.body_at, fields.body_at + fields.body_bytes
+    return _prefix(
+        crcs_hold(
+            data, fields.positions, fields.ends, bodies, fields.heads["body_crc"], claims, require_seal=require_seal
+        )
+    )
 
 
 def _batch(data: memoryview, base: int, fields: _Fields) -> RecordBatch:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from sprocket.remoting.message.record import BORN_V6, HEAD, IPV4_HOST_BYTES, V6_GROWTH_BYTES
-from store.record.distinct_names import Integers
-from store.record.record_batch import RecordBatch
+from store.scan.distinct_names import Integers
+from store.scan.record_batch import RecordBatch
 
 
 def store_timestamps(batch: RecordBatch) -> Integers:

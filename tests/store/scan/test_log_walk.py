@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from sprocket.remoting.message.record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from store.record import log_walk
-from store.record.log_walk import walk
+from store.scan import log_walk
+from store.scan.log_walk import walk
 from tests.tiers import seeds
 
 BASE = 3 << 30
@@ -21,7 +21,7 @@ def head(size: int, offset: int, magic: int = MAGIC_V1) -> bytes:
 
 
 def log_of(bodies: Sequence[bytes], magics: Sequence[int] = (MAGIC_V1,)) -> bytes:
-    """Records with these bodies behind their heads, as long as a record is at least."""
+    """Records with these bodies after their heads, of the smallest size at least."""
     content = bytearray()
     for number, body in enumerate(bodies):
         filled = body.ljust(log_walk.MIN_RECORD_BYTES - HEAD.size, b"\0")
@@ -145,7 +145,7 @@ def test_a_body_that_imitates_a_record_at_the_border_of_a_part(
         at = border + shift
         inside = at % record_bytes
         if HEAD.size <= inside <= record_bytes - HEAD.size and at < true[-1]:  # within a body
-            # Its chain leads to the imitation behind it, not into the true one.
+            # Its chain leads to the imitation after it, not into the true one.
             content[at : at + HEAD.size] = head(450, BASE + at)
     assert bytes(content).count(struct.pack(">i", MAGIC_V1)) > len(true)
     assert walk(memoryview(bytes(content)), BASE, len(content)).tolist() == true

@@ -9,7 +9,7 @@ before it ends at its start: bytes of a body that imitate a record are never acc
 import struct
 from array import array
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ Positions = npt.NDArray[np.int64]
 
 _MAGIC_FIRST: Final = struct.pack(">i", MAGIC_V1)[0]
 assert struct.pack(">i", MAGIC_V2)[0] == _MAGIC_FIRST
+# As a little-endian processor reads them: comparisons need no byte swap.
+_NATIVE_MAGICS: Final = [int.from_bytes(struct.pack(">i", magic), "little") for magic in (MAGIC_V1, MAGIC_V2)]
 _SIZE_AND_MAGIC: Final = struct.Struct(">Ii")
 # Number of records followed one by one at first: they give the size of records, which decides how to go on.
 _SAMPLE_RECORDS: Final = 32
@@ -44,6 +46,31 @@ _FRONT_RECORDS: Final = 1.5
 _STEPS: Final = 4
 # If no more cursors than this are left, the rest of their parts is followed one by one.
 _FEW_CURSORS: Final = 16
+
+
+class Chain(NamedTuple):
+    """Positions of records that follow one another, and the first position that does not continue the chain."""
+
+    positions: Positions
+    stop: int
+
+
+def chain(segment: memoryview, base: int, end: int) -> Chain:
+    """Return the records of `walk`: all of them have the magic number and a size that fits `segment`."""
+    positions = walk(segment, base, end)
+    if not positions.size:
+        return Chain(positions, 0)
+    magics = np.ndarray((len(segment) - 3 - MAGIC_AT,), "<u4", segment, MAGIC_AT, (1,))[positions]
+    is_record = (magics == _NATIVE_MAGICS[0]) | (magics == _NATIVE_MAGICS[1])
+    # Each record ends where the next one begins, so only the last size has to be read.
+    last = int(positions[-1])
+    last_end = last + int.from_bytes(segment[last : last + 4], "big")
+    is_record[:-1] &= np.diff(positions) >= MIN_RECORD_BYTES
+    is_record[-1] &= MIN_RECORD_BYTES <= last_end - last <= len(segment) - last
+    if is_record.all():
+        return Chain(positions, last_end)
+    broken = int(np.argmin(is_record))
+    return Chain(positions[:broken], int(positions[broken]))
 
 
 def walk(segment: memoryview, base: int, end: int) -> Positions:

@@ -9,24 +9,19 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import VALUE_END_OCTET, find
-from store.record.distinct_names import WORD_BYTES, Integers, Words, distinct, words_at
+from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.record.record import TAGS_NAME, TagsCodes
-from store.record.record_batch import RecordBatch
+from store.scan.distinct_names import WORD_BYTES, Integers, distinct, words_at
+from store.scan.property_scan import byte_of, candidates, separator_bits
+from store.scan.record_batch import RecordBatch
 
 _NAME_WORD: Final = np.uint64(int.from_bytes(TAGS_NAME, "little"))
 _NAME_MASK: Final = np.uint64((1 << 8 * len(TAGS_NAME)) - 1)
 # Bytes of each record's properties that are searched in one pass.
 _WINDOW_BYTES: Final = 256
-# Bytes searched at once: intermediate arrays then fit the processor's cache.
-_BLOCK_BYTES: Final = 64 * 1024
 # Longer tags are read one by one.
 _MAX_TAG_BYTES: Final = 32
-# To find the first separator in a word: the word's bytes that equal it become zero, then the lowest zero byte shows.
-_ONES: Final = np.uint64(0x0101_0101_0101_0101)
-_SEPARATORS: Final = np.uint64(VALUE_END_OCTET) * _ONES
-_TOPS: Final = np.uint64(0x8080_8080_8080_8080)
-_ONE: Final = np.uint64(1)
 
 
 def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
@@ -44,6 +39,15 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     is_alone[records[~is_known]] = True
     for record in np.flatnonzero(is_alone).tolist():
         codes[record] = tags_codes.of_tag(find(batch.properties(record), TAGS_NAME) or b"")
+    return codes
+
+
+def queue_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
+    """Return each record's tags code for the ConsumeQueue."""
+    codes = tags_codes_of(batch, tags_codes)
+    if SCHEDULE_TOPIC in batch.topics:
+        for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
+            codes[record] = tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), batch.store_timestamp(record))
     return codes
 
 
@@ -68,26 +72,6 @@ def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integer
     return records, names + len(TAGS_NAME), is_alone
 
 
-def candidates(data: memoryview, properties_at: Integers, width: int, letter: int) -> tuple[Integers, Integers]:
-    """Return records and columns, in order, where a property begins whose name begins with the byte `letter`.
-
-    A column counts from the first byte of the record's properties and is less than `width`.
-    """
-    windows: npt.NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
-    last = windows.size - 1
-    rows = max(1, _BLOCK_BYTES // width)
-    found = []
-    for at in range(0, properties_at.size, rows):
-        octets = windows[np.minimum(properties_at[at : at + rows], last)].view(np.uint8)
-        begins = octets == letter
-        is_first_column = begins[::width].copy()
-        begins[1:] &= octets[:-1] == VALUE_END_OCTET
-        begins[::width] = is_first_column
-        found.append(np.flatnonzero(begins) + at * width)
-    records, columns = np.divmod(np.concatenate(found), width)
-    return records, columns
-
-
 def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     """Return the bytes from each of `starts` to the next separator or the limit; -1 above the maximum length."""
     words = words_at(data)
@@ -96,7 +80,7 @@ def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     # Most tags end in their first word: only the others are searched further.
     open_ended = np.arange(starts.size)
     for at in range(0, _MAX_TAG_BYTES, WORD_BYTES):
-        found = first_separator(words[np.minimum(starts[open_ended] + at, words.size - 1)])
+        found = byte_of(separator_bits(words[np.minimum(starts[open_ended] + at, words.size - 1)]))
         is_found = found < WORD_BYTES
         ended = open_ended[is_found]
         lengths[ended] = np.minimum(at + found[is_found], rest[ended])
@@ -104,17 +88,3 @@ def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
         if not open_ended.size:
             break
     return lengths
-
-
-def separator_bits(words: Words) -> Words:
-    """Return words whose lowest set bit is the top bit of the first separator; 0 if there is none."""
-    differences = words ^ _SEPARATORS
-    return (differences - _ONES) & ~differences & _TOPS
-
-
-def first_separator(words: Words) -> Integers:
-    """Return the index of the first separator in each word; 8 if there is none."""
-    bits = separator_bits(words)
-    lowest = bits & (~bits + _ONE)
-    # The bits below the lowest set bit, which is the top bit of its byte; without one, all 64.
-    return np.bitwise_count(lowest - _ONE).astype(np.int64) >> 3

@@ -16,15 +16,14 @@ from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
 from store.dispatch import redispatch
 from store.flush.checkpoint import load_checkpoint
-from store.log import chunk_scan
-from store.log.chunk_scan import ChunkScan
-from store.log.commit_log import CommitLog, LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan, LogScan
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import ConsumeQueueTable
-from store.record import log_walk, record_batch, tags_scan
 from store.record.record import Record, TagsCodes
-from store.record.record_batch import RecordBatch
 from store.recovery.recovery import Recovery
+from store.scan import log_walk, property_scan, record_batch, record_scan
+from store.scan.record_batch import RecordBatch
 from tests.store.rig import Stores, message
 from tests.tiers import seeds
 
@@ -153,9 +152,9 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_walk, "_FEW_RECORDS", 0)
     monkeypatch.setattr(log_walk, "_RECORDS_A_CURSOR", 4)
     monkeypatch.setattr(log_walk, "_FEW_CURSORS", 2)
-    monkeypatch.setattr(chunk_scan, "MIN_WALK_BYTES", 4096)
-    monkeypatch.setattr(chunk_scan, "MAX_BATCH_RECORDS", 50)
-    monkeypatch.setattr(tags_scan, "_BLOCK_BYTES", 700)
+    monkeypatch.setattr(record_scan, "MIN_WALK_BYTES", 4096)
+    monkeypatch.setattr(record_scan, "MAX_BATCH_RECORDS", 50)
+    monkeypatch.setattr(property_scan, "_BLOCK_BYTES", 700)
     monkeypatch.setattr(redispatch, "_HOLD_RECORDS", 120)
 
 
@@ -207,7 +206,7 @@ def test_a_rebuild_forgets_what_the_walk_before_it_had_in_hand(stores: Stores, b
     assert found["files"] == before
 
 
-def scan_both(config: StoreConfig) -> tuple[LogScan, ChunkScan, list[Record], list[RecordBatch | Record]]:
+def scan_both(config: StoreConfig) -> tuple[LogScan, ChunkScan, list[Record], list[RecordBatch]]:
     log = CommitLog(config, RealDisk())
     log.load()
     single, chunks = LogScan(log, 0, check_crc=True), ChunkScan(log, 0, check_crc=True)
@@ -221,13 +220,12 @@ def test_an_ordinary_log_is_walked_in_arrays_alone(stores: Stores) -> None:
         store.append([message("Orders", k % 4, b"%d" % number * (k + 1), tag=f"t{k}") for k in range(50)])
     stores.close(store)
     single, chunks, records, found = scan_both(stores.config)
-    batches = [item for item in found if isinstance(item, RecordBatch)]
-    # One record behind each blank is the single decoder's.
-    assert len(found) - len(batches) <= len(stores.segments())
-    assert sum(len(item) if isinstance(item, RecordBatch) else 1 for item in found) == len(records) == 10_000
+    # The last record before the log's end is the single decoder's.
+    assert sum(len(batch) == 1 for batch in found) <= len(stores.segments())
+    assert sum(map(len, found)) == len(records) == 10_000
     assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
     by_position = {record.physical_offset: record for record in records}
-    for batch in batches:
+    for batch in found:
         for index, position in enumerate((batch.positions + batch.base).tolist()):
             record = by_position[position]
             assert batch.topics[batch.topic_index[index]] == record.topic
@@ -250,7 +248,7 @@ def test_a_body_that_imitates_a_record_is_never_taken_for_one(stores: Stores) ->
         store.append([message("Orders", 0, body)])
     stores.crash(store)
     single, chunks, records, found = scan_both(stores.config)
-    assert sum(len(item) if isinstance(item, RecordBatch) else 1 for item in found) == len(records) == 300
+    assert sum(map(len, found)) == len(records) == 300
     assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
 
 
@@ -269,7 +267,7 @@ def test_bytes_of_no_record_end_the_walk_wherever_it_begins(stores: Stores) -> N
         stores.segments()[0].write_bytes(content)
         single, chunks, records, found = scan_both(stores.config)
         assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
-        assert sum(len(item) if isinstance(item, RecordBatch) else 1 for item in found) == len(records)
+        assert sum(map(len, found)) == len(records)
 
 
 def test_a_topic_that_shares_a_hash_with_another_is_left_to_the_single_decoder(
@@ -281,11 +279,11 @@ def test_a_topic_that_shares_a_hash_with_another_is_left_to_the_single_decoder(
     stores.crash(store)
     _, _, records, _ = scan_both(stores.config)
     # A factor of zero gives every name the same hash, of those that are longer than a word.
-    from store.record import distinct_names
+    from store.scan import distinct_names
 
     monkeypatch.setattr(distinct_names, "_FACTOR", distinct_names._FACTOR * 0)
     single, chunks, _, found = scan_both(stores.config)
-    assert any(isinstance(item, Record) for item in found)
-    assert sum(len(item) if isinstance(item, RecordBatch) else 1 for item in found) == len(records) == 40
+    assert any(len(batch) == 1 for batch in found)
+    assert sum(map(len, found)) == len(records) == 40
     assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
     assert record_batch.MAX_TOPIC_BYTES > 255

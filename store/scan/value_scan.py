@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.message.properties import VALUE_END_OCTET
-from store.record.distinct_names import WORD_BYTES, Integers, Words, words_at
-from store.record.tags_scan import candidates, separator_bits
+from store.scan.distinct_names import WORD_BYTES, Integers, Words, words_at
+from store.scan.property_scan import candidates, separator_bits
 
 Flags = npt.NDArray[np.bool_]
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 
 from sprocket.remoting.message.properties import find_last
-from store.record.distinct_names import Integers
-from store.record.value_scan import ALONE, KeyVerdicts, ValueScan
+from store.scan.distinct_names import Integers
+from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
 
 NAMES = [b"a\x01", b"quantity\x01", b"a.long.name.of.a.property\x01"]
 PIECES = [

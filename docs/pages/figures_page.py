@@ -1,0 +1,56 @@
+"""Writes docs/figures.md: the figures that the parts of a broker declare, and the reasons of refusals.
+
+Run as ``python -m docs.pages.figures_page <file>`` (`make docs`); a test compares the file with it.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.server import Broker
+from sprocket.common.refusal_reasons import Reason
+from store.config.store_config import StoreConfig
+
+_HEAD: Final = """\
+# Figures
+
+Written by `make docs` from the declarations in the code; do not edit.
+
+`mqadmin brokerStatus -b <broker>` shows these figures of a running broker; `-n <name server> -c <cluster>` shows them
+for each broker of a cluster. Programs get them with GET_BROKER_RUNTIME_INFO. RocketMQ's figures have RocketMQ's names.
+A name with `<...>` stands for one figure for each item.
+
+| Figure | Meaning |
+|---|---|
+"""
+_REASONS: Final = """
+## Reasons of refusals
+
+A broker counts each refused request once, under one of these reasons (`requestsRefused_<reason>`). A name server
+counts under the same reasons, and logs the counts that grew (`event=requests_refused`) at most once a minute.
+
+| Reason | Refused because |
+|---|---|
+"""
+
+
+def page() -> str:
+    """Return the text of docs/figures.md."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
+        figures = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store")).figures.declared
+    lines = [f"| `{figure.name}` | {figure.says} |\n" for figure in sorted(figures, key=lambda figure: figure.name)]
+    reasons = [f"| `{reason.name.lower()}` | {reason.value} |\n" for reason in Reason]
+    return "".join([_HEAD, *lines, _REASONS, *reasons])
+
+
+def main() -> int:
+    """Write the page to the file named by the first argument."""
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

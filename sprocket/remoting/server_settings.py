@@ -1,0 +1,42 @@
+"""Settings of a listener, which the configuration of every server declares by inheriting them.
+
+A new key of the listener is declared here and read in `RemotingServer`; brokers and name servers then have it.
+Source of names and defaults: RocketMQ 5.3.3, `NettyServerConfig`.
+"""
+
+from dataclasses import dataclass
+
+from sprocket.common.setting_fields import int_setting, text_setting
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Address, buffers and limits of one listener."""
+
+    bind_address: str = text_setting("bindAddress", "0.0.0.0", "Address to listen on.")
+    listen_port: int = int_setting("listenPort", 0, "Port for clients; 0 means a free port.", minimum=0, maximum=65535)
+    server_channel_max_idle_time_seconds: int = int_setting(
+        "serverChannelMaxIdleTimeSeconds",
+        120,
+        "Idle connections are closed after this time.",
+        minimum=1,
+        unit="s",
+        mutable=True,
+    )
+    server_socket_rcv_buf_size: int = int_setting(
+        "serverSocketRcvBufSize",
+        0,
+        "Receive buffer of a connection (SO_RCVBUF); 0 means the system's default, which a server reduces while it "
+        "refuses requests.",
+        minimum=0,
+        unit="bytes",
+        maximum=2**30,
+    )
+    server_socket_snd_buf_size: int = int_setting(
+        "serverSocketSndBufSize",
+        0,
+        "Send buffer of a connection (SO_SNDBUF); 0 means the system's default.",
+        minimum=0,
+        unit="bytes",
+        maximum=2**30,
+    )

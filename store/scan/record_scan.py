@@ -1,0 +1,168 @@
+"""The scanner of records: whole, checked records of a part of the log, and the reason why the scan stopped.
+
+Recovery, replicas, redispatch, the index, inspection and repair scan through it (`store.log.log_scan` for an open log);
+Spark shares its parts (`spark.files.segment`, `spark.decode.record_parts`).
+
+It is pure.  A part of the log is bytes in, `data`, of one segment: `base` is the physical offset of its first byte, and
+`room` the bytes from there to the segment's end, which may be more than `data` has.  Out come columns: a `RecordBatch`
+of thousands of records at a time, never an object or a call per record.  A compiled scanner needs `RecordScan` alone:
+the same arguments, the same batches, the same `end`.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from sprocket.remoting.message.record import (
+    BLANK_MIN_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    SIZE_AND_MAGIC,
+)
+from store.record.record import Record, decode
+from store.scan.log_walk import walk
+from store.scan.record_batch import RecordBatch, batch_of, read_batch
+
+# Bytes of the log walked at once, and records decoded at once.  Arrays that fit the processor's cache are several times
+# as fast as larger ones.
+MAX_WALK_BYTES: Final = 16 * 1024 * 1024
+MAX_BATCH_RECORDS: Final = 4 * 1024
+# After a walk that broke off, the next is short: if many break off, little is walked in vain.
+MIN_WALK_BYTES: Final = 256 * 1024
+_GROWTH: Final = 4
+
+
+class Stop(Enum):
+    """Kinds of reasons why a scan stopped."""
+
+    LIMIT = auto()  # the next record would begin at or after the limit
+    END = auto()  # nothing follows
+    NO_ROOM = auto()  # fewer bytes follow than a blank has
+    BLANK = auto()  # a blank fills the segment to its end
+    ZEROS = auto()
+    BAD_MAGIC = auto()
+    BAD_SIZE = auto()  # smaller than any record, or too large for the segment
+    HALF_RECORD = auto()  # the data ends within the record
+    MALFORMED = auto()  # lengths that do not add up, or a topic that is not a name
+    BAD_CRC = auto()
+    MISPLACED = auto()  # the record says another physical offset
+
+
+# Reasons that more data may remove.
+UNFINISHED: Final = frozenset({Stop.END, Stop.NO_ROOM, Stop.HALF_RECORD})
+
+
+class ScanEnd(NamedTuple):
+    """Position at which a scan stopped, the kind of reason, and the reason in a few words."""
+
+    stop: Stop
+    position: int
+    reason: str
+
+
+def record_at(
+    data: memoryview, position: int, base: int, room: int, *, check_crc: bool, require_seal: bool = False
+) -> Record | ScanEnd:
+    """Return the record at `position` of `data`, or why none begins there.
+
+    `check_crc` and `require_seal` are those of `store.record.record.decode`.
+    """
+    left = len(data) - position
+    if left < BLANK_MIN_BYTES:
+        if left <= 0:
+            return ScanEnd(Stop.END, position, "end of the last segment")
+        return ScanEnd(Stop.NO_ROOM, position, "no room for a blank")
+    size, magic = SIZE_AND_MAGIC.unpack_from(data, position)
+    remaining = room - position
+    if magic == MAGIC_BLANK and size == remaining:
+        return ScanEnd(Stop.BLANK, position, "end of the segment")
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        if size == magic == 0:
+            return ScanEnd(Stop.ZEROS, position, "zeros")
+        return ScanEnd(Stop.BAD_MAGIC, position, f"unknown magic number {magic}")
+    if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
+        return ScanEnd(Stop.BAD_SIZE, position, f"size {size} does not fit the segment")
+    if size > left:
+        return ScanEnd(Stop.HALF_RECORD, position, "the record goes beyond the log's end")
+    view = data[position : position + size]
+    record = decode(view, check_crc=check_crc, require_seal=require_seal)
+    if isinstance(record, str):
+        is_well_formed = isinstance(decode(view, check_crc=False), Record)
+        return ScanEnd(Stop.BAD_CRC if is_well_formed else Stop.MALFORMED, position, record)
+    if record.physical_offset != base + position:
+        return ScanEnd(Stop.MISPLACED, position, f"record says physical offset {record.physical_offset}")
+    return record
+
+
+class RecordScan:
+    """One scan of `data` from its first byte, where a record begins or the log ends.
+
+    Iteration gives the valid records in order, in batches of at most `batch_records` (default
+    `MAX_BATCH_RECORDS`).  After it, `end` says where the
+    scan stopped and why.  A record that begins at `limit` or after it is not read.  The first walk is over
+    `first_walk_bytes`.
+
+    Records come from arrays.  Where these break off (a blank, the end, damage, a valid but rare record), `record_at`
+    decides; so it alone says what counts as damage.
+    """
+
+    def __init__(
+        self,
+        data: memoryview,
+        base: int,
+        room: int,
+        *,
+        check_crc: bool,
+        require_seal: bool = False,
+        limit: int | None = None,
+        first_walk_bytes: int = MIN_WALK_BYTES,
+        batch_records: int | None = None,
+    ) -> None:
+        self._data, self._base, self._room = data, base, room
+        self._check_crc, self._require_seal = check_crc, require_seal
+        self._limit = room + 1 if limit is None else limit
+        self._first_walk_bytes = min(max(first_walk_bytes, MIN_WALK_BYTES), MAX_WALK_BYTES)
+        self._batch_records = batch_records or MAX_BATCH_RECORDS
+        self.end = ScanEnd(Stop.LIMIT, 0, "")
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        data, base, limit = self._data, self._base, self._limit
+        at, walk_bytes = 0, self._first_walk_bytes
+        while at < limit:
+            begin = at
+            for batch in self._batches(at, min(walk_bytes, limit - at)):
+                at = batch.end_offset - base
+                yield batch
+            if at > begin and at - begin >= min(walk_bytes, limit - begin):
+                walk_bytes = min(walk_bytes * _GROWTH, MAX_WALK_BYTES)
+                continue
+            walk_bytes = MIN_WALK_BYTES
+            found = record_at(
+                data, at, base, self._room, check_crc=self._check_crc, require_seal=self._require_seal
+            )  # fmt: skip
+            if isinstance(found, ScanEnd):
+                self.end = found
+                return
+            batch = batch_of(found, data[at:])
+            at += found.size_bytes
+            yield batch
+        self.end = ScanEnd(Stop.LIMIT, at, "the scan's limit")
+
+    def _batches(self, at: int, walk_bytes: int) -> Iterator[RecordBatch]:
+        """Yield the records of one walk from `at`, up to the first unusual one."""
+        rest, base = self._data[at:], self._base + at
+        if len(rest) < MIN_RECORD_BYTES + BLANK_MIN_BYTES:
+            return
+        positions = walk(rest, base, walk_bytes)
+        for first in range(0, positions.size, self._batch_records):
+            part = positions[first : first + self._batch_records]
+            start = int(part[0])
+            batch = read_batch(
+                rest[start:], base + start, part - start, check_crc=self._check_crc, require_seal=self._require_seal
+            )
+            if len(batch):
+                yield batch
+            if len(batch) < part.size:
+                return
