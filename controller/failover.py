@@ -15,7 +15,7 @@ from controller.live_brokers import Heartbeat
 from controller.replica_service import ReplicaService
 from controller.state.group import Group
 from sprocket.common.errors import ClientError, RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.controller import SyncStateSet
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
@@ -29,7 +29,7 @@ class Failover:
     """Elections and notices of one controller.  `client` reaches brokers; it belongs to the caller."""
 
     def __init__(
-        self, service: ReplicaService, client: RemotingClient, settings: ServerSettings[ControllerConfig]
+        self, service: ReplicaService, client: RemotingClient, settings: LiveSettings[ControllerConfig]
     ) -> None:
         self._service = service
         self._client = client
@@ -38,6 +38,11 @@ class Failover:
         self._electing: dict[str, asyncio.Task[None]] = {}
         # The newest notice to each broker that has not left yet, with its epoch.
         self._notifying: dict[str, tuple[int, asyncio.Task[None]]] = {}
+
+    @property
+    def electing(self) -> frozenset[str]:
+        """Groups with an election of this controller that has not ended."""
+        return frozenset(self._electing)
 
     def lost(self, brokers: Iterable[Heartbeat], reason: str) -> None:
         """Elect a new master where one of `brokers` is the master."""

@@ -28,7 +28,7 @@ from controller.state.group import Group
 from controller.state.machine import ControllerMachine
 from ha.raft.consensus import ConsensusBusyError, ConsensusError, NotLeaderError, OutcomeUnknownError
 from sprocket.common.errors import RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class ReplicaService:
         machine: ControllerMachine,
         consensus: ControllerConsensus,
         live: LiveBrokers,
-        settings: ServerSettings[ControllerConfig],
+        settings: LiveSettings[ControllerConfig],
         now_ms: Callable[[], int],
     ) -> None:
         self._machine = machine

@@ -17,7 +17,7 @@ from controller.state.machine import ControllerMachine
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ConfigError, SprocketError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.routes import RouteTable
@@ -68,7 +68,7 @@ class Controller:
         self._client = RemotingClient(
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
         )
-        self.settings = ServerSettings(config, file)
+        self.settings = LiveSettings(config, file)
         self.machine = ControllerMachine(on_fatal)
         server_tls = ServerTls(tls)
         around = Surroundings(self._clock, on_fatal, server_tls, self._client_tls)
@@ -93,6 +93,11 @@ class Controller:
     def port(self) -> int:
         """Port of the listener."""
         return self._server.port
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections of brokers and tools."""
+        return len(self._server.channels)
 
     async def start(self) -> None:
         """Bind the port, read the users, join the other controllers, and listen.

@@ -16,7 +16,7 @@ from namesrv.route_table import MinBrokerIdChange, RouteInfo
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ClientError, InvariantError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
@@ -66,7 +66,7 @@ class NameServer:
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
         )
         self.table = RouteInfo()
-        self.settings = ServerSettings(config, file)
+        self.settings = LiveSettings(config, file)
         self.kv_config = KVConfig(config.kv_config_path)
         self.routes = self.access.guard(
             RouteTable(

@@ -14,7 +14,7 @@ from ha.raft.consensus import Consensus
 from sprocket.common import limits
 from sprocket.common.config import update_entries
 from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from sprocket.remoting.bodies.requests import read_broker_names
 from sprocket.remoting.codec.fastjson import dumps
@@ -36,9 +36,7 @@ _MAX_NAMED_KEYS: Final = 10
 class OperatorProcessor:
     """Handler of operators' requests."""
 
-    def __init__(
-        self, service: ReplicaService, consensus: Consensus, settings: ServerSettings[ControllerConfig]
-    ) -> None:
+    def __init__(self, service: ReplicaService, consensus: Consensus, settings: LiveSettings[ControllerConfig]) -> None:
         self._service = service
         self._consensus = consensus
         self._settings = settings

@@ -44,6 +44,8 @@ _READ_BYTES: Final = 256 * 1024
 # Unsent bytes at which a connection is closed: its member does not read.  Above what one turn may send.
 _MAX_UNSENT_BYTES: Final = 32 * 1024 * 1024
 _MAX_GREETING: Final = 64
+# Of a reason in the log, which may quote a stranger.
+_MAX_LOGGED: Final = 500
 # Messages of all members that wait for this member.  Above it nothing is read.
 _MAX_WAITING: Final = 64
 T = TypeVar("T", bound=msgspec.Struct)
@@ -273,8 +275,12 @@ class TcpPeers:
     async def _keep_dialing(self, other: Member) -> None:
         retry_s = _FIRST_RETRY_S
         while True:
-            if await self._dial(other):
-                retry_s = _FIRST_RETRY_S
+            try:
+                if await self._dial(other):
+                    retry_s = _FIRST_RETRY_S
+            except Exception:
+                # A bug or a strange address.  Without this loop the member would be cut off until the next start.
+                logger.exception("event=raft_dial_failed member=%s", other.id)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, _LAST_RETRY_S)
 
@@ -331,7 +337,7 @@ class TcpPeers:
         known = member_id if member_id in self._others else ""
         if self._logged.get(known) != reason:
             self._logged[known] = reason
-            logger.warning("event=raft_link_refused member=%.64s reason=%r", member_id, reason)
+            logger.warning("event=raft_link_refused member=%.64s reason=%r", member_id, reason[:_MAX_LOGGED])
 
 
 async def _receive(reader: asyncio.StreamReader, kind: type[T]) -> T:

@@ -17,7 +17,7 @@ from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import BrokerKey, MinBrokerIdChange, RouteInfo
 from sprocket.common.errors import RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.registration import (
     LARGE_BYTES,
     LARGE_COMPRESSED_BYTES,
@@ -61,7 +61,7 @@ class BrokerProcessor:
         self,
         table: RouteInfo,
         kv_config: KVConfig,
-        settings: ServerSettings[NamesrvConfig],
+        settings: LiveSettings[NamesrvConfig],
         now_ms: Callable[[], int],
         notify: Callable[[list[MinBrokerIdChange]], None],
     ) -> None:

@@ -13,7 +13,7 @@ from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
 from sprocket.common.config import update_entries
 from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.server_settings import ServerSettings
+from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -35,7 +35,7 @@ _MAX_NAMED_KEYS: Final = 10
 class ConfigurationProcessor:
     """Handler of requests for both configurations."""
 
-    def __init__(self, kv_config: KVConfig, settings: ServerSettings[NamesrvConfig]) -> None:
+    def __init__(self, kv_config: KVConfig, settings: LiveSettings[NamesrvConfig]) -> None:
         self._kv_config = kv_config
         self._settings = settings
 

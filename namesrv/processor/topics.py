@@ -12,8 +12,8 @@ from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
 from sprocket.common.errors import RequestError
+from sprocket.common.live_settings import LiveSettings
 from sprocket.common.refusal_reasons import Reason
-from sprocket.common.server_settings import ServerSettings
 from sprocket.remoting.bodies.requests import read_topic_route
 from sprocket.remoting.bodies.topic import TopicList
 from sprocket.remoting.codec.fastjson import dumps
@@ -43,7 +43,7 @@ class TopicProcessor:
         self,
         table: RouteInfo,
         kv_config: KVConfig,
-        settings: ServerSettings[NamesrvConfig],
+        settings: LiveSettings[NamesrvConfig],
         uptime_ms: Callable[[], int],
     ) -> None:
         self._table = table

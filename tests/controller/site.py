@@ -27,6 +27,7 @@ from sprocket.remoting.headers.controller import (
     RegisterBrokerToControllerRequestHeader,
 )
 from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
+from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
 from tests.clock import ManualClock
@@ -127,7 +128,7 @@ class FakeBroker:
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequestHeader, self._hear,
             Resource.CLUSTER, Action.UPDATE,
         )  # fmt: skip
-        self.port = RemotingServer(RouteTable([route]), host="127.0.0.1")
+        self.port = RemotingServer(RouteTable([route]), ConnectionSettings("127.0.0.1"))
 
     def _hear(self, request: Request[NotifyBrokerRoleChangedRequestHeader]) -> None:
         self.heard.append((request.header, loads(request.body, SyncStateSet)))

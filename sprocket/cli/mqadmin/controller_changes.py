@@ -1,11 +1,11 @@
-"""`mqadmin` about changes of what controllers know: electMaster, cleanBrokerMetadata, and our own forgetController."""
+"""`mqadmin` about masters and members under controllers: electMaster, cleanBrokerMetadata, our own forgetController."""
 
 from typing import TYPE_CHECKING
 
 import click
 
 from sprocket.cli.client_session import HELP, with_admin
-from sprocket.cli.mqadmin.controller_state import controller_option
+from sprocket.cli.mqadmin.controller_state import controller_option, ignored_namesrv_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -16,6 +16,7 @@ _name_option = click.option("-bn", "--brokerName", "broker_name", required=True,
 
 
 @click.command("electMaster", context_settings=HELP)
+@ignored_namesrv_option
 @controller_option
 @click.option("-b", "--brokerId", "broker_id", type=int, required=True, help="Id of the broker that becomes master.")
 @_name_option
@@ -45,6 +46,7 @@ def elect_master(controller: str, broker_id: int, broker_name: str, cluster: str
 
 
 @click.command("cleanBrokerMetadata", context_settings=HELP)
+@ignored_namesrv_option
 @controller_option
 @click.option("-b", "--brokerControllerIdsToClean", "ids", help="Ids of the brokers, as in 1;2;3; all if not given.")
 @_name_option
@@ -69,6 +71,7 @@ def clean_broker_metadata(
 
 
 @click.command("forgetController", context_settings=HELP)
+@ignored_namesrv_option
 @controller_option
 @click.option("-i", "--controllerId", "controller_id", required=True, help="Id of the controller that lost its disk.")
 def forget_controller(controller: str, controller_id: str) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.cli.client_session import HELP, json_option, name_servers, print_json, with_admin
+from sprocket.cli.mqadmin.controller_state import ignored_namesrv_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -19,6 +20,7 @@ _controllers_option = click.option(
 
 
 @click.command("getControllerConfig", context_settings=HELP)
+@ignored_namesrv_option
 @_controllers_option
 @json_option
 def get_controller_config(controllers: str, as_json: bool) -> None:
@@ -41,6 +43,7 @@ def get_controller_config(controllers: str, as_json: bool) -> None:
 
 
 @click.command("updateControllerConfig", context_settings=HELP)
+@ignored_namesrv_option
 @_controllers_option
 @click.option("-k", "--key", required=True, help="Key to change.")
 @click.option("-v", "--value", required=True, help="Its new value.")

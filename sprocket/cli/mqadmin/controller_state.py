@@ -20,12 +20,20 @@ if TYPE_CHECKING:
     from sprocket.remoting.bodies.controller import EpochEntryCache, ReplicaIdentity, ReplicasInfo
     from sprocket.remoting.headers.controller import GetMetaDataResponseHeader
 
+ignored_namesrv_option = click.option(
+    "-n",
+    "--namesrvAddr",
+    expose_value=False,
+    metavar="HOST:PORT;...",
+    help="Accepted and ignored: controllers are asked themselves.",
+)
 controller_option = click.option(
     "-a", "--controllerAddress", "controller", required=True, type=SERVER_ADDRESS, help="Address of any controller."
 )
 
 
 @click.command("getControllerMetaData", context_settings=HELP)
+@ignored_namesrv_option
 @controller_option
 @json_option
 def get_controller_metadata(controller: str, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from sprocket.common.config import C, Configuration
 from sprocket.common.configuration_file import ConfigurationFile, kept
 
 
-class ServerSettings(Generic[C]):
+class LiveSettings(Generic[C]):
     """Configuration in force.  `file` keeps updates; without it they last until the process ends."""
 
     def __init__(self, initial: C, file: ConfigurationFile | None = None) -> None:
