@@ -99,8 +99,11 @@ class LostDisk:
         elif lost.core is None:
             group.start(lost.id)
         elif leader is not None and leader.core is not None:
-            is_behind = lost.core.engine.raftLastApplied < leader.core.engine.raftCommitIndex
-            if not is_behind:
+            # All members know the new disk.  Before that another loss may leave a group that cannot decide.
+            cores = [one.core for one in self._group.running if one.core is not None]
+            known = [one._replicated.disks.get(lost.id) for one in cores]
+            disk_id = lost.core.claims.disk_id
+            if len(cores) == len(group.members) and all(one is not None and one.disk_id == disk_id for one in known):
                 self.lost = None
                 self.replaced += 1
 
