@@ -9,7 +9,6 @@ Source of the names: RocketMQ 5.3.3, `MQAdminStartup.initCommand`.
 from typing import Final
 
 _BY_REASON: Final[dict[str, tuple[str, ...]]] = {
-    "Use RocketMQ's own mqadmin: Sprocket's servers serve its requests.": ("startMonitoring",),
     "No controller.": (
         "getSyncStateSet", "getBrokerEpoch", "getControllerMetaData", "getControllerConfig", "updateControllerConfig",
         "electMaster", "cleanBrokerMetadata",
