@@ -93,7 +93,8 @@ def _show_changed(verb: str, broker_name: str, outcomes: "dict[str, int | AdminE
 @topic_option
 @click.option("-v", "--orderConf", "order_conf", default="", help="Queues of each broker: broker-a:8;broker-b:8.")
 @click.option("-m", "--method", required=True, type=click.Choice(["put", "get", "delete"]), help="What to do.")
-def update_order_conf(namesrv: str | None, topic: str, order_conf: str, method: str) -> None:
+@json_option
+def update_order_conf(namesrv: str | None, topic: str, order_conf: str, method: str, as_json: bool) -> None:
     """Set, show or delete the number of queues that an ordered topic has on each broker."""
     topic, order_conf = topic.strip(), order_conf.strip()
     if method == "put" and not order_conf:
@@ -111,6 +112,12 @@ def update_order_conf(namesrv: str | None, topic: str, order_conf: str, method: 
         found = await admin.kv_config(NAMESPACE, topic)
         if not found:
             raise CommandFailed(f"topic {topic} has no orderConf")
-        return f"get orderConf success. topic=[{topic}], orderConf=[{found}] "
+        return found
 
-    click.echo(with_admin(namesrv, work))
+    done = with_admin(namesrv, work)
+    if method == "get" and as_json:
+        print_json({"topic": topic, "orderConf": done})
+    elif method == "get":
+        click.echo(f"get orderConf success. topic=[{topic}], orderConf=[{done}] ")
+    else:
+        click.echo(done)

@@ -48,6 +48,7 @@ def test_values_and_the_queues_of_ordered_topics(admin: Admin) -> None:
     assert said == [f"update orderConf success. topic=[{topic}], orderConf=[broker-a:4]"]
     got = f"get orderConf success. topic=[{topic}], orderConf=[broker-a:4] "
     assert admin(*order, "get") == [got]
+    assert json.loads(admin(*order, "get", "--json")[0]) == {"topic": topic, "orderConf": "broker-a:4"}
     value = ("-s", "ORDER_TOPIC_CONFIG", "-k", topic)
     assert admin("updateKvConfig", *value, "-v", "broker-a:5") == ["create or update kv config to namespace success."]
     assert admin(*order, "get") == [got.replace("broker-a:4", "broker-a:5")]
