@@ -8,6 +8,7 @@ Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from broker.auth.access_control import AccessControl
 from broker.auth.name_server_probe import NameServerProbe
@@ -65,6 +66,7 @@ from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transactions import Transactions
 from sprocket.common.figures import Figures
+from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
@@ -331,9 +333,13 @@ def build_slave_port(
     ask_members = presence.members.ask if broker.name_servers else no_members
     sessions = MasterSessions(core, tables, access=security.access, tls=tls, ask_members=ask_members)
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
-    status = None if slave is None else slave.following.status
+    status = None if slave is None else partial(_slave_status, slave.following, presence.exchange)
     replication = Replication(core, sessions, any_port=any_port, tls=tls, slave_status=status)
     return SlavePort(replication, sessions, TableSender(core.store, core.offsets, replication.listener, tables))
+
+
+def _slave_status(following: MasterFollower, exchange: HaExchange) -> HARuntimeInfo:
+    return following.status(exchange.master_flush_offset)
 
 
 def build_pulls(core: BrokerCore, slave: Slave | None) -> Pulls:

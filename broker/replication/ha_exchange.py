@@ -32,8 +32,8 @@ class HaExchange(Service):
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
         self._initial_offset = 0
-        # The master's flushed offset at its start, as it reported it; -1 before that.
-        self.master_flush_offset = -1
+        # The master's flushed offset at its start, as it reported it; 0 before that.
+        self.master_flush_offset = 0
         # Called when a master announces itself, with its address, empty if it sends none, and its HA address.
         self.on_master: list[Callable[[str, str], None]] = []
 

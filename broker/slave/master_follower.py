@@ -70,14 +70,15 @@ class MasterFollower(Service):
             self._received_ms = now_ms - round((now - connection.link.read_at) * 1000)
             self._sent_ms = now_ms - round((now - connection.link.wrote_at) * 1000)
 
-    def status(self) -> HARuntimeInfo:
-        """Return the slave's progress in RocketMQ's form; only a slave that may act knows masterFlushOffset."""
+    def status(self, master_flush_offset: int) -> HARuntimeInfo:
+        """Return the slave's progress in RocketMQ's form, with the flushed offset that the master reported."""
         self._note_times()
         address = self.follower.master_address
         is_connected = self.follower.connection is not None
         client = HAClientRuntimeInfo(
-            address or None, self._per_second, self._log.end_offset, self._received_ms, self._sent_ms, 0, is_connected
-        )
+            address or None, self._per_second, self._log.end_offset, self._received_ms, self._sent_ms,
+            master_flush_offset, is_connected,
+        )  # fmt: skip
         return HARuntimeInfo(master=False, ha_client_runtime_info=client)
 
     def stop(self) -> None:

@@ -9,13 +9,6 @@ Source of the names: RocketMQ 5.3.3, `MQAdminStartup.initCommand`.
 from typing import Final
 
 _BY_REASON: Final[dict[str, tuple[str, ...]]] = {
-    "Use RocketMQ's own mqadmin: Sprocket's servers serve its requests.": (
-        "updateTopicList", "updateSubGroup", "updateSubGroupList", "deleteSubGroup", "updateBrokerConfig",
-        "updateTopicPerm", "topicClusterList", "resetMasterFlushOffset", "queryMsgTraceById", "printMsgByQueue",
-        "sendMsgStatus", "updateKvConfig", "deleteKvConfig", "wipeWritePerm", "addWritePerm", "updateOrderConf",
-        "startMonitoring", "allocateMQ", "clusterRT", "getNamesrvConfig", "updateNamesrvConfig", "getBrokerConfig",
-        "getConsumerConfig", "exportMetadata", "exportConfigs", "exportMetrics", "haStatus",
-    ),
     "No broker container: one broker per process.": ("addBroker", "removeBroker"),
     "No static topics (logical queues that move between brokers).": ("updateStaticTopic", "remappingStaticTopic"),
     "Sprocket does not use RocksDB.": (

@@ -1,6 +1,7 @@
 """What is no address of a server is wrong usage of every command: one message, no traceback."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -13,7 +14,18 @@ from sprocket.cli.mqadmin.main import main as mqadmin
 # A word that every kind of parameter takes, for those that a command needs.
 _WORDS = {"integer": "1", "integer range": "1", "float": "1", "boolean": "true"}
 # What a command needs beside its required parameters.
-_MORE = {"show": ["Word"], "updateUser": ["-p", "word"], "resetOffsetByTime": ["-s", "1"]}
+_DATA = Path(__file__).with_name("data")
+_MORE = {
+    "show": ["Word"],
+    "updateUser": ["-p", "word"],
+    "resetOffsetByTime": ["-s", "1"],
+    "getSyncStateSet": ["-c", "Word"],
+    "getBrokerEpoch": ["-c", "Word"],
+    "exportMetadata": ["-t"],
+    "updateOrderConf": ["-v", "broker-a:4"],
+    "updateTopicList": ["-f", str(_DATA / "topics.json")],
+    "updateSubGroupList": ["-f", str(_DATA / "groups.json")],
+}
 
 
 def client_commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:

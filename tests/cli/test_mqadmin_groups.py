@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 from sprocket.cli.main import main as sprocket
 from sprocket.cli.mqadmin.main import main
+from sprocket.cli.mqadmin.monitor import notices
 from sprocket.cli.mqadmin.running_info_text import diagnosis, running_info_text
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
@@ -281,6 +283,64 @@ def test_dead_letters_are_counted_and_sent_back(cluster: Cluster, topic: str) ->
     }  # fmt: skip
     failed = CliRunner().invoke(sprocket, ["dlq", "redrive", group, "--filter", "a >", "-n", cluster.namesrv])
     assert failed.exit_code == 0, "there is nothing left that the expression would have to be read for"
+
+
+# The watch over all groups
+
+
+@pytest.fixture
+def pauses_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between rounds, which are not waited for; in the second one Ctrl-C is pressed."""
+    pauses: list[float] = []
+
+    def pause(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) % 2 == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sprocket.cli.mqadmin.options.time.sleep", pause)
+    return pauses
+
+
+def test_monitoring_shows_the_backlog_of_connected_groups(
+    admin: Admin, cluster: Cluster, topic: str, online: str, pauses_s: list[float]
+) -> None:
+    async def set_back() -> None:
+        async with AdminClient([cluster.namesrv]) as client:
+            for queue_id, offset in ((0, 1), (1, 2)):
+                await GroupAdmin(client).commit(address(cluster), online, topic, queue_id, offset)
+
+    head = f"[MONITOR] reportUndoneMsgs: UndoneMsgs [consumerGroup={online}, topic={topic}, "
+    wanted = f"{head}undoneMsgsTotal=3, undoneMsgsSingleMQ=2, undoneMsgsDelayTimeMills="
+    # The consumer, which is past these messages, may commit its own offsets between the commit and the rounds.
+    for _ in range(5):
+        asyncio.run(set_back())
+        lines = admin("startMonitoring", fails=True)
+        found = [line for line in lines if line.startswith(wanted)]
+        if len(found) == 2:
+            break
+    assert len(found) == 2, lines
+    assert pauses_s[:2] == [60.0, 60.0]
+    for name in ("begin", "end"):
+        assert lines.count(f"[MONITOR] {'=' * 41}{name}Round") == 2
+
+
+def test_monitoring_goes_on_without_a_name_server(pauses_s: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sprocket.cli.patient_admin.START_LIMIT_S", 0.0)
+    done = CliRunner().invoke(main, ["startMonitoring", "-n", "127.0.0.1:1"])
+    assert done.stderr.count("127.0.0.1:1") >= 2
+    assert len(pauses_s) == 2
+    assert CliRunner().invoke(main, ["startMonitoring", "-n", "x"]).exit_code == 2
+
+
+def test_notices_name_group_client_and_queue() -> None:
+    now = 1_000_000
+    blocked = "MessageQueue [topic=T, brokerName=b, queueId=0] can't consume for a while, maybe blocked, 1000000ms"
+    head = "[MONITOR]  [NOTIFY] reportConsumerRunningInfo: ConsumerGroup: G, "
+    assert notices("G", {"c1": info()}, now) == [f"{head}ClientId: c1, c1 {blocked}"]
+    other = info(subscription_set=[SubscriptionData("T")])
+    assert notices("G", {"c1": info(), "c2": other}, now)[0] == f"{head}Subscription different"
+    assert notices("G", {}, now) == []
 
 
 # What a consumer says

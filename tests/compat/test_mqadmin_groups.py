@@ -1,6 +1,7 @@
-"""Our mqadmin beside RocketMQ's own, about groups, offsets, connections and queues: the same words, line by line."""
+"""Our mqadmin beside RocketMQ's own: the same words, line by line."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,3 +199,98 @@ def test_messages_sent_and_read(cluster: Cluster, theirs: Run, ours: Run) -> Non
     times = theirs("checkMsgSendRT", "-t", TOPIC, "-a", "3")
     assert [row[2] for row in times[1:4]] == [row[2] for row in ours("checkMsgSendRT", "-t", TOPIC, "-a", "3")[1:4]]
     assert times[0] == ours("checkMsgSendRT", "-t", TOPIC, "-a", "2")[0]
+
+
+def twice(theirs: Run, ours: Run, *arguments: str) -> Lines:
+    """What both print, which is the same, in any order."""
+    lines = ours(*arguments)
+    same_in_any_order(theirs(*arguments), lines)
+    return lines
+
+
+def test_configurations(cluster: Cluster, theirs: Run, ours: Run) -> None:
+    broker = cluster.brokers[0].address
+    for target in (("-b", broker), ("-c", CLUSTER_NAME)):
+        assert len(twice(theirs, ours, "getBrokerConfig", *target)) > 50
+        change = ("-k", "maxTransferCountOnMessageInMemory", "-v", "32")
+        twice(theirs, ours, "updateBrokerConfig", *target, *change)
+    twice(theirs, ours, "updateBrokerConfig", "-c", CLUSTER_NAME, "-a", "true", *change)
+    assert len(twice(theirs, ours, "getNamesrvConfig")) > 5
+    twice(theirs, ours, "updateNamesrvConfig", "-k", "returnOrderTopicConfigToBroker", "-v", "true")
+
+
+def test_what_name_servers_keep(cluster: Cluster, theirs: Run, ours: Run) -> None:
+    order = ("updateOrderConf", "-t", TOPIC, "-m")
+    twice(theirs, ours, *order, "put", "-v", "broker-a:2")
+    assert twice(theirs, ours, *order, "get")[0][:3] == ["get", "orderConf", "success."]
+    twice(theirs, ours, *order, "delete")
+    twice(theirs, ours, "updateKvConfig", "-s", "N", "-k", "k", "-v", "v")
+    twice(theirs, ours, "deleteKvConfig", "-s", "N", "-k", "k")
+    name = cluster.brokers[0].name
+    for command in ("wipeWritePerm", "addWritePerm"):
+        assert theirs(command, "-b", name)[0][:-1] == ours(command, "-b", name)[0][:-1]
+    twice(theirs, ours, "topicClusterList", "-t", TOPIC)
+    # RocketMQ divides the queues of a hash table: the shares have the same sizes, not the same queues.
+    shares = [json.loads(run("allocateMQ", "-t", TOPIC, "-i", "a,b")[0][0])["result"] for run in (theirs, ours)]
+    queues = [sorted(queue["queueId"] for share in each.values() for queue in share) for each in shares]
+    assert queues == [[0, 1], [0, 1]]
+
+
+def test_groups_and_permissions(cluster: Cluster, theirs: Run, ours: Run, tmp_path: Path) -> None:
+    broker, group = cluster.brokers[0].address, f"{GROUP}Made"
+    policy = '{"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000]}}'
+    made = ("updateSubGroup", "-g", group, "-r", "3", "-q", "2", "-s", "false", "-p", policy)
+    for target in (("-b", broker), ("-c", CLUSTER_NAME)):
+        twice(theirs, ours, *made, *target)
+    exponential = '{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5,"max":7,"multiplier":2}}'
+    twice(theirs, ours, "updateSubGroup", "-b", broker, "-g", group, "-p", exponential)
+    assert len(twice(theirs, ours, "getConsumerConfig", "-g", group)) == 16
+    twice(theirs, ours, "deleteSubGroup", "-b", broker, "-g", group, "-r", "true")
+    assert twice(theirs, ours, "getConsumerConfig", "-g", group) == []
+    groups, topics = tmp_path / "groups.json", tmp_path / "topics.json"
+    groups.write_text(json.dumps([{"groupName": group}]))
+    topics.write_text(json.dumps([{"topicName": f"{TOPIC}Listed", "readQueueNums": 2, "writeQueueNums": 2}]))
+    for command, file in (("updateSubGroupList", groups), ("updateTopicList", topics)):
+        twice(theirs, ours, command, "-b", broker, "-f", str(file))
+    perm = ("updateTopicPerm", "-t", f"{TOPIC}Listed", "-b", broker, "-p")
+    for new_perm, run, other in (("4", theirs, ours), ("6", ours, theirs)):
+        changed = run(*perm, new_perm)
+        assert [row[:6] for row in changed][:1] == [["update", "topic", "perm", "from", changed[0][4], "to"]]
+        assert other(*perm, new_perm) == [["new", "perm", "equals", "to", "the", "old", "one!"]]
+
+
+def test_replication_and_exports(cluster: Cluster, theirs: Run, ours: Run, tmp_path: Path) -> None:
+    def without_offset(lines: Lines) -> Lines:
+        return [row for row in lines if row[0] != "#MasterCommitLogMaxOffset"]
+
+    status = ("haStatus", "-b", cluster.brokers[0].address)
+    assert without_offset(theirs(*status)) == without_offset(ours(*status))
+    twice(theirs, ours, "resetMasterFlushOffset", "-b", cluster.brokers[0].address, "-o", "0")
+    for command, file in (("exportMetadata", "metadata"), ("exportConfigs", "configs"), ("exportMetrics", "metrics")):
+        contents = []
+        for run, folder in ((theirs, tmp_path / "theirs"), (ours, tmp_path / "ours")):
+            run(command, "-c", CLUSTER_NAME, "-f", str(folder))
+            contents.append(json.loads((folder / f"{file}.json").read_text()))
+        one, other = contents
+        if command == "exportMetrics":
+            assert shape_of(one) == shape_of(other)
+        else:
+            one.pop("exportTime", None)
+            other.pop("exportTime", None)
+            assert one == other
+
+
+def shape_of(value: object) -> object:
+    """The keys of nested JSON objects."""
+    return {key: shape_of(each) for key, each in value.items()} if isinstance(value, dict) else None
+
+
+def test_messages_of_a_queue_and_sends(cluster: Cluster, theirs: Run, ours: Run) -> None:
+    queue = ("printMsgByQueue", "-t", TOPIC, "-a", cluster.brokers[0].name, "-i", "0")
+    assert twice(theirs, ours, *queue, "-f", "true") == [["Tag:", "A", "Count:", "3"]]
+    one, other = (run(*queue, "-p", "true", "-d", "true", "-s", "A") for run in (theirs, ours))
+    assert [(row[1], row[-1]) for row in one] == [(row[1], row[-1]) for row in other]
+    assert len(one) == 3
+    sent = [run("sendMsgStatus", "-b", cluster.brokers[0].name, "-c", "1")[0] for run in (theirs, ours)]
+    names = [[word.partition("=")[0].strip("[,") for word in row] for row in sent]
+    assert names[0] == names[1]

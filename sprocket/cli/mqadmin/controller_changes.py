@@ -22,7 +22,7 @@ _name_option = click.option("-bn", "--brokerName", "broker_name", required=True,
 @_name_option
 @click.option("-c", "--clusterName", "cluster", required=True, help="Cluster of the broker group.")
 def elect_master(controller: str, broker_id: int, broker_name: str, cluster: str) -> None:
-    """Re-elect the specified broker as master."""
+    """Make a replica the master of its broker group."""
 
     async def ask(admin: "AdminClient") -> "tuple[ElectMasterResponseHeader, ElectMasterResponseBody]":
         from sprocket.client.admin.controller_admin import ControllerAdmin
@@ -55,7 +55,7 @@ def elect_master(controller: str, broker_id: int, broker_name: str, cluster: str
 def clean_broker_metadata(
     controller: str, ids: str | None, broker_name: str, cluster: str | None, living: bool
 ) -> None:
-    """Clean metadata of broker on controller."""
+    """Remove brokers that are gone from what the controllers know."""
     if not living and not (cluster or "").strip():
         raise click.UsageError("give -c: without -l the controllers look whether the brokers of the cluster are alive")
 

@@ -24,7 +24,7 @@ _controllers_option = click.option(
 @_controllers_option
 @json_option
 def get_controller_config(controllers: str, as_json: bool) -> None:
-    """Get controller config."""
+    """Show the configuration of controllers."""
     addresses = name_servers(controllers)
 
     async def ask(admin: "AdminClient") -> dict[str, dict[str, str]]:
@@ -48,7 +48,7 @@ def get_controller_config(controllers: str, as_json: bool) -> None:
 @click.option("-k", "--key", required=True, help="Key to change.")
 @click.option("-v", "--value", required=True, help="Its new value.")
 def update_controller_config(controllers: str, key: str, value: str) -> None:
-    """Update controller config."""
+    """Change a key of controllers while they run."""
     addresses = name_servers(controllers)
 
     async def ask(admin: "AdminClient") -> None:

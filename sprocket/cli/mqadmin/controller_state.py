@@ -37,7 +37,7 @@ controller_option = click.option(
 @controller_option
 @json_option
 def get_controller_metadata(controller: str, as_json: bool) -> None:
-    """Get controller cluster's metadata."""
+    """Show the leader of the controllers and its peers."""
 
     async def ask(admin: "AdminClient") -> "GetMetaDataResponseHeader":
         from sprocket.client.admin.controller_admin import ControllerAdmin
@@ -78,7 +78,7 @@ def get_sync_state_set(
     interval_s: float | None,
     as_json: bool,
 ) -> None:
-    """Fetch syncStateSet for target brokers."""
+    """Show which replicas of a broker group are in sync."""
     if (broker_name is None) == (cluster is None):
         raise click.UsageError("give exactly one of -b and -c")
 
@@ -127,7 +127,7 @@ def sync_state_lines(name: str, info: "ReplicasInfo") -> list[str]:
 def get_broker_epoch(
     namesrv: str | None, cluster: str | None, broker_name: str | None, interval_s: float | None, as_json: bool
 ) -> None:
-    """Fetch broker epoch entries."""
+    """Show the epochs of brokers: where in the log each master began."""
     if (broker_name is None) == (cluster is None):
         raise click.UsageError("give exactly one of -b and -c")
 

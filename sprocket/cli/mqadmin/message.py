@@ -6,6 +6,7 @@ push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -307,6 +308,62 @@ def print_messages(
                 click.echo("-" * 56)
 
     with_admin(namesrv, show)
+
+
+@click.command("printMsgByQueue", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-a", "--brokerName", "broker_name", required=True, help="Broker name.")
+@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
+@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
+@click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
+@click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
+@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@click.option("-p", "--printMsg", "print_message", type=bool, default=False, help="Print messages (true|false).")
+@click.option("-d", "--printBody", "print_body", type=bool, default=False, help="With -p: bodies, too (true|false).")
+@click.option("-f", "--calculate", "count_tags", type=bool, default=False, help="Count messages by tag (true|false).")
+@json_option
+def print_messages_of_queue(
+    namesrv: str | None,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    charset: str,
+    tags: str,
+    begin: str | None,
+    end: str | None,
+    print_message: bool,
+    print_body: bool,
+    count_tags: bool,
+    as_json: bool,
+) -> None:
+    """Print the messages of a queue, or count them by tag.  Without -p, -f and --json it prints nothing."""
+    topic, broker_name = topic.strip(), broker_name.strip()
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+
+    async def show(admin: "AdminClient") -> Counter[str]:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup, counts = MessageLookup(admin), Counter[str]()
+        place = (broker_name, queue_id)
+        queues = [each for each in await lookup.queues(topic) if (each[0].broker_name, each[0].queue_id) == place]
+        if not queues:
+            raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
+        queue, address = queues[0]
+        start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
+        async for page in lookup.pages(queue, address, start, stop, tags):
+            counts.update(message.tags for message in page if message.tags and message.tags.strip())
+            for message in page:
+                if as_json:
+                    print_json(message_json(message))
+                elif print_message:
+                    click.echo(message_line(message, charset if print_body else None))
+        return counts
+
+    counts = with_admin(namesrv, show)
+    if count_tags and not as_json:
+        for tag, count in counts.most_common():
+            click.echo(f"Tag: {tag:<30} Count: {count}")
 
 
 def message_line(message: "ReceivedMessage", charset: str | None) -> str:

@@ -99,13 +99,14 @@ def _text(value: object) -> str:
 def diagnosis(infos: "Mapping[str, ConsumerRunningInfo[str]]", now_ms: int) -> str:
     """Return whether the members of a group subscribe alike, and which queues seem stuck.  `infos`: by client id."""
     ordered = dict(sorted(infos.items()))
-    if not _subscribe_alike(list(ordered.values()), now_ms):
+    if not subscribe_alike(list(ordered.values()), now_ms):
         return "\n\nWARN: Different subscription in the same group of consumer!!!"
     lines = ["", "", "Same subscription in the same group of consumer", "", "Rebalance OK"]
-    return "\n".join([*lines, *(line for each in ordered.items() for line in _stuck(*each, now_ms))])
+    return "\n".join([*lines, *(line for each in ordered.items() for line in stuck(*each, now_ms))])
 
 
-def _subscribe_alike(infos: "list[ConsumerRunningInfo[str]]", now_ms: int) -> bool:
+def subscribe_alike(infos: "list[ConsumerRunningInfo[str]]", now_ms: int) -> bool:
+    """Return whether all members subscribe alike; true if the first has just started or is no push consumer."""
     first = infos[0]
     started = str(first.properties.get("PROP_CONSUMER_START_TIMESTAMP", ""))
     if not _is_push(first) or not started.isdigit() or now_ms - int(started) <= _STARTED_FOR_A_WHILE_MS:
@@ -118,7 +119,8 @@ def _is_push(info: "ConsumerRunningInfo[str]") -> bool:
     return info.properties.get("PROP_CONSUME_TYPE") == "CONSUME_PASSIVELY"
 
 
-def _stuck(client_id: str, info: "ConsumerRunningInfo[str]", now_ms: int) -> list[str]:
+def stuck(client_id: str, info: "ConsumerRunningInfo[str]", now_ms: int) -> list[str]:
+    """Return a line for each queue of a push consumer that seems stuck."""
     from sprocket.remoting.bodies.client import by_queue
 
     if not _is_push(info):

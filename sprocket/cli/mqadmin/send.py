@@ -4,6 +4,7 @@ Unlike RocketMQ's, `consumeMessage` prints at most -c messages of all queues tog
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -21,7 +22,7 @@ from sprocket.cli.client_session import (
     with_admin,
 )
 from sprocket.cli.mqadmin.message import message_json, message_line, parse_time
-from sprocket.cli.mqadmin.options import topic_option
+from sprocket.cli.mqadmin.options import repeat, topic_option
 from sprocket.common.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _CLOCK: Final = SystemClock()
 _SENT: Final = "%-32s  %-4s  %-20s    %s"
+_CLUSTER_RT_HEAD: Final = "%-24s  %-24s  %-4s  %-8s  %-8s"
+_CLUSTER_RT: Final = "%-24s  %-24s  %-8s  %-16s  %-16s"
+_STATUS_GROUP: Final = "PID_SMSC"
 
 
 @click.command("sendMessage", context_settings=HELP)
@@ -124,6 +128,98 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
             elapsed_ms += took_ms if number else 0
             click.echo(_SENT % (queue.broker_name, queue.queue_id, sent, took_ms))
     click.echo(f"Avg RT: {elapsed_ms / (amount - 1):.2f}")
+
+
+@click.command("sendMsgStatus", context_settings=HELP)
+@namesrv_option
+@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name: its topic of that name.")
+@click.option("-s", "--messageSize", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
+@click.option("-c", "--count", type=click.IntRange(1), default=50, help="Number of messages.")
+def send_status(namesrv: str | None, broker_name: str, size_bytes: int, count: int) -> None:
+    """Send messages to a broker and show the result and the response time of each."""
+    run(_send_status(name_servers(namesrv), broker_name.strip(), size_bytes, count))
+
+
+async def _send_status(servers: list[str], topic: str, size_bytes: int, count: int) -> None:
+    from sprocket.client.message import Message
+    from sprocket.client.producer import Producer
+
+    words = b"hello jodie"
+    async with Producer(_STATUS_GROUP, client=client_settings(";".join(servers))) as producer:
+        # The first send also connects to the broker: it is not shown.
+        await producer.send(Message(topic, words * 2))
+        for _ in range(count):
+            began = _CLOCK.monotonic()
+            result = await producer.send(Message(topic, words * -(-size_bytes // len(words))))
+            took_ms = round((_CLOCK.monotonic() - began) * 1000)
+            click.echo(f"rt={took_ms}ms, SendResult={send_result_text(result)}")
+
+
+def send_result_text(result: "SendResult") -> str:
+    """Return a result as RocketMQ prints it (`SendResult.toString`)."""
+    queue = result.queue
+    return (
+        f"SendResult [sendStatus={result.status.name}, msgId={result.message_id}, "
+        f"offsetMsgId={result.offset_message_id}, messageQueue=MessageQueue [topic={queue.topic}, "
+        f"brokerName={queue.broker_name}, queueId={queue.queue_id}], queueOffset={result.queue_offset}, "
+        f"recallHandle={'null' if result.recall_handle is None else result.recall_handle}]"
+    )
+
+
+@click.command("clusterRT", context_settings=HELP)
+@namesrv_option
+@click.option("-a", "--amount", type=click.IntRange(2), default=100, help="Messages for each broker and round.")
+@click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
+@click.option("-c", "--cluster", help="Only this cluster.")
+@click.option("-p", "--printAsTlog", "as_log", type=bool, default=False, help="Print log lines (true|false).")
+@click.option("-m", "--machineRoom", "room", default="noname", help="With -p: name of the machine room.")
+@click.option("-i", "--interval", "interval_s", type=click.FloatRange(min=0), default=10, help="Pause, s.")
+def cluster_rt(
+    namesrv: str | None, amount: int, size_bytes: int, cluster: str | None, as_log: bool, room: str, interval_s: float
+) -> None:
+    """Send messages to every broker and show the mean response time, again and again until Ctrl-C."""
+    if not as_log:
+        click.echo(_CLUSTER_RT_HEAD % ("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"))
+    servers, body = name_servers(namesrv), b"a" * size_bytes
+
+    def show() -> None:
+        table = with_admin(namesrv, lambda admin: admin.cluster_info()).cluster_addr_table
+        for name in [cluster.strip()] if cluster else sorted(table):
+            if name not in table:
+                raise CommandFailed(f"cluster [{name}] not exist")
+            for broker_name in sorted(table[name]):
+                mean_ms, sent = run(_mean_send_rt(servers, broker_name, amount, body))
+                if as_log:
+                    now = china_time_text(_CLOCK.wall_ms())
+                    click.echo(f"{now}|{room.strip()}|{name}|{broker_name}|{int(mean_ms + 0.5)}")
+                else:
+                    click.echo(_CLUSTER_RT % (name, broker_name, f"{mean_ms:.2f}", sent, amount - sent))
+
+    repeat(show, interval_s)
+
+
+def china_time_text(time_ms: int) -> str:
+    """Return ``2026-01-31 23:59:59`` at UTC+8, the zone of RocketMQ's log lines (`CLusterSendMsgRTCommand`)."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, timezone(timedelta(hours=8))):%Y-%m-%d %H:%M:%S}"
+
+
+async def _mean_send_rt(servers: list[str], topic: str, amount: int, body: bytes) -> tuple[float, int]:
+    """Return the mean response time, ms, without the first send, and the number of messages that were sent."""
+    from sprocket.client.message import Message
+    from sprocket.client.producer import Producer
+    from sprocket.common.errors import ClientError
+
+    sent, elapsed_s = 0, 0.0
+    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
+        for number in range(amount):
+            began = _CLOCK.monotonic()
+            try:
+                await producer.send(Message(topic, body))
+                sent += 1
+            except ClientError:
+                pass
+            elapsed_s += _CLOCK.monotonic() - began if number else 0.0
+    return elapsed_s * 1000 / (amount - 1), sent
 
 
 @click.command("consumeMessage", context_settings=HELP)

@@ -1,6 +1,7 @@
 """`mqadmin` about topics."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,10 +16,17 @@ from sprocket.cli.client_session import (
     with_admin,
 )
 from sprocket.cli.columns import java_map, millis_text, perm_text
-from sprocket.cli.mqadmin.options import Target, route_option, target_options, topic_option
+from sprocket.cli.mqadmin.files import configs_in_file, file_option
+from sprocket.cli.mqadmin.options import (
+    Target,
+    route_option,
+    target_options,
+    topic_option,
+)
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.remoting.bodies.client import MessageQueue
     from sprocket.remoting.bodies.route import TopicRouteData
     from sprocket.remoting.bodies.topic import TopicConfig
 
@@ -121,6 +129,66 @@ async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequ
     await admin.set_order_conf(config.topic_name, queues, whole=broker is None)
     value = ";".join(f"{name}:{number}" for name, number in queues.items())
     click.echo(f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]")
+
+
+@click.command("updateTopicList", context_settings=HELP)
+@namesrv_option
+@target_options("Create the topics on every master of this cluster.", broker_help="Create the topics on this broker.")
+@file_option("JSON list of TopicConfig.")
+def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
+    """Create or change the topics that are listed in a file.
+
+    Their attributes are changes: "+name" and "-name".
+    """
+    from sprocket.remoting.bodies.topic import TopicConfig
+
+    configs = configs_in_file(path, TopicConfig)
+
+    async def create(admin: "AdminClient") -> None:
+        from sprocket.client.admin.table_admin import TableAdmin
+
+        for address in await target.addresses(admin, masters_only=True):
+            await TableAdmin(admin).create_topics(address, configs)
+            click.echo(f"submit batch of topic config to {address} success, please check the result later.")
+
+    if configs:
+        with_admin(namesrv, create)
+
+
+@click.command("updateTopicPerm", context_settings=HELP)
+@namesrv_option
+@target_options("Change the topic on every master of this cluster.", broker_help="Change the topic on this master.")
+@topic_option
+@click.option("-p", "--perm", type=click.Choice(["2", "4", "6"]), required=True, help="2 write, 4 read, 6 both.")
+def update_topic_perm(namesrv: str | None, target: Target, topic: str, perm: str) -> None:
+    """Change the permission of a topic, and nothing else of it."""
+    topic, new_perm = topic.strip(), int(perm)
+
+    async def update(admin: "AdminClient") -> None:
+        for address in await target.addresses(admin, masters_only=True):
+            await _update_perm(admin, address, topic, new_perm, is_single=target.broker is not None)
+
+    with_admin(namesrv, update)
+
+
+async def _update_perm(admin: "AdminClient", address: str, topic: str, perm: int, *, is_single: bool) -> None:
+    """Change the permission on one broker.  Raises CommandFailed if it does not have the topic."""
+    from sprocket.client.admin.table_admin import TableAdmin
+
+    config = await TableAdmin(admin).topic(address, topic)
+    if config is None:
+        raise CommandFailed(f"broker {address} has no topic {topic}")
+    old_perm = config.perm
+    if is_single and perm == old_perm:
+        click.echo("new perm equals to the old one!")
+        return
+    config.perm = perm
+    # Attributes are sent as changes: without any, the broker keeps those that the topic has.
+    config.attributes = {}
+    await admin.create_topic(address, config)
+    click.echo(f"update topic perm from {old_perm} to {perm} in {address} success.")
+    if is_single:
+        click.echo(f"{topic_config_text(config)}.")
 
 
 @click.command("deleteTopic", context_settings=HELP)
@@ -243,3 +311,43 @@ def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: 
         numbers = (queue.queue_id, extent.min_offset, extent.max_offset)
         click.echo(_STATUS % (queue.broker_name[:32], *numbers, last))
     click.echo(f"\nTopic Put TPS: {stats.topic_put_tps}")
+
+
+@click.command("topicClusterList", context_settings=HELP)
+@namesrv_option
+@topic_option
+@json_option
+def topic_cluster_list(namesrv: str | None, topic: str, as_json: bool) -> None:
+    """List the clusters that have a topic."""
+
+    async def ask(admin: "AdminClient") -> list[str]:
+        route = await admin.topic_route(topic.strip())
+        brokers = {data.broker_name for data in route.broker_datas}
+        table = (await admin.cluster_info()).cluster_addr_table
+        return sorted(cluster for cluster, names in table.items() if brokers & set(names))
+
+    clusters = with_admin(namesrv, ask)
+    if as_json:
+        print_json(clusters)
+        return
+    for cluster in clusters:
+        click.echo(cluster)
+
+
+@click.command("allocateMQ", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-i", "--ipList", "ips", required=True, help="Consumers, separated by commas.")
+def allocate_queues(namesrv: str | None, topic: str, ips: str) -> None:
+    """Show, as JSON, how consumers would divide the queues of a topic."""
+    from sprocket.client.consume.allocation import AllocateMessageQueueAveragely
+    from sprocket.remoting.codec.fastjson import dumps
+
+    async def ask(admin: "AdminClient") -> "list[MessageQueue]":
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        return [queue for queue, _ in await MessageLookup(admin).queues(topic.strip())]
+
+    queues, consumers = with_admin(namesrv, ask), [each.strip() for each in ips.split(",")]
+    divide = AllocateMessageQueueAveragely().allocate
+    click.echo(dumps({"result": {each: divide(each, queues, consumers) for each in consumers}}).decode())

@@ -184,8 +184,7 @@ class AdminClient:
             await self.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
-        order = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
-        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, order)
+        await self.delete_kv_config(ORDER_TOPIC_NAMESPACE, topic)
 
     async def set_order_conf(self, topic: str, broker_queues: Mapping[str, int], *, whole: bool) -> str:
         """Set the number of queues of an ordered topic on each broker.  Without `whole` other entries are kept.
@@ -194,14 +193,35 @@ class AdminClient:
         """
         entries: dict[str, str] = {}
         if not whole:
-            for entry in (await self._kv_config(ORDER_TOPIC_NAMESPACE, topic)).split(";"):
+            for entry in (await self.kv_config(ORDER_TOPIC_NAMESPACE, topic)).split(";"):
                 if entry:
                     entries[entry.partition(":")[0]] = entry
         entries |= {name: f"{name}:{queues}" for name, queues in broker_queues.items()}
         value = ";".join(entries.values())
-        header = PutKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=value)
-        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self.put_kv_config(ORDER_TOPIC_NAMESPACE, topic, value)
         return value
+
+    async def kv_config(self, namespace: str, key: str) -> str:
+        """Return a value of a namespace; empty if there is none."""
+        try:
+            response = await self._ask_name_server(
+                RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
+            )
+        except AdminError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return ""
+            raise
+        return header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
+
+    async def put_kv_config(self, namespace: str, key: str, value: str) -> None:
+        """Set a value of a namespace at every name server."""
+        header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+
+    async def delete_kv_config(self, namespace: str, key: str) -> None:
+        """Delete a value of a namespace from every name server."""
+        header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
+        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
         """Return the extent of every queue of `topic`, from each broker on its route or on `route_topic`'s."""
@@ -293,18 +313,6 @@ class AdminClient:
                 if position == len(topics):
                     raise
         return []
-
-    async def _kv_config(self, namespace: str, key: str) -> str:
-        """Return the value; empty if there is none."""
-        try:
-            response = await self._ask_name_server(
-                RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
-            )
-        except AdminError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return ""
-            raise
-        return header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
 
     async def ask_name_servers(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
