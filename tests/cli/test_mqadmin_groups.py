@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from sprocket.cli.main import main as sprocket
+from sprocket.cli.mqadmin.consumer.running_info_text import diagnosis, running_info_text
 from sprocket.cli.mqadmin.main import main
 from sprocket.cli.mqadmin.monitor import notices
-from sprocket.cli.mqadmin.running_info_text import diagnosis, running_info_text
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup

@@ -103,7 +103,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/store/dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin/files.py", "disk"): "edge: lists of configurations and exports are files",
-    ("sprocket/cli/mqadmin/connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",
+    (
+        "sprocket/cli/mqadmin/consumer/connection.py",
+        "disk",
+    ): "`consumerStatus` writes what clients say into files, as there",
     ("sprocket/cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
     ("sprocket/cli/mqadmin/options.py", "clock"): "commands with -i repeat after a pause",
 }

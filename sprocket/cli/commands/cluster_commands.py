@@ -159,7 +159,7 @@ def show_offsets(group: str | None, namesrv: str | None, topic_name: str | None,
     head: tuple[str, ...]
     rows: list[tuple[object, ...]]
     if group is not None:
-        from sprocket.cli.mqadmin.consumer import queue_progress
+        from sprocket.cli.mqadmin.consumer.consumer import queue_progress
 
         name = group
         stats = with_admin(namesrv, lambda admin: admin.consume_stats(name, topic_name))

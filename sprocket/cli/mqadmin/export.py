@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sprocket.cli.client_session import HELP, WrongUsage, namesrv_option, with_admin
-from sprocket.cli.mqadmin.consumer import version_text
+from sprocket.cli.mqadmin.consumer.consumer import version_text
 from sprocket.cli.mqadmin.files import export_option, write_export
 from sprocket.cli.mqadmin.options import Target, target_options
 from sprocket.common.clock import SystemClock

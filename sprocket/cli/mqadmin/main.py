@@ -8,7 +8,7 @@ A command is declared once, with `click.command`, in a module of this folder; `c
 
 from collections.abc import Mapping
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import click
 
@@ -53,12 +53,12 @@ def show_help(context: click.Context, command: str | None) -> None:
 
 
 def commands_by_module() -> Mapping[str, list[click.Command]]:
-    """Return the commands that each module of this folder declares, in the order of their declaration."""
-    found = {}
-    for module in iter_modules(package.__path__):
-        if module.name != "main":
-            values = vars(import_module(f"{package.__name__}.{module.name}")).values()
-            found[module.name] = [value for value in values if isinstance(value, click.Command)]
+    """Return the commands that each module of this folder and below declares, in the order of their declaration."""
+    found, prefix = {}, f"{package.__name__}."
+    for module in walk_packages(package.__path__, prefix):
+        if module.name != __name__:
+            values = vars(import_module(module.name)).values()
+            found[module.name.removeprefix(prefix)] = [value for value in values if isinstance(value, click.Command)]
     return found
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from sprocket.cli.client_session import HELP, CommandFailed, name_servers, namesrv_option, with_admin
+from sprocket.cli.mqadmin.consumer.running_info_text import stuck, subscribe_alike
 from sprocket.cli.mqadmin.options import repeat
-from sprocket.cli.mqadmin.running_info_text import stuck, subscribe_alike
 from sprocket.common.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.cli.client_session import HELP, with_admin
-from sprocket.cli.mqadmin.controller_state import controller_option, ignored_namesrv_option
+from sprocket.cli.mqadmin.controller.state import controller_option, ignored_namesrv_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient

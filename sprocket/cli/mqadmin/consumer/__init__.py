@@ -1,0 +1,1 @@
+"""Commands for consumer groups: their settings, progress, offsets and connections."""
