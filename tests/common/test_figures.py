@@ -40,7 +40,7 @@ def test_a_family_without_items_has_no_figure() -> None:
     assert values([family("lag_<queue>")]) == {}
 
 
-@pytest.mark.parametrize("declared", CLASHES, ids=str)
+@pytest.mark.parametrize("declared", CLASHES, ids=lambda all_of_it: " and ".join(one.name for one in all_of_it))
 def test_two_figures_with_one_name_are_an_error(declared: list[Any]) -> None:
     with pytest.raises(InvariantError, match=r"figure "):
         Figures(declared)
