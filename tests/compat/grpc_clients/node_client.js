@@ -122,7 +122,7 @@ const scenarios = {
     });
     await consumer.startup();
     const sender = await producer(topic);
-    const end = Date.now() + 150000;
+    const end = Date.now() + 60000;
     while (!got.size && Date.now() < end) {
       await sender.send({ topic, body: Buffer.from('warm') });
       await new Promise(resolve => setTimeout(resolve, 500));
