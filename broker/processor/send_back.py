@@ -29,7 +29,7 @@ from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Lane, Resource, Route
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import Record, TagsCodes, decode

@@ -27,7 +27,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find, without
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from store.queue.inner_batch import MAX_MESSAGES
 from store.record.record import PendingMessage, TagsCodes
 

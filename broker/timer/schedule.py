@@ -27,7 +27,7 @@ from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, TagsCodes, decode

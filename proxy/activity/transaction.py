@@ -133,17 +133,20 @@ class TransactionalProducers:
         self._clients = clients
         self._metadata = metadata
         self._groups: frozenset[str] = frozenset()
+        self._just_gone: frozenset[str] = frozenset()
 
     async def look(self) -> tuple[bool, frozenset[str]]:
         """Look at the connected producers.  Return whether there is a new group, and the groups that are gone.
 
         A group that is gone must be unregistered: a broker closes connections whose producers stop their heartbeats.
+        It is named twice, because a heartbeat that was on its way may come after the first time.
         """
         topics = {topic for client in self._clients for topic in client.topics}
         kinds = {topic: await self._metadata().message_type(topic) for topic in topics}
         groups = frozenset(topic for topic, kind in kinds.items() if kind in ("TRANSACTION", "MIXED"))
         before, self._groups = self._groups, groups
-        return bool(groups - before), before - groups
+        gone_before, self._just_gone = self._just_gone, before - groups
+        return bool(groups - before), (self._just_gone | gone_before) - groups
 
     def heartbeat(self, client_id: str) -> HeartbeatData | None:
         """Return the heartbeat for brokers; None while there is no such producer."""

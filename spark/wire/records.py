@@ -59,7 +59,7 @@ class PulledChunk(Chunk):
         offsets: Positions = self._pulled.physical_offsets[np.searchsorted(self._pulled.positions, positions)]
         return offsets
 
-    def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
+    def _claimed_crcs(self, first: slice | Positions) -> Positions:
         """Return no seals: the CRC of a whole record covers its offset in the log, which is replaced here."""
         return np.full(self.positions[first].size, NO_SEAL, np.int64)
 

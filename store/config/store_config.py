@@ -13,6 +13,7 @@ from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
 from sprocket.common.setting_fields import bool_setting, int_setting
 from store.config.cold_config import ColdConfig
+from store.config.delay_levels import parse_delay_levels
 from store.config.ha_config import HaConfig
 from store.config.timer_config import TimerConfig
 from store.layout import (
@@ -30,7 +31,6 @@ from store.layout import (
 RECORD_OVERHEAD_BYTES: Final = 64 * 1024
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _MAX_FILE_BYTES: Final = (1 << 31) - 1
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class FlushDiskType(StrEnum):
@@ -408,20 +408,6 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         delete_hours(self.timer_check_metrics_when, "timerCheckMetricsWhen")
         if index_file_bytes(self.max_hash_slot_num, self.max_index_num) > _MAX_FILE_BYTES:
             raise ConfigError("maxHashSlotNum and maxIndexNum: an index file may have at most 2147483647 bytes")
-
-
-def parse_delay_levels(text: str) -> list[int]:
-    """Return the delay, ms, of each level, level 1 first.
-
-    Raises `ConfigError`.  Source: RocketMQ 5.3.3, `DefaultMessageStore.parseDelayLevel`.
-    """
-    delays = []
-    for word in text.split():
-        number, unit = word[:-1], _UNIT_MS.get(word[-1:])
-        if unit is None or not number.isascii() or not number.isdigit():
-            raise ConfigError(f"messageDelayLevel: {word!r} is not a number with a unit of s, m, h or d")
-        delays.append(int(number) * unit)
-    return delays
 
 
 def delete_hours(text: str, key: str = "deleteWhen") -> frozenset[int]:

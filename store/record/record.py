@@ -34,7 +34,7 @@ from sprocket.remoting.message.record import (
     SysFlag,
 )
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, masked_crc, sealed_crc
 
 MAX_V1_TOPIC_BYTES: Final = 127

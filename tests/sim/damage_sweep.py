@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import StoreError
-from store.config.store_config import StoreConfig, parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
 from tests.clock import ManualClock
 from tests.sim.log_model import Expected, LogModel, check_offsets

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from sprocket.remoting.message.record import MAGIC_BLANK, SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, decode
 

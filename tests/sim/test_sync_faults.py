@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from tests.sim.crash_sweep import CrashedState
 from tests.sim.log_model import check_offsets, check_queue
 from tests.sim.script import ScriptRun

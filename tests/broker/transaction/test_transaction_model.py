@@ -283,7 +283,8 @@ class TransactionModel(RuleBasedStateMachine):
     def crash(self) -> None:
         """The next broker finds the files as they are while this one still runs."""
         copy = self._new_copy()
-        shutil.copytree(self.folder, copy)
+        # A thread may be about to rename a temporary file: it would be gone when it is copied.
+        shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*.tmp"))
         self._crash_into(copy)
 
     @precondition(lambda self: self.model.open() and self.stops < MAX_STOPS)

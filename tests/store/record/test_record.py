@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import find
-from store.config.store_config import parse_delay_levels
+from store.config.delay_levels import parse_delay_levels
 from store.record.record import Record, TagsCodes, decode, encode_head, topic_field
 from tests.store.rig import HOST, message
 
