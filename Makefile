@@ -5,18 +5,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.setup-done
+ENGINE_STAMP := $(VENV)/.engine-done
 # Arguments for pytest, the demo or the benchmarks, as in `make test ARGS="tests/store -q"`.
 ARGS ?=
 # `make test ALL=1` runs every test; docs/testing.md explains the tiers.
 ALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench bench-micro lint docs lock clean
+.PHONY: help setup engine wheel test demo bench bench-micro lint docs site lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Make .venv with pinned dependencies, the project and a Java for Spark
+setup: $(STAMP) $(ENGINE_STAMP) ## Make .venv with pinned dependencies, the project, the engine and a Java for Spark
 
 $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@command -v $(PYTHON) > /dev/null || { \
@@ -25,10 +26,24 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	  echo "Sprocket needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=python3.12" >&2; exit 2; }
 	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
-	@$(PIP) install --quiet --constraint requirements.lock setuptools
-	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[failover,proxy,spark,demo,dev]'
+	@$(PIP) install --quiet --constraint requirements.lock setuptools cython
+	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,redis,postgresql,testing,demo,dev]'
 	@$(BIN)/python -m spark.runtime.java_home requirements.lock
 	@touch $@
+
+# The compiler's output goes to a file: without a compiler it is long, and the one line after it says all.
+$(ENGINE_STAMP): $(STAMP) setup.py $(wildcard sprocket/engine/*.pyx sprocket/engine/*.pxd sprocket/engine/*.h)
+	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2
+	@$(BIN)/python -m sprocket.engine.choice
+	@touch $@
+
+engine: ## Build the compiled engine again, if there is a C compiler
+	@rm -f $(ENGINE_STAMP)
+	@$(MAKE) --no-print-directory $(ENGINE_STAMP)
+
+wheel: setup ## Make a wheel with the engine in dist/
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 test: setup ## Tell in minutes whether something is broken (ALL=1 runs every test, ARGS="tests/store -q" some)
 	$(BIN)/python -m pytest -n auto --dist loadfile --tier $(if $(ALL),all,quick) $(ARGS)
@@ -57,10 +72,16 @@ docs: setup ## Write from the code what docs/ says of keys, files, replication, 
 	$(BIN)/python -m docs.pages.compatibility_page docs/compatibility.md
 	$(BIN)/python -m docs.pages.mqadmin_page docs/mqadmin.md
 	$(BIN)/python -m docs.pages.figures_page docs/figures.md
+	$(BIN)/python -m docs.pages.metrics_page docs/metrics.md
+
+site: setup ## Build the documentation site with an API reference in build/site
+	@$(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[site]'
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 lock: setup ## Write requirements.lock from what .venv holds now
 	@{ grep '^#' requirements.lock; $(PIP) freeze --all --exclude pip --exclude sprocket-mq --exclude-editable | grep '==' | sort -f; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock
 
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build sprocket/engine/*.c sprocket/engine/*.so

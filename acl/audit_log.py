@@ -42,12 +42,18 @@ class AuditLog:
     def refused(self, asked: AccessRequest, peer: tuple[str, int], reason: str) -> None:
         """Log that a request is refused."""
         if self._has_room():
-            audit.warning("event=access decision=deny %s", _facts(asked, peer, reason))
+            audit.warning(
+                "event=access decision=deny code=%s name=%s account=%s certificate=%s peer=%s resources=%s reason=%s",
+                *_facts(asked, peer, reason),
+            )
 
     def allowed(self, asked: AccessRequest, peer: tuple[str, int]) -> None:
         """Log that a request is served."""
         if self._has_room():
-            audit.info("event=access decision=allow %s", _facts(asked, peer, ""))
+            audit.info(
+                "event=access decision=allow code=%s name=%s account=%s certificate=%s peer=%s resources=%s reason=%s",
+                *_facts(asked, peer, ""),
+            )
 
     def flush(self) -> None:
         """Log how many lines were left out, if any.  Called about once a second."""
@@ -67,11 +73,16 @@ class AuditLog:
         return True
 
 
-def _facts(asked: AccessRequest, peer: tuple[str, int], reason: str) -> str:
+def _facts(asked: AccessRequest, peer: tuple[str, int], reason: str) -> tuple[object, ...]:
+    """Return the values of a line, in the order of its keys."""
     return (
-        f"code={asked.code} name={code_name(asked.code)} "
-        f"account={_shown(asked.access_key or '')} certificate={_shown(asked.certificate_name or '')} "
-        f"peer={_shown(f'{peer[0]}:{peer[1]}')} resources={_shown(_resources(asked))} reason={_shown(reason)}"
+        asked.code,
+        code_name(asked.code),
+        _shown(asked.access_key or ""),
+        _shown(asked.certificate_name or ""),
+        _shown(f"{peer[0]}:{peer[1]}"),
+        _shown(_resources(asked)),
+        _shown(reason),
     )
 
 

@@ -14,6 +14,7 @@ from acl.auth.model import Action as AuthAction
 from acl.auth.requests import of_message
 from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
+from acl.passes import Pass, given
 from acl.remote_addresses import Parts, parts_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
@@ -34,6 +35,8 @@ _MAX_PEERS: Final = 4096
 # Attributes of a connection: the account that signed on it; what its last request without a needed signature names.
 _PROVEN: Final = "proven_account"
 _UNSIGNED: Final = "unsigned"
+# Attribute of a connection: its passes by code, for one gate.
+_PASSES: Final = "passes"
 _NO_KIND: Final = (Action.NONE, Resource.NONE)
 # Their resources are known only after the message is read: their handlers check again.
 RECHECKED: Final = frozenset(
@@ -59,6 +62,15 @@ class Policy(Protocol):
 
     def check_right(self, account: str, asked: AccessRequest, /) -> None:
         """Raise RequestError unless `account`, which has proved itself before, may do what `asked` needs."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """Number that increases whenever an account or a permission changes."""
+        ...
+
+    def secret_key(self, account: str, /) -> str | None:
+        """Return the secret key of an account that may sign; None without one."""
         ...
 
 
@@ -90,7 +102,7 @@ class Gate:
         refused_code: int = ResponseCode.NO_PERMISSION,
         self_checked: Mapping[int, str] | None = None,
     ) -> None:
-        self._policies = policies
+        self._policies = tuple(policies)
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
@@ -104,35 +116,39 @@ class Gate:
         self._peers: dict[str, Parts | None] = {}
 
     def replace_policies(self, policies: Sequence[Policy]) -> None:
-        """Apply the policies of changed accounts."""
-        self._policies = policies
+        """Apply the policies of changed accounts.  Passes of the old ones end."""
+        self._policies = (*policies,)
 
     def stand_before(self, table: RouteTable) -> RouteTable:
         """Return the routes of `table` behind this gate."""
         return table.behind(Doorway(self, table).admit)
 
-    def admits(self, asked: AccessRequest, request: Request[Any]) -> bool:
-        """Return whether every policy admits `asked`.  A refusal is answered, counted and logged."""
+    def admitted(self, asked: AccessRequest, request: Request[Any]) -> str | None:
+        """Return the account that signed `asked`, empty if no signature was needed; None if a policy refuses it.
+
+        A refusal is answered, counted and logged.
+        """
         channel: RemotingChannel = request.channel
+        account: str | None = None
         try:
             if self.self_checked.get(asked.code) in asked.fields:
                 self._check_failures(asked)
-                return True
-            self.check(asked, channel)
+                return ""
+            account = self.check(asked, channel)
         except RequestError as error:
             self._refuse(asked, request, error)
-            return False
+            return None
         except Exception as error:
             # If the check itself fails, the request is not served.
             logger.error("event=check_failed code=%d peer=%s:%d", asked.code, *channel.peer, exc_info=error)
             self._refuse(asked, request, RequestError(self._refused_code, "the request could not be checked"))
-            return False
+            return None
         if self.audit.writes_allowed:
             self.audit.allowed(asked, channel.peer)
-        return True
+        return account or ""
 
-    def check(self, asked: AccessRequest, channel: RemotingChannel) -> None:
-        """Raise RequestError if `asked` is refused."""
+    def check(self, asked: AccessRequest, channel: RemotingChannel) -> str | None:
+        """Return the account that signed `asked`, None if it needed no signature.  Raise RequestError if refused."""
         if not self._policies:
             reason = "no request is served before the accounts are read"
             raise RequestError(self._refused_code, reason, Reason.ACCESS_DENIED)
@@ -141,6 +157,7 @@ class Gate:
         name = asked.fields.get(ACCESS_KEY)
         if name is not None and name != proven:
             self._check_failures(asked)
+        account: str | None = None
         for policy in self._policies:
             try:
                 verdict = policy.check(asked)
@@ -156,8 +173,34 @@ class Gate:
                 if unsigned is None or unsigned.access_key != name:
                     named = {} if name is None else {ACCESS_KEY: name}
                     attributes[_UNSIGNED] = AccessRequest(0, 0, asked.peer, named, b"", cluster=self.cluster)
-            elif proven != verdict.account:
-                attributes[_PROVEN] = verdict.account
+                continue
+            account = verdict.account
+            if proven != account:
+                attributes[_PROVEN] = account
+        return account
+
+    def find_pass(self, channel: RemotingChannel, code: int) -> Pass | None:
+        """Return the pass of a connection for requests of `code`, if it holds for the account that signed last."""
+        passes: tuple[Gate, dict[int, Pass]] | None = channel.attributes.get(_PASSES)
+        if passes is None or passes[0] is not self:
+            return None
+        found = passes[1].get(code)
+        if found is None or found.account != channel.attributes.get(_PROVEN) or not found.holds(self._policies):
+            return None
+        return found
+
+    def give_pass(self, channel: RemotingChannel, account: str, request: Request[Any]) -> None:
+        """Let further requests like `request`, which `account` signed, pass without the whole check."""
+        # With these settings each request leaves a line, or is checked by its handler.
+        if self.audit.writes_allowed or request.code in self.self_checked:
+            return
+        passes: tuple[Gate, dict[int, Pass]] | None = channel.attributes.get(_PASSES)
+        if passes is None or passes[0] is not self:
+            passes = channel.attributes[_PASSES] = (self, {})
+        found = given(passes[1].get(request.code), self._policies, account, request.code)
+        if found is not None:
+            passes[1][request.code] = found
+            found.admit(request.header)
 
     def proof_failed(self, request: Request[Any]) -> None:
         """Count a wrong proof for a code in `self_checked` like a wrong signature."""
@@ -222,6 +265,23 @@ class Doorway:
 
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
+        decoded = self._by_pass(frame, channel)
+        return self._checked(frame, channel) if decoded is None else decoded
+
+    def _by_pass(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
+        """Return the request of a frame that the connection has a pass for; None for all others."""
+        if _PASSES not in channel.attributes:
+            return None
+        entry = self._table.entry_of(frame)
+        if entry is None or entry.native is None:
+            return None
+        found = self._gate.find_pass(channel, entry.code)
+        if found is None:
+            return None
+        request = entry.native.signed_request(frame[0], frame[1], frame[2], channel, found.key)
+        return (entry, request) if request is not None and found.covers(request.header) else None
+
+    def _checked(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         opened = self._open(frame)
         if isinstance(opened, ReceivedResponse):
             return opened
@@ -232,7 +292,8 @@ class Doorway:
             request.code, request.version, self._gate.parts(channel.peer[0]), fields, frame[2], action, resource,
             self._gate.cluster, channel.certificate_name,
         )  # fmt: skip
-        if not self._gate.admits(asked, request):
+        account = self._gate.admitted(asked, request)
+        if account is None:
             return None
         try:
             decoded = self._table.routed(request, fields)
@@ -241,6 +302,8 @@ class Doorway:
             return None
         if asked.code in RECHECKED:
             request.access = Access(self._gate, asked)
+        elif account and decoded[0].native is not None:
+            self._gate.give_pass(channel, account, request)
         return decoded
 
 

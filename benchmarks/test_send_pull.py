@@ -102,14 +102,14 @@ def test_pull_32(benchmark: BenchmarkFixture, path: Path64, serialization: int) 
     header = path.path.pull_header(max_msg_nums=32)
     request = encode_request(11, 1, header, serialization=serialization)
     benchmark(path.channel.data_received, request)
-    assert path.path.pull_processor.pulled_messages >= 32
+    assert path.path.flow.out_messages >= 32
 
 
 def test_pull_32_by_tag(benchmark: BenchmarkFixture, path: Path64) -> None:
     path.channel.data_received(path.sends(256, 128, JSON))
     request = encode_request(11, 1, path.path.pull_header(max_msg_nums=32, subscription="TagA || TagB"))
     benchmark(path.channel.data_received, request)
-    assert path.path.pull_processor.pulled_messages >= 32
+    assert path.path.flow.out_messages >= 32
 
 
 def test_pull_that_is_held(benchmark: BenchmarkFixture, path: Path64) -> None:

@@ -5,10 +5,9 @@ import logging
 from collections.abc import Callable
 
 from broker.config.live_config import LiveConfig
-from broker.role import Role
 from sprocket.common.clock import Clock
 from sprocket.common.config_file import ConfigFile
-from sprocket.common.errors import SprocketError
+from sprocket.common.errors import RestartNeeded, SprocketError
 
 logger = logging.getLogger(__name__)
 
@@ -29,15 +28,30 @@ class Environment:
     """Surroundings of one broker; all its parts share it."""
 
     def __init__(
-        self, config: LiveConfig, role: Role, clock: Clock, on_fatal: Fatal, random_below: Callable[[int], int]
+        self,
+        config: LiveConfig,
+        clock: Clock,
+        on_fatal: Fatal,
+        random_below: Callable[[int], int],
+        holds_lease: Callable[[], bool] | None = None,
+        restart: Callable[[], None] | None = None,
     ) -> None:
         self.config = config
-        self.role = role
+        # Whether controllers let a master acknowledge now; None for a broker without controllers.
+        self.holds_lease = holds_lease
         self.clock = clock
         self.random_below = random_below
         self._on_fatal = on_fatal
+        self._restart = restart
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fatal: SprocketError | None = None
+        # With controllers: listeners for a master epoch that another replica of the group knows.
+        self.on_newer_epoch: list[Callable[[int], None]] = []
+
+    def newer_epoch(self, epoch: int) -> None:
+        """Tell the listeners of an epoch that is newer than that of this master."""
+        for listener in self.on_newer_epoch:
+            listener(epoch)
 
     def use_running_loop(self) -> None:
         """Run from now on in the loop that runs."""
@@ -49,8 +63,13 @@ class Environment:
             self._loop.call_soon_threadsafe(callback)
 
     def fail(self, error: SprocketError) -> None:
-        """Tell the owner of the process of the first error that the broker cannot survive."""
-        if self._fatal is None:
+        """Tell the owner of the process of the first error that the broker cannot survive.
+
+        A broker under controllers restarts its store within the process.
+        """
+        if self._restart is not None and isinstance(error, RestartNeeded):
+            self._restart()
+        elif self._fatal is None:
             self._fatal = error
             self._on_fatal(error)
 

@@ -86,14 +86,15 @@ class FastFailure:
         self._config = config
         self._clock = clock
         self.reads_refused = 0  # reads with refused requests
-        self._loads = {Lane.SEND: LaneLoad(), Lane.PULL: LaneLoad()}
+        self._sends, self._pulls = LaneLoad(), LaneLoad()
         self._refused_before = 0  # at the last `report`
         self._is_refusing = False
 
     def verdict(self, lane: Lane, waited_s: float, count: int) -> Verdict:
         """Return the share of a read of `count` requests to serve, and the reason for refusing the rest."""
         broker = self._config.broker
-        load = self._loads.get(lane)
+        # Not a mapping by lane: hashing an Enum takes longer than the decision.
+        load = self._sends if lane is Lane.SEND else self._pulls if lane is Lane.PULL else None
         # Heartbeats and operators' requests are few, and refusing them makes things worse.
         if load is None or not broker.broker_fast_failure_enable:
             return _SERVE_ALL
@@ -101,7 +102,11 @@ class FastFailure:
         limit_s = (broker.wait_time_mills_in_send_queue if is_send else broker.wait_time_mills_in_pull_queue) / 1000
         now = self._clock.monotonic()
         if now - load.seen_at > max(_FORGET_S, _FORGET_LIMITS * limit_s):
-            load = self._loads[lane] = LaneLoad()
+            load = LaneLoad()
+            if is_send:
+                self._sends = load
+            else:
+                self._pulls = load
         share = load.share_for(waited_s, limit_s, now)
         if share >= 1.0:
             return _SERVE_ALL

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.auth.access_control import AccessControl
-from broker.auth.name_server_probe import NameServerProbe
-from broker.auth.peer_identity import PeerIdentity
-from broker.auth.users import Users
-from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.coldctr.cold_flow import ColdFlow
 from broker.config.table_saving import TableSaving
+from broker.controller.appointed_master import AppointedMaster
 from broker.core import BrokerCore
 from broker.environment import Environment, call_later
 from broker.failover.active_services import ActiveServices
@@ -26,15 +23,17 @@ from broker.failover.group_members import GroupMembers
 from broker.failover.handover_fetch import HandoverFetch
 from broker.failover.master_watch import MasterWatch
 from broker.failover.pre_online import PreOnline
-from broker.fast_failure import FastFailure
-from broker.filter.consumer_filters import ConsumerFilters
+from broker.lasting import Lasting
 from broker.longpolling.held_pulls import HeldPulls
 from broker.metrics.broker_figures import broker_figures
+from broker.metrics.lag import ConsumerLag
+from broker.metrics.node_metrics import node_metrics, store_metrics
 from broker.metrics.traffic import Traffic
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.idle_offsets import IdleOffsets
 from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
+from broker.pop.pop_metrics import pop_metrics
 from broker.pop.pop_service import PopService
 from broker.pop.revive.revive_service import ReviveService
 from broker.processor.admin.plain_accounts import PlainAccountsProcessor
@@ -46,9 +45,11 @@ from broker.processor.query_assignment import AssignmentService
 from broker.replication.empty_start import no_members
 from broker.replication.ha_exchange import HaExchange
 from broker.replication.master_sessions import MasterSessions
+from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
 from broker.replication.table_stream import TableSender
+from broker.role import Role
 from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
 from broker.slave.master_follower import MasterFollower
@@ -64,29 +65,23 @@ from broker.topic.light_tables import new_tables
 from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
+from broker.transaction.transaction_metrics import TransactionMetrics
 from broker.transaction.transactions import Transactions
+from ha.autoswitch.master_link import AutoSwitchRules
+from ha.autoswitch.messages import SlaveHandshake
+from ha.autoswitch.slave_link import AutoSwitchReplica
+from ha.epochs.epoch_file import EpochFile
+from ha.epochs.epoch_history import EpochHistory
+from ha.hello import Identity
 from sprocket.common.figures import Figures
+from sprocket.metrics.export import server_labels
+from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.stats import HARuntimeInfo
-from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
-from sprocket.remoting.tls.settings import TlsSettings
-from sprocket.remoting.tls.watch import ClientTls, ServerTls
-from store.disk.disk import Disk
+from sprocket.remoting.rpc_latency import RpcLatency
 from store.message_store import MessageStore
 from store.timer.timer_message_store import TimerMessageStore
-
-
-@dataclass(frozen=True)
-class Security:
-    """Access control at the ports, proofs of identity between brokers, and the client for requests to others."""
-
-    access: AccessControl
-    users: Users
-    server_tls: ServerTls
-    client_tls: ClientTls | None
-    client: RemotingClient
-    services: Sequence[Service]
 
 
 @dataclass(frozen=True)
@@ -127,11 +122,13 @@ class Presence:
     exchange: HaExchange
     locks: GroupLocks
     watch: MasterWatch | None  # only on a slave
+    appointed: AppointedMaster | None  # only on a slave with controllers
 
     @property
     def services(self) -> list[Service]:
         """The services, in the order of their start."""
-        return [self.exchange, self.members, self.locks, *([] if self.watch is None else [self.watch])]
+        on_slave = [one for one in (self.watch, self.appointed) if one is not None]
+        return [self.exchange, self.members, self.locks, *on_slave]
 
 
 @dataclass(frozen=True)
@@ -156,11 +153,9 @@ class Pulls:
 
 @dataclass(frozen=True)
 class BrokerParts:
-    """All parts of one broker, complete and connected."""
+    """All parts of one broker in one role, complete and connected."""
 
     core: BrokerCore
-    security: Security
-    fast_failure: FastFailure
     registration: Registration
     retention: Retention
     deliveries: Deliveries
@@ -173,32 +168,33 @@ class BrokerParts:
     presence: Presence
     active_services: ActiveServices
     pre_online: PreOnline
-    services: Sequence[Service]  # in the order of their start
+    services: Sequence[Service]  # in the order of their start; without those that last
     figures: Figures
+    metrics: MetricRegistry
     routes: RouteTable
 
 
-def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) -> BrokerParts:
-    """Build and connect all parts of a broker.  Nothing runs yet."""
-    config, role = environment.config, environment.role
-    security = build_security(environment, tls)
-    core = build_core(environment, security, disk)
+def build(environment: Environment, role: Role, lasting: Lasting, store: MessageStore | None = None) -> BrokerParts:
+    """Build and connect all parts of a broker for `role`, around those that last.  Nothing runs yet.
+
+    `store` is open since another role; None for a new one.
+    """
+    config = environment.config
+    core = build_core(environment, role, lasting, store)
     master = MasterAddress(role)
-    registration = Registration(config, core.topics, security.client, master)
+    holds_lease = None if role.is_slave else environment.holds_lease
+    registration = Registration(config, core.topics, lasting.client, master, holds_lease)
     retention = Retention(config, core.topics, core.store)
-    deliveries = build_deliveries(core, environment, security)
+    deliveries = build_deliveries(core, environment, lasting)
     pops = build_pops(core, environment, deliveries)
     core.topics.on_change.extend([pops.pop.topics_changed, registration.topics_changed, retention.topics_changed])
-    tables = build_tables(core, security, deliveries, pops)
-    slave = build_slave(core, security, registration, master, tables) if role.is_slave else None
+    tables = build_tables(core, lasting, deliveries, pops)
+    slave = build_slave(core, lasting, registration, master, tables) if role.is_slave else None
     presence = build_presence(core, pops, slave)
-    slave_port = build_slave_port(core, security, tables, presence, slave)
-    pulls = build_pulls(core, slave)
-    traffic = Traffic(core, pulls.pulls, pops.pop)
-    fast_failure, refusals = FastFailure(config, environment.clock), Refusals()
+    slave_port = build_slave_port(core, environment, lasting, tables, presence, slave)
+    pulls = build_pulls(core, slave, presence.appointed)
+    traffic = Traffic(core, pops.pop)
     services = [
-        security.access,
-        security.users,
         tables,  # first: the parts that serve the group depend on them
         deliveries.schedule,
         HalfEscape(core, deliveries.transactions) if role.is_slave else deliveries.transaction_check,
@@ -216,66 +212,56 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
         slave_port.sender,
         *slave_services(slave, pulls),
         *presence.services,
-        *security.services,
         TableSaving(core, deliveries.schedule.offsets),  # last: the others commit offsets when they save
     ]
     active_services = ActiveServices(role, services)
     pre_online = build_pre_online(core, registration, deliveries, presence, slave_port, active_services)
-    figures = build_figures(core, services, refusals)
+    figures = build_figures(core, [*lasting.services, *services], lasting.refusals)
+    metrics = build_metrics(core, [*lasting.services, *services], deliveries, pops, lasting)
     routes = [
         *message_routes(core, deliveries.timer_intake, deliveries.transactions, pulls.pulls, pops.pop),
-        *operator_routes(core, security.access, deliveries.schedule, registration, traffic, figures),
-        *(route for service in services for route in service.routes()),
+        *lasting.creations.timed(operator_routes(core, lasting.access, deliveries, registration, traffic, figures)),
+        *(route for service in (*lasting.services, *services) for route in service.routes()),
     ]
+    gated = gated_table(
+        role, routes, overload=lasting.fast_failure.verdict, refusals=lasting.refusals,
+        holds_lease=holds_lease, latency=lasting.latency,
+    )  # fmt: skip
     return BrokerParts(
-        core=core, security=security, fast_failure=fast_failure, registration=registration, retention=retention,
+        core=core, registration=registration, retention=retention,
         deliveries=deliveries, pops=pops, pulls=pulls, traffic=traffic, slave_port=slave_port, tables=tables,
         slave=slave, presence=presence, active_services=active_services, pre_online=pre_online, services=services,
-        figures=figures,
-        routes=security.access.guard(gated_table(role, routes, overload=fast_failure.verdict, refusals=refusals)),
+        figures=figures, metrics=metrics, routes=lasting.access.guard(gated),
     )  # fmt: skip
 
 
-def build_security(environment: Environment, tls: TlsSettings | None) -> Security:
-    """Build `Security`; its accounts are not loaded yet."""
-    live, settings = environment.config, tls or TlsSettings()
-    config, store = live.broker, live.store
-    users = Users(config, store.store_path_root_dir / "config", environment.fail, is_slave=environment.role.is_slave)
-    access = AccessControl(config, environment.clock, store, settings, users.policy)
-    server_tls, client_tls = ServerTls(settings), ClientTls.of(tls)
-    identity = PeerIdentity(live, access)
-    client = RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover)
-    probe = NameServerProbe(live, access, client_tls)
-    return Security(access, users, server_tls, client_tls, client, [identity, probe])
-
-
-def build_core(environment: Environment, security: Security, disk: Disk | None) -> BrokerCore:
+def build_core(environment: Environment, role: Role, lasting: Lasting, store: MessageStore | None) -> BrokerCore:
     """Build the store, the tables, and everything else that all parts depend on."""
-    config, role, clock = environment.config, environment.role, environment.clock
-
+    config, clock = environment.config, environment.clock
+    # The end of a role ends its requests to others: they may take seconds.
+    client = lasting.new_client() if config.broker.enable_controller_mode else lasting.client
     topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
-    store = MessageStore(
-        config.store, clock=clock, notify=environment.notify, disk=disk, queue_type_of=topics.queue_type
-    )
-    store.on_failure.append(environment.fail)
-    consumers = ConsumerRegistry(clock, lambda: config.broker.notify_consumer_ids_changed_enable)
-    filters = ConsumerFilters(config, environment.file("consumerFilter.json"), clock)
-    consumers.on_subscribed.append(filters.subscribed)
-    consumers.on_left.append(filters.group_left)
+    lasting.queue_types.follow(topics)
+    if store is None:
+        store = MessageStore(
+            config.store, clock=clock, notify=environment.notify, disk=lasting.disk,
+            queue_type_of=lasting.queue_types.of,
+        )  # fmt: skip
+        store.on_failure.append(environment.fail)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, groups=groups, offsets=offsets, locks=QueueLocks(clock),
-        consumers=consumers, producers=ProducerRegistry(clock), filters=filters,
-        waits=ConfirmWaits(store, clock, call_later, config.broker.broker_role, topics),
-        client=security.client, fail=environment.fail, delivery=delivery(config, role, store, security.client, clock),
+        consumers=lasting.consumers, producers=lasting.producers, filters=lasting.filters,
+        waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=lasting.flow,
+        client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock),
     )  # fmt: skip
 
 
-def build_deliveries(core: BrokerCore, environment: Environment, security: Security) -> Deliveries:
+def build_deliveries(core: BrokerCore, environment: Environment, lasting: Lasting) -> Deliveries:
     """Build `Deliveries`."""
     delay_offsets = DelayOffsets(environment.file("delayOffset.json"), core.clock)
     schedule = ScheduleService(
-        core.store, core.delivery, delay_offsets, core.config.store.message_delay_level, core.clock
+        core.store, core.delivery, delay_offsets, core.config.store.message_delay_level, core.clock, core.flow
     )
     metrics = TimerMetrics(environment.file("timermetrics"), core.clock)
     wheel = TimerMessageStore(core.store, core.clock, metrics.add, BARRED_TOPICS, delivery=core.delivery)
@@ -283,7 +269,7 @@ def build_deliveries(core: BrokerCore, environment: Environment, security: Secur
     transactions = Transactions(core.config, core.store, core.offsets, core.clock)
     check = TransactionCheck(
         core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
-        may_ask=security.access.may_publish,
+        may_ask=lasting.access.may_publish,
     )  # fmt: skip
     return Deliveries(schedule, TimerService(core, wheel, metrics, intake), intake, transactions, check)
 
@@ -298,20 +284,23 @@ def build_pops(core: BrokerCore, environment: Environment, deliveries: Deliverie
     return Pops(pop, revive, assignments, NotificationService(core, pop))
 
 
-def build_tables(core: BrokerCore, security: Security, deliveries: Deliveries, pops: Pops) -> ReplicatedTables:
+def build_tables(core: BrokerCore, lasting: Lasting, deliveries: Deliveries, pops: Pops) -> ReplicatedTables:
     """Build what the replicas of a group share besides the log."""
     return ReplicatedTables(
         core, deliveries.schedule.offsets, deliveries.timer, pops.assignments.modes, pops.pop.order_info,
-        security.users.replicated(),
+        lasting.users.replicated(),
     )  # fmt: skip
 
 
 def build_slave(
-    core: BrokerCore, security: Security, registration: Registration, master: MasterAddress, tables: ReplicatedTables
+    core: BrokerCore, lasting: Lasting, registration: Registration, master: MasterAddress, tables: ReplicatedTables
 ) -> Slave:
     """Build `Slave`.  From now on the store takes only the master's log."""
     log = core.store.replica()
-    sessions = SlaveSessions(core, master, log, tables, access=security.access, tls=security.client_tls)
+    sessions = SlaveSessions(
+        core, master, log, tables, access=lasting.access, tls=lasting.client_tls, epochs=lasting.epochs,
+        autoswitch=None if lasting.epochs is None else AutoSwitchReplica(partial(_handshake, core), lasting.epochs),
+    )  # fmt: skip
     following = MasterFollower(core, registration, master, log, sessions)
     return Slave(following, sessions, SlaveSynchronize(core, master, tables, may_poll=following.may_poll))
 
@@ -321,37 +310,71 @@ def build_presence(core: BrokerCore, pops: Pops, slave: Slave | None) -> Presenc
     members, exchange = GroupMembers(core), HaExchange(core)
     if isinstance(core.delivery, EscapeBridge):
         core.delivery.on_message.append(pops.revive.note_escaped)
-    watch = None if slave is None else MasterWatch(core, members, slave.following, exchange)
-    return Presence(members, exchange, GroupLocks(core, members), watch)
+    watch = appointed = None
+    if slave is not None and core.config.broker.enable_controller_mode:
+        appointed = AppointedMaster(slave.following, exchange)
+    elif slave is not None:
+        watch = MasterWatch(core, members, slave.following, exchange)
+    return Presence(members, exchange, GroupLocks(core, members), watch, appointed)
 
 
 def build_slave_port(
-    core: BrokerCore, security: Security, tables: ReplicatedTables, presence: Presence, slave: Slave | None
+    core: BrokerCore,
+    environment: Environment,
+    lasting: Lasting,
+    tables: ReplicatedTables,
+    presence: Presence,
+    slave: Slave | None,
 ) -> SlavePort:
     """Build `SlavePort`."""
-    broker, tls = core.config.broker, security.server_tls
+    broker, tls = core.config.broker, lasting.server_tls
     ask_members = presence.members.ask if broker.name_servers else no_members
-    sessions = MasterSessions(core, tables, access=security.access, tls=tls, ask_members=ask_members)
+    sessions = MasterSessions(
+        core, tables, access=lasting.access, tls=tls, ask_members=ask_members, epochs=lasting.epochs,
+        on_newer_epoch=environment.newer_epoch,
+    )  # fmt: skip
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
     status = None if slave is None else partial(_slave_status, slave.following, presence.exchange)
-    replication = Replication(core, sessions, any_port=any_port, tls=tls, slave_status=status)
+    port = lasting.ha_port if broker.enable_controller_mode else None
+    rules = None
+    if lasting.epochs is not None:
+        rules = AutoSwitchRules(partial(_own_identity, core, lasting.access), partial(_history, lasting.epochs))
+    replication = Replication(
+        core, sessions, any_port=any_port, tls=tls, slave_status=status, port=port, autoswitch=rules
+    )
     return SlavePort(replication, sessions, TableSender(core.store, core.offsets, replication.listener, tables))
+
+
+def _handshake(core: BrokerCore) -> SlaveHandshake:
+    broker, store = core.config.broker, core.config.store
+    return SlaveHandshake(broker.broker_id, store.sync_from_last_file, store.async_learner)
+
+
+def _own_identity(core: BrokerCore, access: AccessControl) -> Identity:
+    return credentials(core, access).identity
+
+
+def _history(epochs: EpochFile) -> EpochHistory:
+    return epochs.history
 
 
 def _slave_status(following: MasterFollower, exchange: HaExchange) -> HARuntimeInfo:
     return following.status(exchange.master_flush_offset)
 
 
-def build_pulls(core: BrokerCore, slave: Slave | None) -> Pulls:
+def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaster | None) -> Pulls:
     """Build `Pulls`."""
     broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
     held = HeldPulls(core.store, core.clock, core.call_later)
     core.store.on_arrival.append(held.arrived)
     reads = None
     if slave is not None:
-        reads = SlaveReads(core.config, core.role, core.clock, slave.following.is_master_online, held)
+        reads = SlaveReads(
+            core.config, core.role, core.clock, slave.following.is_master_online, held,
+            is_resting=lambda: appointed is not None and appointed.is_resting,
+        )  # fmt: skip
     pulls = PullProcessor(
-        core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters,
+        core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters, core.flow,
         held=held, broadcasts=broadcasts, slave=reads, cold=cold,
     )  # fmt: skip
     return Pulls(pulls, held, broadcasts, cold, reads)
@@ -394,14 +417,50 @@ def build_figures(core: BrokerCore, services: Sequence[Service], refusals: Refus
     )
 
 
+def build_metrics(
+    core: BrokerCore,
+    services: Sequence[Service],
+    deliveries: Deliveries,
+    pops: Pops,
+    lasting: Lasting,
+) -> MetricRegistry:
+    """Join the metrics of all parts.  Raises InvariantError if two of them have one name."""
+    lag = ConsumerLag(core, pops.pop.offsets, pops.pop.inflight)
+    transactions = TransactionMetrics(deliveries.transactions, core.store)
+    return MetricRegistry(
+        [
+            *node_metrics(core),
+            *store_metrics(core),
+            core.store.statistics.metric(),
+            *core.flow.metrics(),
+            *core.waits.metrics(),
+            *lag.metrics(),
+            *transactions.metrics(),
+            *pop_metrics(pops.pop, pops.revive),
+            (lasting.latency or RpcLatency()).metric(),
+            *lasting.creations.metrics(),
+            *(metric for service in services for metric in service.exported_metrics()),
+        ],
+        partial(_server_labels, core),
+        prepares=[lag.look, transactions.look],
+        limit=lambda: core.config.broker.metrics_otel_cardinality_limit,
+    )
+
+
+def _server_labels(core: BrokerCore) -> dict[str, str]:
+    broker = core.config.broker
+    own = {"cluster": broker.broker_cluster_name, "node_type": "broker", "node_id": broker.broker_name}
+    return server_labels(broker, own)
+
+
 def operator_routes(
     core: BrokerCore,
     access: AccessControl,
-    schedule: ScheduleService,
+    deliveries: Deliveries,
     registration: Registration,
     traffic: Traffic,
     figures: Figures,
 ) -> list[Route]:
     """Return the routes of operators' requests that no service serves."""
     accounts = PlainAccountsProcessor(core.config, access.plain_files, access.accounts_changed, core.clock)
-    return [*admin_routes(core, schedule, registration, traffic, figures), *accounts.routes()]
+    return [*admin_routes(core, deliveries.schedule, registration, traffic, figures), *accounts.routes()]

@@ -1,4 +1,4 @@
-"""Start and stop of a broker's parts, in order.
+"""A broker: its port for clients, the parts that last, and one term after the other of those that have a role.
 
 Source of the order: RocketMQ 5.3.3, `BrokerController.start`, `shutdown`.
 """
@@ -6,41 +6,52 @@ Source of the order: RocketMQ 5.3.3, `BrokerController.start`, `shutdown`.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.config.local_address import resolved
+from broker.controller.membership import join_group
+from broker.controller.replica import ControlledReplica, Epochs, Manage
+from broker.controller.role_switch import BrokerRoleSwitch
 from broker.environment import Environment, Fatal, log_fatal
 from broker.fast_failure import CHECK_S
-from broker.parts import build
+from broker.lasting import build_lasting
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.parts import BrokerParts, build
 from broker.periodic import Periodic
+from broker.post import Post
 from broker.role import Role
 from broker.send.message_id import host_bytes
+from broker.service import Service
 from broker.slave.slave_synchronize import SlaveSynchronize
-from sprocket.common.clock import Clock, SystemClock
+from broker.term import Step, Term
+from ha.epochs.epoch_file import EpochFile
+from ha.epochs.epoch_history import OPEN_END
+from ha.lease import Lease
+from sprocket.common.clock import Clock, SystemClock, since_boot
 from sprocket.common.configuration_file import ConfigurationFile
-from sprocket.common.errors import StoreError
+from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.invariant import invariant
+from sprocket.metrics.export import MetricsExport
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.server import RemotingServer
 from sprocket.remoting.tls.settings import TlsSettings
 from store.config.store_config import StoreConfig
-from store.disk.disk import Disk
+from store.disk.disk import Disk, RealDisk
 
 logger = logging.getLogger(__name__)
 
 _VIP_BELOW: Final = 2
 # `ClientHousekeepingService`
 _CLIENT_SCAN_S: Final = 10.0
-_START_STORE_OPEN: Final = failpoint("server.start_store_open")
 _START_LISTENING: Final = failpoint("server.start_listening")
 _STOP_NOT_ACCEPTING: Final = failpoint("server.stop_not_accepting")
 _STOP_CLOSED: Final = failpoint("server.stop_closed")
 _STOP_SAVED: Final = failpoint("server.stop_saved")
-_STOP_TOPICS_SAVED: Final = failpoint("server.stop_topics_saved")
 
 
 class Broker:
@@ -48,6 +59,9 @@ class Broker:
 
     `on_fatal` gets an error that the broker cannot survive: a failed disk (nothing is acknowledged any more) or a bug.
     The caller then ends the process; `stop` may be called and flushes as much as possible.
+
+    With enableControllerMode the broker starts as a replica without a master.  `manage` makes the part that talks with
+    controllers, `epochs` keeps the history of the log, and `lease_now` is the clock of leases, in seconds.
     """
 
     def __init__(
@@ -61,38 +75,74 @@ class Broker:
         on_fatal: Fatal = log_fatal,
         file: ConfigurationFile | None = None,
         random_below: Callable[[int], int] = random.randrange,
+        manage: Manage = join_group,
+        epochs: Epochs | None = None,
+        lease_now: Callable[[], float] = since_boot,
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         self.config = LiveConfig(config, store_config, file)
-        self.role = Role(config.broker_role)
-        self._environment = Environment(self.config, self.role, self.clock, on_fatal, random_below)
-        self._is_running = self._is_store_open = False
+        self._is_controlled = config.enable_controller_mode
+        lease = Lease() if self._is_controlled else None
+        self._environment = Environment(
+            self.config, self.clock, on_fatal, random_below,
+            None if lease is None else lambda: lease.is_held(lease_now()),
+            restart=self._restart if self._is_controlled else None,
+        )  # fmt: skip
+        self._is_running = False
+        # Held while a term ends and another one begins, and by the stop.
+        self._changing = asyncio.Lock()
+        self._restarting: asyncio.Task[None] | None = None
+        # Whether the store's next start truncates its log.
+        self._must_reopen = False
+        self._post = Post(config.broker_role, config.broker_id)
+        managers: list[Service] = []
+        file_of_epochs: EpochFile | None = None
+        if lease is not None:
+            self._post = Post.resting(0)
+            if epochs is None:
+                file_of_epochs = EpochFile(disk or RealDisk(), store_config.epoch_file_path, OPEN_END)
+            switch = BrokerRoleSwitch(
+                self.config, lease, epochs or file_of_epochs, present=lambda: self._post, change=self._change,
+                follow=self._follow, fence=self._fence,
+            )  # fmt: skip
+            managers.append(manage(self._controlled(lease, lease_now, switch, file_of_epochs)))
+            self.config.replace_broker(self._posted(self._post))
+        self.lasting = build_lasting(self._environment, tls, disk, managers, file_of_epochs)
+        self.access, self.users = self.lasting.access, self.lasting.users
+        self.client = self.lasting.client
+        self.server_tls, self.client_tls = self.lasting.server_tls, self.lasting.client_tls
+        self.consumers, self.producers = self.lasting.consumers, self.lasting.producers
+        self.filters, self.fast_failure = self.lasting.filters, self.lasting.fast_failure
+        self._lasting_work = [
+            Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
+            Periodic("fast_failure", CHECK_S, self.fast_failure.report),
+            *(work for service in self.lasting.services for work in service.periodic()),
+        ]
+        self._take(build(self._environment, Role(self._post.role), self.lasting))
+        self._server = self._new_server(config)
+        self.export = MetricsExport(
+            config, lambda: self.metrics.read(), self.clock, host=config.broker_ip1, scope="broker-meter"
+        )
 
-        parts = build(self._environment, tls, disk)
+    def _take(self, parts: BrokerParts, *, is_store_open: bool = False, offsets: ConsumerOffsets | None = None) -> None:
+        """Make `parts` those of the present term; `offsets` are those of the last one."""
+        self._term = Term(parts, is_store_open=is_store_open, offsets=offsets)
         self._core = core = parts.core
-        self.store, self.client, self.waits = core.store, core.client, core.waits
-        self.topics, self.groups, self.offsets, self.filters = core.topics, core.groups, core.offsets, core.filters
-        self.consumers, self.producers, self.locks = core.consumers, core.producers, core.locks
-        self.access, self.users = parts.security.access, parts.security.users
-        self.server_tls, self.client_tls = parts.security.server_tls, parts.security.client_tls
+        self.role, self.store, self.waits = core.role, core.store, core.waits
+        self.topics, self.groups, self.offsets, self.locks = core.topics, core.groups, core.offsets, core.locks
         self.registration, self.retention = parts.registration, parts.retention
         self.schedule, self.timer = parts.deliveries.schedule, parts.deliveries.timer
         self.transactions = parts.deliveries.transactions
         self.transaction_check = parts.deliveries.transaction_check
         self.pop, self.revive = parts.pops.pop, parts.pops.revive
         self.pulls, self.held, self.broadcasts = parts.pulls.pulls, parts.pulls.held, parts.pulls.broadcasts
-        self.traffic, self.fast_failure, self.routes = parts.traffic, parts.fast_failure, parts.routes
-        self.figures = parts.figures
+        self.traffic, self.routes, self.figures = parts.traffic, parts.routes, parts.figures
+        self.metrics, self.flow = parts.metrics, core.flow
         self.replication, self.tables, self._slave = parts.slave_port.replication, parts.tables, parts.slave
         self.following = None if parts.slave is None else parts.slave.following
-        self.presence, self.pre_online, self._active_services = parts.presence, parts.pre_online, parts.active_services
-        self._services = parts.services
-        self._server = self._new_server(config)
-        self._periodic = [
-            Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
-            Periodic("fast_failure", CHECK_S, self.fast_failure.report),
-            *(work for service in self._services for work in service.periodic()),
-        ]
+        self.presence, self.pre_online = parts.presence, parts.pre_online
+        self._services = [*self.lasting.services, *parts.services]
+        self._periodic = [*self._lasting_work, *self._term.periodic]
 
     def _new_server(self, config: BrokerConfig) -> RemotingServer:
         server = RemotingServer(
@@ -106,12 +156,27 @@ class Broker:
         self.config.on_update.append(self._configure)
         return server
 
+    def _controlled(
+        self, lease: Lease, lease_now: Callable[[], float], switch: BrokerRoleSwitch, epochs: EpochFile | None
+    ) -> ControlledReplica:
+        return ControlledReplica(
+            config=self.config, clock=self.clock, lease=lease, lease_now=lease_now, switch=switch,
+            store=lambda: self.store, sync_state=lambda: self.replication, epochs=epochs,
+            on_newer_epoch=self._environment.on_newer_epoch, new_client=lambda: self.lasting.new_client(),
+            fail=self._environment.fail,
+        )  # fmt: skip
+
     @property
     def synchronize(self) -> SlaveSynchronize:
         """Part that gets tables from the master.  Raises InvariantError unless this is a slave."""
         invariant(self._slave is not None, "only a slave gets tables from a master")
         assert self._slave is not None
         return self._slave.synchronize
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the start is done and the stop has not begun."""
+        return self._is_running
 
     @property
     def port(self) -> int:
@@ -135,7 +200,7 @@ class Broker:
         self._environment.use_running_loop()
         try:
             await self._bind()
-            await self._open()
+            await self._term.open(self._log_opened(None), self._load_lasting)
             await self._serve()
         except BaseException:
             await self._abandon()
@@ -148,67 +213,54 @@ class Broker:
 
     async def _bind(self) -> None:
         """Check the configuration and bind all ports; until they are served, connections are refused."""
-        self.config.store.check()
-        for service in self._services:
+        for service in self.lasting.services:
             service.check()
+        self._term.check()
         if self.client_tls is not None:
             self.client_tls.start()
         host = await resolved(self.config.broker.broker_ip1)
         await self._server.bind()
         self.store.store_host = host_bytes(host, self._server.port)
         self.config.replace_broker(self.config.broker.with_ports(self._server.port))
-        for service in self._services:
+        for service in self.lasting.services:
             await service.bind()
+        await self._term.bind()
+        await self.export.bind()
 
-    async def _open(self) -> None:
-        """Recover the store and load the tables."""
-        self.topics.load()  # first: the store needs the types of queues
-        await asyncio.to_thread(self.store.start)
-        self._is_store_open = True
-        _START_STORE_OPEN()
-        self.retention.start()
-        self.groups.load()
-        self.offsets.load()
+    def _load_lasting(self) -> None:
         self.filters.load()
-        self.schedule.offsets.load()
-        if self.role.serves_group:  # a slave has yet to receive the rest of the log
-            self.offsets.clamp(self.store.max_offset)
-        self.transactions.load(writes=not self.role.is_slave)
-        for service in self._services:
+        for service in self.lasting.services:
             service.load()
 
     async def _serve(self) -> None:
         await self._server.start()
-        for service in self._services:
+        for service in self.lasting.services:
             await service.listen()
+        await self._term.listen()
         await self._listen_for_slaves_of_rocketmq()
         _START_LISTENING()
         self._is_running = True
-        for table in self.tables.awaited:
-            table.start()
-        for service in self._services:
+        for service in self.lasting.services:
             service.start()
-        for work in self._periodic:
+        for work in self._lasting_work:
             work.start()
-        self.pre_online.start()
+        await self.export.start()
+        self._term.start()
 
     async def _abandon(self) -> None:
         """Release everything after a failed start; log the errors of that, so that the first error is raised."""
         self._is_running = False
-        steps: list[Callable[[], Awaitable[None] | None]] = [
+        steps: list[Step] = [
             self._server.stop_accepting,
-            self.pre_online.stop,
-            self.registration.stop,
-            self.client.close,
-            self._active_services.stop,
-            *(service.stop for service in reversed(self._services)),
-            *(work.stop for work in self._periodic),
-            self.held.close,
+            self.export.stop,
+            *self._term.abandon(),
+            self.lasting.client.close,
+            *(service.stop for service in reversed(self.lasting.services)),
+            *(work.stop for work in self._lasting_work),
             self._server.stop,
-            self.waits.close,
+            self.lasting.ha_port.close,
+            *self._term.abandon_store(),
         ]
-        if self._is_store_open:
-            steps.append(self.store.shutdown)
         for step in steps:
             try:
                 done = step()
@@ -228,6 +280,85 @@ class Broker:
             if reason:
                 logger.warning("event=vip_port_not_open port=%d reason=%r", port, reason)
 
+    # Changes of the role
+
+    async def _change(self, post: Post) -> None:
+        """End the present term, and begin the one of `post`; requests that arrive meanwhile wait.
+
+        After an error nothing is left running, as after a failed start, and the owner of the process is told.
+        """
+        async with self._changing:
+            if not self._is_running:
+                raise StoreError("the broker does not run")
+            self._post = post
+            began_s = self.clock.monotonic()
+            host = self.store.store_host
+            self._server.hold()
+            try:
+                keeps_store, self._must_reopen = not self._must_reopen, False
+                store = await self._term.end(keeps_store=keeps_store)
+                ended_s = self.clock.monotonic()
+                self.config.replace_broker(self._posted(post))
+                parts = build(self._environment, Role(post.role), self.lasting, store)
+                self._take(parts, is_store_open=store is not None, offsets=self.offsets)
+                self.store.store_host = host
+                await self._begin(post)
+            except BaseException as error:
+                await self._abandon()
+                self._environment.fail(error if isinstance(error, SprocketError) else StoreError(repr(error)))
+                raise
+            self._server.serve(self.routes)
+            logger.warning(
+                "event=role_changed_to role=%s id=%d log_end=%d ended_ms=%d took_ms=%d", post.role.value,
+                post.broker_id, self.store.wrote_offset, (ended_s - began_s) * 1000,
+                (self.clock.monotonic() - began_s) * 1000,
+            )  # fmt: skip
+
+    async def _begin(self, post: Post) -> None:
+        self._term.check()
+        await self._term.bind()
+        await self._term.open(self._log_opened(post.begin), lambda: None)
+        await self._term.listen()
+        self._term.start()
+        self._follow(self._post)  # another master by now, perhaps
+
+    def _log_opened(self, begin: Callable[[int], None] | None) -> Callable[[int], None]:
+        """Return what is done with the end of the log: epochs after it are cut, and a new one may begin."""
+
+        def opened(log_end: int) -> None:
+            if self.lasting.epochs is not None:
+                self.lasting.epochs.cut_at(log_end)
+            if begin is not None:
+                begin(log_end)
+
+        return opened
+
+    def _posted(self, post: Post) -> BrokerConfig:
+        return replace(self.config.broker, broker_role=post.role, broker_id=post.broker_id)
+
+    def _follow(self, post: Post) -> None:
+        """Follow the master of `post`, if this term is a slave's."""
+        self._post = post
+        if self.presence.appointed is not None:
+            self.presence.appointed.follow(post.master_address)
+
+    def _fence(self) -> None:
+        """Append nothing more in this term; what waits is answered without its lease."""
+        self.store.refuse("the broker is no master any more: send to the master of its group")
+
+    def _restart(self) -> None:
+        """End the term and begin it again in the same role: only a start of the store truncates its log."""
+        term = self._term
+        self._must_reopen = True  # also if another role comes first
+
+        async def again() -> None:
+            if term is self._term and self._is_running:
+                await self._change(self._post)
+
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.get_running_loop().create_task(again())
+            self._restarting.add_done_callback(_ended)
+
     # Stop
 
     async def stop(self) -> None:
@@ -235,45 +366,40 @@ class Broker:
 
         After a disk failure nothing more is written.
         """
-        if not self._is_running:
-            return
-        self._is_running = False
+        async with self._changing:
+            if self._is_running:
+                self._is_running = False
+                await self._stop()
+
+    async def _stop(self) -> None:
+        term, lasting = self._term, self.lasting
         await self._server.stop_accepting()
         _STOP_NOT_ACCEPTING()
-        # Until every name server has removed this broker, new clients are still served.
-        await self.pre_online.stop()
-        await self.registration.stop()
-        await self.client.close()
-        self._active_services.stop()
-        for service in reversed(self._services):
+        await self.export.stop()
+        await term.leave(stays_registered=False)
+        await lasting.client.close()
+        term.stop_services()
+        for service in reversed(lasting.services):
             service.stop()
-        if self.store.failure is None:
-            self.store.flush()  # a save of offsets may wait for it
-        for work in self._periodic:
+        for work in self._lasting_work:
             await work.stop()
-        self.held.wake_all()
-        self.held.close()
-        for table in self.tables.awaited:
-            await table.stop()
+        await term.stop_work()
         await self._server.stop()
+        lasting.ha_port.close()
         self.waits.close()
         _STOP_CLOSED()
-        if self.store.failure is None:
-            self.store.flush()
+        term.flush()
         failed = self.store.failure is not None
         if not failed:
             self._save_everything()
             _STOP_SAVED()
-        self.store.shutdown()
+        term.close()
         logger.info("event=stopped broker=%s clean=%s", self.config.broker.broker_name, not failed)
 
     def _save_everything(self) -> None:
         try:
-            self.topics.persist()
-            self.groups.persist()
-            _STOP_TOPICS_SAVED()
-            self.transactions.commit_offsets()
-            for service in self._services:
+            self._term.save()
+            for service in self.lasting.services:
                 service.save()
         except StoreError as error:
             logger.error("event=config_not_saved reason=%r", str(error))
@@ -282,6 +408,9 @@ class Broker:
 
     def _configure(self, changed: dict[str, str]) -> None:
         """Apply changed keys that no part reads each time it needs them."""
+        self.retention.config_changed(changed)
+        for service in self._services:
+            service.configured(changed)
         if changed:
             self.waits.configure(self.config.store)
             self._server.configure(self.config.broker)
@@ -297,3 +426,9 @@ class Broker:
             service.channel_closed(channel)
         self.consumers.channel_closed(channel)
         self.producers.channel_closed(channel)
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    # A failed change was reported where it failed.
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("event=role_change_failed reason=%r", str(task.exception()))

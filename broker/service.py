@@ -2,18 +2,20 @@
 
 The broker calls, in this order:
 
-- `routes` and `figures`, once;
+- `routes`, `figures` and `exported_metrics`, once;
 - `check` and `bind`, before the store is opened;
 - `load`, when the store has recovered and no request is served yet;
 - `listen`, when clients can connect, before the broker registers;
 - `start`, when requests are served; the `periodic` work begins;
 - `take_over`, `activate` and `deactivate`, when this replica begins or ends to serve the group, see `broker.role`;
+- `configured`, when keys were updated;
 - `stop`, when no new work may begin, also after a failed start;
 - `save`, when nothing runs any more, unless the disk has failed.
 """
 
 from broker.periodic import Periodic
 from sprocket.common.figures import Declared
+from sprocket.metrics.declared import Metric
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.routes import Route
 
@@ -27,6 +29,10 @@ class Service:
 
     def figures(self) -> list[Declared]:
         """Return the figures that it shows to operators (GET_BROKER_RUNTIME_INFO, docs/figures.md)."""
+        return []
+
+    def exported_metrics(self) -> list[Metric]:
+        """Return the metrics that it exports (docs/metrics.md)."""
         return []
 
     def periodic(self) -> list[Periodic]:
@@ -56,6 +62,9 @@ class Service:
 
     def deactivate(self) -> None:
         """End the work of `activate`, because another replica does it from now on.  Before `stop`."""
+
+    def configured(self, changed: dict[str, str]) -> None:
+        """Obey `changed` keys that it does not read each time; empty once the port is known."""
 
     def stop(self) -> None:
         """Start no new work; answer held requests."""

@@ -13,14 +13,17 @@ from acl.gate_settings import GateSettings
 from ha.raft.consensus import Member
 from ha.raft.members import check_members, parse_members
 from sprocket.common.errors import ConfigError
+from sprocket.common.logs.settings import LogSettings
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.metrics.health import HealthSettings
+from sprocket.metrics.settings import MetricsSettings
 from sprocket.remoting.listener_settings import ConnectionSettings
 
 _PEERS = "controllerDLegerPeers"
 
 
 @dataclass(frozen=True)
-class ControllerConfig(ConnectionSettings, AuthSettings, GateSettings):
+class ControllerConfig(ConnectionSettings, AuthSettings, GateSettings, MetricsSettings, HealthSettings, LogSettings):
     """Configuration of a controller."""
 
     controller_type: str = field(
@@ -97,6 +100,16 @@ class ControllerConfig(ConnectionSettings, AuthSettings, GateSettings):
         "linearizable.",
         mutable=True,
     )
+    master_lease_millis: int = int_setting(
+        "masterLeaseMillis",
+        1_200,
+        "Length of the lease of a master; it acknowledges nothing without one, and no other is elected before its end. "
+        "Brokers ask four times in this time. RocketMQ's brokers ask for none.",
+        minimum=200,
+        maximum=60_000,
+        unit="ms",
+        mutable=True,
+    )
     notify_broker_role_changed: bool = bool_setting(
         "notifyBrokerRoleChanged", True, "Notify the brokers of a group when it has a new master.", mutable=True
     )
@@ -125,6 +138,7 @@ class ControllerConfig(ConnectionSettings, AuthSettings, GateSettings):
     def check(self) -> None:
         """Raise ConfigError if the configuration is invalid."""
         self.check_auth()
+        self.check_log()
         # A name server without a controller has none of these keys.
         if self.missing:
             return

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 
 from controller.config import ControllerConfig
+from controller.elections import Elections
 from controller.live_brokers import Heartbeat
 from controller.replica_service import ReplicaService
 from controller.state.group import Group
@@ -24,6 +25,9 @@ from sprocket.remoting.headers.controller import NotifyBrokerRoleChangedRequestH
 
 logger = logging.getLogger(__name__)
 
+# Pause before replicas are asked again for their logs.
+_RETRY_S = 0.3
+
 
 class Failover:
     """Elections and notices of one controller.  `client` reaches brokers; it belongs to the caller."""
@@ -34,6 +38,7 @@ class Failover:
         self._service = service
         self._client = client
         self._settings = settings
+        self.elections = Elections(service, client)
         # One election at a time for each group.
         self._electing: dict[str, asyncio.Task[None]] = {}
         # The newest notice to each broker that has not left yet, with its epoch.
@@ -57,11 +62,33 @@ class Failover:
             if group.master_id == broker.broker_id and self._service.is_leader:
                 self._start_election(broker.name)
 
-    def scan(self) -> None:
-        """Elect a new master for each group that has lost its own while another member is alive."""
+    def resigned(self, broker: Heartbeat) -> None:
+        """Elect a new master, because the old one does not lead any more."""
+        if self._service.resigns(broker) and self._service.is_leader:
+            self._start_election(broker.name)
+
+    def left(self, broker: Heartbeat) -> None:
+        """Forget a broker that stops.  Elect a new master if it was one."""
+        self._service.leaves(broker)
+        self.lost([broker], "stops")
+
+    def returned(self, broker: Heartbeat) -> None:
+        """Try again to elect a master where too few replicas answered: one more is alive."""
+        group = self._service.known_group(broker.name)
+        if group is None or group.required_acks is None or not self._service.is_leader:
+            return
+        if not self._service.master_may_live(group):
+            self._start_election(broker.name)
+
+    def scan(self, *, spares_leaders: bool = False) -> None:
+        """Elect a new master for each group that has lost its own while another member is alive.
+
+        Masters with leases may be spared, because this controller did not read their heartbeats.
+        """
         if self._service.is_leader:
             for group in self._service.headless():
-                self._start_election(group.name)
+                if group.required_acks is None or not spares_leaders:
+                    self._start_election(group.name)
 
     def announce(self, group: Group) -> None:
         """Notify the members of `group` that are alive of its master and its sync-state set, if this is enabled."""
@@ -88,11 +115,16 @@ class Failover:
     async def _elect(self, name: str) -> None:
         for attempt in range(self._settings.current.elect_master_max_retry_count):
             try:
-                outcome = await self._service.elect_master(name, "", None, is_designated=False)
+                outcome = await self.elections.elect(name, "", None, is_designated=False)
             except RequestError as error:
                 logger.warning("event=election_failed group=%s attempt=%d reason=%r", name, attempt + 1, error.remark)
                 if error.code == ResponseCode.CONTROLLER_NOT_LEADER:
                     return
+                continue
+            if outcome.group is None and self._service.has_leases(name):
+                # A replica may have been too busy to answer.
+                logger.warning("event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark)
+                await asyncio.sleep(_RETRY_S)
                 continue
             # An earlier attempt, whose answer was lost, may have elected the master that exists.
             is_new = outcome.code == ResponseCode.SUCCESS or attempt > 0

@@ -19,6 +19,8 @@ from sprocket.common import limits
 
 # `BrokerHeartbeatManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME`
 DEFAULT_TIMEOUT_MS: Final = 10_000
+# A controller that has just started takes a silent master with leases for alive during this many leases.
+_UNHEARD_LEASES: Final = 4
 # Of a broker that reports none: `Integer.MAX_VALUE`, -1 and -1.
 LOWEST_PRIORITY: Final = 2**31 - 1
 UNKNOWN: Final = -1
@@ -41,6 +43,9 @@ class Heartbeat:
     max_offset: int
     confirm_offset: int
     priority: int
+    # It has led in this epoch, or was elected for it, and does not lead any more.
+    resigned_epoch: int = UNKNOWN
+    asks_lease: bool = False
 
     @property
     def key(self) -> BrokerKey:
@@ -68,6 +73,11 @@ class LiveBrokers:
     def __len__(self) -> int:
         return len(self._seen)
 
+    @property
+    def keys(self) -> list[BrokerKey]:
+        """The brokers that were heard and have not been silent for too long at the last scan."""
+        return list(self._seen)
+
     def beat(self, heartbeat: Heartbeat, now_ms: int) -> str:
         """Note a heartbeat.  Return why it is refused, or the empty text."""
         held = self._seen.get(heartbeat.key)
@@ -84,9 +94,13 @@ class LiveBrokers:
             self._heard.add(heartbeat.key)
         return ""
 
-    def expire(self, now_ms: int) -> list[Heartbeat]:
-        """Remove and return the brokers that were silent for too long."""
-        silent = [seen.heartbeat for seen in self._seen.values() if not seen.is_fresh(now_ms)]
+    def expire(self, now_ms: int, *, spares_leaders: bool = False) -> list[Heartbeat]:
+        """Remove and return the brokers that were silent for too long; masters with leases may be spared."""
+        silent = [
+            seen.heartbeat
+            for seen in self._seen.values()
+            if not seen.is_fresh(now_ms) and not (spares_leaders and seen.heartbeat.asks_lease)
+        ]
         for heartbeat in silent:
             del self._seen[heartbeat.key]
         return silent
@@ -97,6 +111,16 @@ class LiveBrokers:
         for heartbeat in gone:
             del self._seen[heartbeat.key]
         return gone
+
+    def forget(self, key: BrokerKey) -> Heartbeat | None:
+        """Remove a broker, which stops.  Return its last heartbeat, None if there was none."""
+        seen = self._seen.pop(key, None)
+        return None if seen is None else seen.heartbeat
+
+    def has_resigned(self, group: Group) -> bool:
+        """Return whether the group's master said that it does not lead any more."""
+        seen = self._seen.get((group.cluster, group.name, group.master_id or UNKNOWN))
+        return seen is not None and seen.heartbeat.resigned_epoch == group.master_epoch
 
     def is_live(self, key: BrokerKey, now_ms: int) -> bool:
         """Return whether a broker's heartbeats come."""
@@ -123,7 +147,7 @@ class LiveBrokers:
         master = group.replica(group.master_id)
         if master is None or any(one.broker_id == master.broker_id for one in live):
             return live
-        if not self._may_live((group.cluster, group.name, master.broker_id), now_ms):
+        if not self._may_live(group, now_ms):
             return live
         return (*live, LiveReplica(master.broker_id, master.address, UNKNOWN, UNKNOWN, LOWEST_PRIORITY))
 
@@ -132,7 +156,9 @@ class LiveBrokers:
         if group.master_id is None:
             return False
         key = group.cluster, group.name, group.master_id
-        return self.is_live(key, now_ms) or self._may_live(key, now_ms)
+        if self.has_resigned(group):
+            return False
+        return self.is_live(key, now_ms) or self._may_live(group, now_ms)
 
     def headless(self, groups: Iterator[Group], now_ms: int) -> list[Group]:
         """Return the groups whose master is lost while another member is alive."""
@@ -142,5 +168,9 @@ class LiveBrokers:
             if group.master_id is not None and not self.master_may_live(group, now_ms) and self.live_ids(group, now_ms)
         ]
 
-    def _may_live(self, key: BrokerKey, now_ms: int) -> bool:
-        return key not in self._heard and now_ms - self._started_ms <= DEFAULT_TIMEOUT_MS
+    def _may_live(self, group: Group, now_ms: int) -> bool:
+        """Return whether the master may be alive although it sent no heartbeat since this controller's start."""
+        has_leases = group.required_acks is not None
+        limit_ms = min(DEFAULT_TIMEOUT_MS, _UNHEARD_LEASES * group.lease_ms) if has_leases else DEFAULT_TIMEOUT_MS
+        key = group.cluster, group.name, UNKNOWN if group.master_id is None else group.master_id
+        return key not in self._heard and now_ms - self._started_ms <= limit_ms

@@ -10,6 +10,7 @@ from controller.config import ControllerConfig
 from controller.consensus import MakeConsensus, Surroundings, raft
 from controller.failover import Failover
 from controller.live_brokers import Heartbeat, LiveBrokers
+from controller.metrics import ControllerCounts, bytes_below, node_metrics
 from controller.processor.brokers import BrokerProcessor
 from controller.processor.operators import OperatorProcessor
 from controller.replica_service import ReplicaService
@@ -18,6 +19,8 @@ from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.common.live_settings import LiveSettings
+from sprocket.metrics.export import MetricsExport, server_labels
+from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.routes import RouteTable
@@ -33,6 +36,8 @@ _NOTIFY_TIMEOUT_S: Final = 3.0
 _TICK_S: Final = 0.1
 # First scan for silent brokers after the start (`DefaultBrokerHeartbeatManager.start`).
 _FIRST_SCAN_MS: Final = 2_000
+# After a longer pause of its own a controller first reads the heartbeats that came meanwhile.
+_LONGEST_TICK_MS: Final = 400
 
 
 class Controller:
@@ -58,6 +63,7 @@ class Controller:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._is_running = False
         self._was_leader = False
+        self._last_tick_ms = self._excused_until_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         tls = tls or TlsSettings()
         self._owns_access = access is None
@@ -74,20 +80,29 @@ class Controller:
         around = Surroundings(self._clock, on_fatal, server_tls, self._client_tls)
         self.consensus = make_consensus(config, self.machine, around)
         self.live = LiveBrokers(self._now_ms())
-        self.service = ReplicaService(self.machine, self.consensus, self.live, self.settings, self._now_ms)
+        counts = ControllerCounts(self._clock)
+        self.service = ReplicaService(self.machine, self.consensus, self.live, self.settings, self._now_ms, counts)
         self.failover = Failover(self.service, self._client, self.settings)
         self._next_scan_ms = self._next_master_scan_ms = self._now_ms() + _FIRST_SCAN_MS
         self.routes = self.access.guard(
             RouteTable(
                 [
-                    *BrokerProcessor(self.service, self.failover).routes(),
-                    *OperatorProcessor(self.service, self.consensus, self.settings).routes(),
+                    *counts.timed(BrokerProcessor(self.service, self.failover).routes()),
+                    *counts.timed(OperatorProcessor(self.service, self.consensus, self.settings).routes()),
                     *(self.access.routes() if self._owns_access else ()),
                 ]
             )
         )
+        metrics = [*node_metrics(config, self.live, lambda: self.consensus.is_leader, bytes_below), *counts.metrics()]
+        self.metrics = MetricRegistry(metrics, lambda: server_labels(config, _labels(config)))
+        self.export = MetricsExport(config, self.metrics.read, self._clock, host="0.0.0.0", scope="controller")
         self._server = RemotingServer(self.routes, config, port=config.own.port, on_bug=on_fatal, tls=server_tls)
         self._server.on_close.append(self._channel_closed)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the start is done and the stop has not begun."""
+        return self._is_running
 
     @property
     def port(self) -> int:
@@ -107,15 +122,18 @@ class Controller:
         _refuse_dledger_files(self._config)
         try:
             await self._server.bind()
+            await self.export.bind()
             if self._owns_access:
                 self.access.load()
             if self._client_tls is not None:
                 self._client_tls.start()
             await self.consensus.start()
             await self._server.start()
+            await self.export.start()
             if self._owns_access:
                 self.access.warn()
         except BaseException:
+            await self.export.stop()
             await self.consensus.close()
             await self._server.stop()
             raise
@@ -133,6 +151,7 @@ class Controller:
             self._timer.cancel()
         # Connections that end now were closed by us; that says nothing about brokers.
         self._server.on_close.remove(self._channel_closed)
+        await self.export.stop()
         await self.failover.close()
         await self._server.stop()
         await self.consensus.close()
@@ -141,7 +160,8 @@ class Controller:
 
     def scan(self) -> None:
         """Remove brokers that were silent for too long, close their connections, and replace those that led."""
-        silent = self.live.expire(self._now_ms())
+        now_ms = self._now_ms()
+        silent = self.live.expire(now_ms, spares_leaders=now_ms < self._excused_until_ms)
         for heartbeat in silent:
             channel = self._server.channels.get(heartbeat.channel_id)
             if channel is not None:
@@ -152,16 +172,28 @@ class Controller:
         """Do what is due, and come back."""
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
         now_ms, current = self._now_ms(), self.settings.current
+        if now_ms - self._last_tick_ms > _LONGEST_TICK_MS:
+            self._excused_until_ms = now_ms + current.master_lease_millis
+        self._last_tick_ms = now_ms
         if now_ms >= self._next_scan_ms:
             self._next_scan_ms = now_ms + current.scan_not_active_broker_interval
             self._server.configure(current)
             self.access.gate.audit.flush()
             self.scan()
         is_leader = self.consensus.is_leader
+        if is_leader and not self._was_leader:
+            self.service.begin_to_lead()
+        if is_leader:
+            self._find_silent_leaders(now_ms)
         if is_leader and (not self._was_leader or now_ms >= self._next_master_scan_ms):
             self._next_master_scan_ms = now_ms + current.scan_inactive_master_interval
-            self.failover.scan()
+            self.failover.scan(spares_leaders=now_ms < self._excused_until_ms)
         self._was_leader = is_leader
+
+    def _find_silent_leaders(self, now_ms: int) -> None:
+        """Replace masters that ask for leases no more, unless this controller itself stood still."""
+        if now_ms >= self._excused_until_ms:
+            self.failover.lost(self.service.silent_leaders(), "lease_expired")
 
     def _channel_closed(self, channel: RemotingChannel) -> None:
         gone: list[Heartbeat] = self.live.close_channel(channel.id)
@@ -169,6 +201,11 @@ class Controller:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
+
+
+def _labels(config: ControllerConfig) -> dict[str, str]:
+    own = config.own
+    return {"address": f"{own.host}:{own.port}", "group": config.controller_dleger_group, "peer_id": own.id}
 
 
 def _refuse_dledger_files(config: ControllerConfig) -> None:

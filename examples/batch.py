@@ -7,35 +7,31 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, ConsumeSettings, Message, Producer, ReceivedMessage, SendSettings
+import sprocket
+from sprocket import ConsumeFrom, ConsumeSettings, Message, ReceivedMessage, SendSettings
 
 
 async def main(namesrv: str) -> None:
-    async with Producer("example", namesrv) as producer:
-        sent = await producer.send_batch([Message("Readings", b"%d" % number) for number in range(50)])
+    async with sprocket.connect(namesrv) as mq:
+        sent = await mq.producer().send_batch([Message("Readings", b"%d" % number) for number in range(50)])
         print("one request, 50 messages, first at offset", sent.queue_offset, "of queue", sent.queue.queue_id)
 
-    # With auto-batch, messages sent at about the same time share a request. Each send has its own result.
-    async with Producer("example", namesrv, settings=SendSettings(auto_batch=True)) as producer:
+        # With auto-batch, messages sent at about the same time share a request. Each send has its own result.
+        producer = mq.producer(settings=SendSettings(auto_batch=True))
         results = await asyncio.gather(*(producer.send(Message("Readings", b"%d" % n)) for n in range(50, 100)))
         print("50 sends,", len({result.message_id for result in results}), "results")
 
-    total = 0
-    settings = ConsumeSettings(consume_message_batch_max_size=32)
-    consumer = Consumer("readings", ["Readings"], namesrv, consume_from=ConsumeFrom.FIRST, settings=settings)
-    async with consumer:
+        settings = ConsumeSettings(consume_message_batch_max_size=32)
+        consumer = mq.consumer("readers", "Readings", consume_from=ConsumeFrom.FIRST, settings=settings)
+        readings: list[bytes] = []
 
         async def handle(messages: list[ReceivedMessage]) -> None:
-            nonlocal total
-            total += len(messages)
+            readings.extend(message.body for message in messages)
             print("handled", len(messages), "at once")
-            if total == 100:
-                all_handled.set()
+            if len(readings) == 100:
+                consumer.stop()
 
-        all_handled = asyncio.Event()
-        running = asyncio.create_task(consumer.run_batches(handle))
-        await all_handled.wait()
-    await running
+        await consumer.run_batches(handle)
 
 
 if __name__ == "__main__":

@@ -7,51 +7,38 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import (
-    AdminClient,
-    AdminError,
-    ConsumeFrom,
-    Consumer,
-    DeadLetterFilter,
-    Message,
-    Producer,
-    ReceivedMessage,
-    ReconsumeLater,
-    Redrive,
-)
+import sprocket
+from sprocket import AdminError, ConsumeFrom, DeadLetterFilter, Message, ReceivedMessage, Redrive
 
 
 async def main(namesrv: str) -> None:
-    async with Producer("example", namesrv) as producer:
+    async with sprocket.connect(namesrv) as mq:
         for number in range(4):
             tag = "card" if number % 2 else "cash"
-            await producer.send(Message("Charges", b"charge %d" % number, tags=tag))
+            await mq.producer().send(Message("Charges", b"charge %d" % number, tags=tag))
 
-    repaired = False
-    async with Consumer("charging", ["Charges"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        broken_tags = {"card"}
+        consumer = mq.consumer("charging", "Charges", consume_from=ConsumeFrom.FIRST)
+        charged: list[bytes] = []
 
         async def charge(message: ReceivedMessage) -> None:
-            if message.tags == "card" and not repaired:
+            if message.tags in broken_tags:
                 print("cannot be charged:", message.body.decode())
-                raise ReconsumeLater(delay_level=-1)  # to the dead-letter topic, %DLQ%charging
+                await message.dead_letter("the card reader is broken")
+                return
             print("charged", message.body.decode())
             charged.append(message.body)
             if len(charged) == 4:
-                all_charged.set()
+                consumer.stop()
 
-        charged: list[bytes] = []
-        all_charged = asyncio.Event()
         running = asyncio.create_task(consumer.run(charge))
-
-        async with AdminClient(namesrv) as admin:
-            redrive = Redrive(admin, "charging")
-            wanted = DeadLetterFilter(tags=frozenset({"card"}))
-            print("a dry run finds", await find(redrive, wanted, 2))
-            repaired = True
-            done = await redrive.run(wanted)
-            print("sent back", done.sent, "to", ", ".join(done.targets))
-        await all_charged.wait()
-    await running
+        redrive = Redrive(mq.admin, "charging")
+        wanted = DeadLetterFilter(tags=frozenset({"card"}))
+        print("a dry run finds", await find(redrive, wanted, 2))
+        broken_tags.clear()
+        done = await redrive.run(wanted)
+        print("sent back", done.sent, "to", ", ".join(done.targets))
+        await running
 
 
 async def find(redrive: Redrive, wanted: DeadLetterFilter, count: int) -> int:

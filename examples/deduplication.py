@@ -7,28 +7,34 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, Deduplicator, Message, Producer, ReceivedMessage
+import sprocket
+from sprocket import ConsumeFrom, Deduplicator, Message, ReceivedMessage
 
 
 async def main(namesrv: str) -> None:
+    sent = []
     for attempt in (1, 2):  # a program that died before it got the response, and its restart
-        async with Producer("example", namesrv) as producer:
-            result = await producer.send(Message("Invoices", b"invoice 4711", unique_key="invoice-4711"))
+        async with sprocket.connect(namesrv) as mq:
+            result = await mq.producer().send(Message("Invoices", b"invoice 4711", unique_key="invoice-4711"))
             print("attempt", attempt, "sent", result.message_id)
-        if attempt == 1:
-            first_id = result.message_id
-    assert result.message_id == first_id
+        sent.append(result.message_id)
+    assert sent[0] == sent[1]
 
     deduplicator = Deduplicator()
-    async with Consumer("accounts", ["Invoices"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+    async with sprocket.connect(namesrv) as mq:
+        consumer = mq.consumer("accounts", "Invoices", consume_from=ConsumeFrom.FIRST)
 
         async def handle(message: ReceivedMessage) -> None:
             print("handled", message.body.decode())
 
-        running = asyncio.create_task(consumer.run(deduplicator.once(handle)))
-        while not deduplicator.duplicates:  # noqa: ASYNC110 - no event reports skipped duplicates
-            await asyncio.sleep(0.05)
-    await running
+        handle_once = deduplicator.once(handle)
+
+        async def count(message: ReceivedMessage) -> None:
+            await handle_once(message)
+            if deduplicator.duplicates:
+                consumer.stop()
+
+        await consumer.run(count)
     print("left out", deduplicator.duplicates)
 
 

@@ -7,30 +7,27 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer, ReceivedMessage, ReconsumeLater
+import sprocket
+from sprocket import ConsumeFrom, Message, ReceivedMessage, ReconsumeLater
 
 
 async def main(namesrv: str) -> None:
-    async with Producer("example", namesrv) as producer:
-        await producer.send_batch([Message("Orders", b"order %d" % number) for number in range(5)])
-
-    done = 0
-    async with Consumer("orders", ["Orders"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+    async with sprocket.connect(namesrv) as mq:
+        await mq.producer().send_batch([Message("Orders", b"order %d" % number) for number in range(5)])
+        consumer = mq.consumer("orders", "Orders", consume_from=ConsumeFrom.FIRST)
+        done: list[bytes] = []
 
         async def handle(message: ReceivedMessage) -> None:
-            nonlocal done
             if message.body == b"order 3" and not message.reconsume_times:
                 print("not now:", message.body.decode())
-                raise ReconsumeLater(delay_level=1)  # in 1 s
+                raise ReconsumeLater(delay=1)
             print("handled", message.body.decode(), "at attempt", message.reconsume_times + 1)
-            done += 1
-            if done == 5:
-                all_done.set()
+            done.append(message.body)
+            if len(done) == 5:
+                consumer.stop()
 
-        all_done = asyncio.Event()
-        running = asyncio.create_task(consumer.run(handle, concurrency=20))
-        await all_done.wait()
-    await running
+        # SIGTERM, Ctrl-C and `stop` end it after the messages in work.
+        await consumer.run(handle, concurrency=20)
 
 
 if __name__ == "__main__":

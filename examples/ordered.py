@@ -7,34 +7,32 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Message, OrderlyConsumer, Producer, ReceivedMessage, ReconsumeLater
+import sprocket
+from sprocket import ConsumeFrom, Message, ReceivedMessage, ReconsumeLater
 
 STEPS = ["created", "paid", "shipped"]
 
 
 async def main(namesrv: str) -> None:
-    async with Producer("example", namesrv) as producer:
+    seen: list[str] = []
+    async with sprocket.connect(namesrv) as mq:
         for step in STEPS:
             for order in ("order-1", "order-2", "order-3"):
-                await producer.send(Message("OrderSteps", f"{order} {step}".encode()), sharding_key=order)
+                await mq.producer().send(Message("OrderSteps", f"{order} {step}".encode()), sharding_key=order)
 
-    seen: list[str] = []
-    async with OrderlyConsumer("steps", ["OrderSteps"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        consumer = mq.orderly_consumer("steps", "OrderSteps", consume_from=ConsumeFrom.FIRST)
 
         async def handle(message: ReceivedMessage) -> None:
             step = message.body.decode()
             if step == "order-2 paid" and not message.reconsume_times:
                 print("the bank does not answer yet; the queue waits:", step)
-                raise ReconsumeLater(suspend_s=0.2)
+                raise ReconsumeLater(delay=0.2)
             print(step)
             seen.append(step)
             if len(seen) == 9:
-                all_seen.set()
+                consumer.stop()
 
-        all_seen = asyncio.Event()
-        running = asyncio.create_task(consumer.run(handle))
-        await all_seen.wait()
-    await running
+        await consumer.run(handle)
     for order in ("order-1", "order-2", "order-3"):
         assert [step for step in seen if step.startswith(order)] == [f"{order} {step}" for step in STEPS]
     print("every order's steps came in order")

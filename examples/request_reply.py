@@ -7,30 +7,23 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer, ReceivedMessage
+import sprocket
+from sprocket import ConsumeFrom, Message, ReceivedMessage
+
+
+async def add(message: ReceivedMessage) -> None:
+    total = sum(map(int, message.body.split(b"+")))
+    await message.reply(b"%d" % total)
 
 
 async def main(namesrv: str) -> None:
-    async with (
-        Producer("example", namesrv) as producer,
-        Consumer("calculators", ["Sums"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer,
-    ):
-
-        async def add(message: ReceivedMessage) -> None:
-            total = sum(map(int, message.body.split(b"+")))
-            await consumer.reply(message, b"%d" % total)
-            answered.append(message.body)
-            if len(answered) == 2:
-                all_answered.set()
-
-        answered: list[bytes] = []
-        all_answered = asyncio.Event()
+    async with sprocket.connect(namesrv) as mq:
+        consumer = mq.consumer("calculators", "Sums", consume_from=ConsumeFrom.FIRST)
         running = asyncio.create_task(consumer.run(add))
         for task in (b"1+2", b"20+22"):
-            reply = await producer.request(Message("Sums", task), timeout_s=15)
+            reply = await mq.producer().request(Message("Sums", task), timeout_s=15)
             print(task.decode(), "=", reply.body.decode())
-        await all_answered.wait()
-        await consumer.close()
+        consumer.stop()
         await running
 
 

@@ -7,20 +7,20 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer
+import sprocket
+from sprocket import ConsumeFrom, Message
 
 
 async def main(namesrv: str) -> None:
-    async with Producer(group="example", namesrv=namesrv) as producer:
+    async with sprocket.connect(namesrv) as mq:
         for number in range(10):
-            result = await producer.send(Message("Example", f"message {number}".encode(), tags="demo"))
+            result = await mq.producer().send(Message("Example", f"message {number}".encode(), tags="demo"))
             print("sent", result.message_id)
 
-    async with Consumer("example", {"Example": "*"}, namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        consumer = mq.consumer("example", "Example", consume_from=ConsumeFrom.FIRST)
         for _ in range(10):
-            message = await anext(consumer)
-            print("received", message.body.decode())
-            await consumer.ack(message)
+            async with (await anext(consumer)).process() as message:
+                print("received", message.body.decode())
 
 
 if __name__ == "__main__":

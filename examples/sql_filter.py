@@ -8,21 +8,21 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import BrokerRefused, ConsumeFrom, Consumer, Message, Producer, SqlFilter
+import sprocket
+from sprocket import BrokerRefused, ConsumeFrom, Message, SqlFilter
 
 
 async def main(namesrv: str) -> None:
-    async with Producer("example", namesrv) as producer:
+    async with sprocket.connect(namesrv) as mq:
         for amount, region in ((50, "eu"), (150, "eu"), (500, "us"), (900, "asia")):
             properties = {"amount": str(amount), "region": region}
-            await producer.send(Message("Payments", f"{amount} {region}".encode(), properties=properties))
+            await mq.producer().send(Message("Payments", f"{amount} {region}".encode(), properties=properties))
 
-    wanted = SqlFilter("amount > 100 AND region IN ('eu', 'us')")
-    async with Consumer("large", {"Payments": wanted}, namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        wanted = SqlFilter("amount > 100 AND region IN ('eu', 'us')")
+        consumer = mq.consumer("large", {"Payments": wanted}, consume_from=ConsumeFrom.FIRST)
         for _ in range(2):
-            message = await anext(consumer)
-            await consumer.ack(message)
-            print("received", message.body.decode())
+            async with (await anext(consumer)).process() as message:
+                print("received", message.body.decode())
         assert not await consumer.receive(wait_s=0.5)
         print("the others stayed on the broker")
         try:

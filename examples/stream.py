@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from cluster import name_server
 
-from sprocket import Message, Producer, SendSettings
+import sprocket
+from sprocket import Message, SendSettings
 
 COUNT = 2_000
 
@@ -20,17 +21,17 @@ def messages() -> Iterator[Message]:
 
 
 async def main(namesrv: str) -> None:
-    async with Producer("example", namesrv) as producer:
+    async with sprocket.connect(namesrv) as mq:
         begun = time.perf_counter()
-        async for _ in producer.send_many(messages(), window=256):
+        async for _ in mq.producer().send_many(messages(), window=256):
             pass
         print(f"one by one: {COUNT / (time.perf_counter() - begun):,.0f} messages/s")
 
-    async with Producer("example", namesrv, settings=SendSettings(auto_batch=True)) as producer:
+        batching = mq.producer(settings=SendSettings(auto_batch=True))
         begun = time.perf_counter()
         for _ in range(10):
             some = [Message("Stream", b"%0128d" % number) for number in range(COUNT // 10)]
-            await asyncio.gather(*map(producer.send, some))
+            await asyncio.gather(*map(batching.send, some))
         print(f"auto-batch: {COUNT / (time.perf_counter() - begun):,.0f} messages/s")
 
 

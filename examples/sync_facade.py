@@ -7,38 +7,31 @@ import threading
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Message, ReceivedMessage, sync
+from sprocket import ConsumeFrom, Message, sync
 
 
 def main(namesrv: str) -> None:
-    with sync.Producer("example", namesrv) as producer:
+    with sync.connect(namesrv) as mq:
         for number in range(5):
-            print("sent", producer.send(Message("Plain", b"%d" % number)).message_id)
+            print("sent", mq.producer().send(Message("Plain", b"%d" % number)).message_id)
 
-    with sync.Consumer("plain", ["Plain"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
-        for count, message in enumerate(consumer, 1):
-            print("received", message.body.decode())
-            consumer.ack(message)
+        for count, message in enumerate(mq.consumer("plain", "Plain", consume_from=ConsumeFrom.FIRST), 1):
+            with message.process():
+                print("received", message.body.decode())
             if count == 5:
                 break
 
-    # A handler runs in threads and may block.
-    ended = threading.Event()
+        # A handler runs in threads and may block.
+        worker = mq.consumer("plain-workers", "PlainWork", consume_from=ConsumeFrom.FIRST)
 
-    def handle(message: ReceivedMessage) -> None:
-        print("handled", message.body.decode(), "in", threading.current_thread().name.rpartition("_")[0])
-        ended.set()
+        def handle(message: sync.ReceivedMessage) -> None:
+            print("handled", message.body.decode(), "in", threading.current_thread().name.rpartition("_")[0])
+            worker.stop()
 
-    with sync.Producer("example", namesrv) as producer, sync.Consumer("plain", ["Plain"], namesrv) as consumer:
-        worker = threading.Thread(target=consumer.run, args=(handle,), kwargs={"concurrency": 4})
-        worker.start()
-        producer.send(Message("Plain", b"work"))
-        ended.wait()
-        consumer.close()
-        worker.join()
+        mq.producer().send(Message("PlainWork", b"work"))
+        worker.run(handle, concurrency=4)
 
-    with sync.Admin(namesrv) as admin:
-        print("topics:", [topic for topic in admin(lambda aio: aio.topic_list()) if topic == "Plain"])
+        print("topics:", [topic for topic in mq.admin(lambda aio: aio.topic_list()) if topic == "Plain"])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, Message, ReceivedMessage, TransactionProducer, TransactionState
+import sprocket
+from sprocket import ConsumeFrom, Message, ReceivedMessage, TransactionState
 
 booked: set[str] = set()  # what a database would hold
 
@@ -26,16 +27,16 @@ async def look_up(message: ReceivedMessage) -> TransactionState:
 
 
 async def main(namesrv: str) -> None:
-    async with TransactionProducer("bookings", namesrv, checker=look_up) as producer:
-        for body in (b"seat 12A", b"overbooked seat 12A", b"seat 12B"):
-            result = await producer.send_in_transaction(Message("Bookings", body), book)
-            print(body.decode(), "->", result.state.name)
+    async with sprocket.connect(namesrv) as mq:
+        async with mq.transaction_producer("bookings", checker=look_up) as producer:
+            for body in (b"seat 12A", b"overbooked seat 12A", b"seat 12B"):
+                result = await producer.send_in_transaction(Message("Bookings", body), book)
+                print(body.decode(), "->", result.state.name)
 
-    async with Consumer("bookings-readers", ["Bookings"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        consumer = mq.consumer("bookings-readers", "Bookings", consume_from=ConsumeFrom.FIRST)
         for _ in range(2):
-            message = await anext(consumer)
-            await consumer.ack(message)
-            print("received", message.body.decode())
+            async with (await anext(consumer)).process() as message:
+                print("received", message.body.decode())
         assert not await consumer.receive(wait_s=0.5)
     print("the rolled back message was never seen")
 

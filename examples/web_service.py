@@ -28,15 +28,15 @@ def handler_of(producer: sync.Producer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(answer.encode())
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     return Orders
 
 
 def main(namesrv: str) -> None:
-    with sync.Producer("web", namesrv) as producer:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(producer))
+    with sync.connect(namesrv) as mq:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(mq.producer("web")))
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         for number in range(3):
@@ -47,10 +47,9 @@ def main(namesrv: str) -> None:
         serving.join()
         server.server_close()
 
-    with sync.Consumer("web-workers", ["WebOrders"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
-        for count, message in enumerate(consumer, 1):
-            consumer.ack(message)
-            print("received", message.body.decode())
+        for count, message in enumerate(mq.consumer("web-workers", "WebOrders", consume_from=ConsumeFrom.FIRST), 1):
+            with message.process():
+                print("received", message.body.decode())
             if count == 3:
                 break
 

@@ -16,7 +16,7 @@ from sprocket.common.errors import ConfigError, DiskFailed, ProtocolError, Resta
 logger = logging.getLogger(__name__)
 
 # `DefaultHAClient.closeMasterAndWait`
-_RETRY_S: Final = 5.0
+RETRY_S: Final = 5.0
 _CONNECT_LIMIT_S: Final = 5.0
 # Bounds of one read.  A larger read costs less per byte, but the event loop serves no one else meanwhile.  The size is
 # adapted until a full read takes between `_SHORT_S` and `_LONG_S`.
@@ -153,7 +153,7 @@ class Follower:
         clock: Clock,
         on_failure: Callable[[SprocketError], None],
         *,
-        retry_s: float = _RETRY_S,
+        retry_s: float = RETRY_S,
     ) -> None:
         self.links = links
         self._log = log

@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ha.hello import (
+    EPOCH_VERSION,
     NONCE_BYTES,
     PROOF_BYTES,
+    VERSION,
+    VERSIONS,
     GreetingReader,
     Hello,
     Identity,
     Kind,
+    Standing,
     Welcome,
     decode_hello,
     decode_welcome,
@@ -52,22 +56,36 @@ class Credentials:
 
 
 class MasterGreeting:
-    """The master's end of a greeting."""
+    """The master's end of a greeting.
 
-    def __init__(self, credentials: Credentials, epoch: int, *, counts_flushed: bool = False) -> None:
+    With `in_controller_mode` the epoch is that of the controllers, and only slaves with version 2 are accepted; else
+    only those with version 1.
+    """
+
+    def __init__(
+        self, credentials: Credentials, epoch: int, *, counts_flushed: bool = False, in_controller_mode: bool = False
+    ) -> None:
         self._credentials = credentials
         self._epoch = epoch
         self._counts_flushed = counts_flushed
-        self._reader = GreetingReader()
+        self._version = EPOCH_VERSION if in_controller_mode else VERSION
+        self._reader = GreetingReader(VERSIONS)
         self._hello: Hello | None = None
         self._welcome: Welcome | None = None
         self.is_done = False
         self.refusal = ""
+        # An epoch after this master's, known to a slave that has proved itself: this master was replaced.  -1: none.
+        self.newer_epoch = -1
 
     @property
     def slave(self) -> Identity | None:
         """The slave's identity as it claims it; None before its HELLO."""
         return self._hello.identity if self._hello is not None else None
+
+    @property
+    def standing(self) -> Standing:
+        """What a slave in controller mode says of itself."""
+        return (self._hello and self._hello.standing) or Standing()
 
     @property
     def rest(self) -> bytes:
@@ -84,7 +102,7 @@ class MasterGreeting:
             body = self._reader.feed(data, Kind.HELLO)
             if body is None:
                 return b""
-            answer, data = self._answer(decode_hello(body)), b""
+            answer, data = self._answer(decode_hello(body, self._reader.version)), b""
             if self.refusal:
                 return answer
         body = self._reader.feed(data, Kind.PROOF)
@@ -101,10 +119,17 @@ class MasterGreeting:
         if own.secret and not self.refusal:
             welcome = replace(welcome, proof=master_proof(own.secret, hello, welcome))
         self._welcome = welcome
-        return sealed(Kind.WELCOME, welcome.body())
+        return sealed(Kind.WELCOME, welcome.body(), hello.version)
 
     def _reason_against(self, hello: Hello) -> str:
         own, other = self._credentials.identity, hello.identity
+        if hello.version != self._version:
+            modes = "is not", "is"
+            here, there = modes[self._version == EPOCH_VERSION], modes[hello.version == EPOCH_VERSION]
+            return (
+                f"this master {here} in controller mode, the slave {there}: set enableControllerMode and "
+                "controllerAddr alike on all brokers of the group"
+            )
         if (own.cluster, own.broker_name) != (other.cluster, other.broker_name):
             return f"this is the master of {own.cluster}/{own.broker_name}, not of {other.cluster}/{other.broker_name}"
         if other.broker_id == own.broker_id:
@@ -121,6 +146,9 @@ class MasterGreeting:
         expected = slave_proof(secret, hello, welcome) if secret else bytes(PROOF_BYTES)
         if not is_proof(expected, body):
             self.refusal = f"the slave's proof is wrong: {_DIFFER}"
+        elif hello.standing is not None and hello.standing.epoch > self._epoch:
+            self.newer_epoch = hello.standing.epoch
+            self.refusal = f"the slave knows a master of epoch {self.newer_epoch}, epoch {self._epoch} is over"
         self.is_done = not self.refusal
 
 
@@ -128,14 +156,15 @@ class SlaveGreeting:
     """The slave's end of a greeting.
 
     `dialed` is the address that the slave connected to; empty if the slave's own configuration names it.  Both proofs
-    contain it.  So a greeting that an impostor relays to the true master proves nothing.
+    contain it.  So a greeting that an impostor relays to the true master proves nothing.  `standing` is None outside
+    controller mode.
     """
 
-    def __init__(self, credentials: Credentials, dialed: str = "") -> None:
+    def __init__(self, credentials: Credentials, dialed: str = "", standing: Standing | None = None) -> None:
         self._credentials = credentials
-        self._reader = GreetingReader()
         nonce = credentials.random_bytes(NONCE_BYTES)
-        self._hello = Hello(bool(credentials.secret), nonce, credentials.identity, dialed)
+        self._hello = Hello(bool(credentials.secret), nonce, credentials.identity, dialed, standing)
+        self._reader = GreetingReader([self._hello.version])
         self.welcome: Welcome | None = None
 
     @property
@@ -145,7 +174,7 @@ class SlaveGreeting:
 
     def begin(self) -> bytes:
         """Return the first message to write, HELLO."""
-        return sealed(Kind.HELLO, self._hello.body())
+        return sealed(Kind.HELLO, self._hello.body(), self._hello.version)
 
     def received(self, data: bytes | memoryview) -> bytes:
         """Take `data` and return what to write: the proof, once `welcome` is set and the greeting is done.
@@ -161,7 +190,8 @@ class SlaveGreeting:
         if reason:
             raise ProtocolError("ha_hello", reason)
         self.welcome = welcome
-        return sealed(Kind.PROOF, slave_proof(own.secret, self._hello, welcome) if own.secret else bytes(PROOF_BYTES))
+        proof = slave_proof(own.secret, self._hello, welcome) if own.secret else bytes(PROOF_BYTES)
+        return sealed(Kind.PROOF, proof, self._hello.version)
 
     def _reason_against(self, welcome: Welcome) -> str:
         own, other, secret = self._credentials.identity, welcome.identity, self._credentials.secret

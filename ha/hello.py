@@ -6,10 +6,15 @@ message are negative as a signed number.  No report of a plain slave is negative
 A proof is the HMAC-SHA256, keyed with the secret, of a label of the proving end and of both messages, which contain
 the nonces, the identities and the epoch.  So a proof is worthless in another connection and when it is reflected.  The
 secret itself is never sent.  What follows the greeting is checked with a CRC; it is neither signed nor encrypted.
+
+There are two versions.  Version 2 is for controller mode: the epoch is that of the controllers, and both ends exchange
+the histories of their logs.  The two do not mix, because a master in controller mode counts slaves by the ids that the
+controllers assigned.
 """
 
 import hmac
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -19,8 +24,12 @@ from sprocket.common.errors import ProtocolError
 from store.record.checksum import crc32
 
 VERSION: Final = 1
-MAGIC: Final = -0x53_70_72_6F_63_48_41_00 - VERSION
-MAGIC_BYTES: Final = struct.pack(">q", MAGIC)
+EPOCH_VERSION: Final = 2
+VERSIONS: Final = (VERSION, EPOCH_VERSION)
+_MAGIC: Final = -0x53_70_72_6F_63_48_41_00
+MAGIC: Final = _MAGIC - VERSION
+_MAGIC_BYTES: Final = {version: struct.pack(">q", _MAGIC - version) for version in VERSIONS}
+MAGIC_BYTES: Final = _MAGIC_BYTES[VERSION]
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 MAX_BODY_BYTES: Final = 4096
@@ -29,7 +38,7 @@ MAX_TEXT_BYTES: Final = 512
 
 ENVELOPE: Final = Layout(
     "envelope",
-    Field("magic", "q", "negative; its last byte tells the version"),
+    Field("magic", "q", "negative; version 2 is one less than version 1"),
     Field("kind", "B", "1 HELLO, 2 WELCOME, 3 PROOF"),
     Field("size_bytes", "I", f"bytes of the body, at most {MAX_BODY_BYTES}; a CRC-32 of all before it follows"),
 )
@@ -38,6 +47,12 @@ HELLO: Final = Layout(
     Field("has_secret", "B", "1: the slave can prove that it knows a secret, and requires the same"),
     Field("nonce", f"{NONCE_BYTES}s", "random"),
     Field("broker_id", "q", "the slave's"),
+)
+HELLO_2: Final = Layout(
+    "HELLO of version 2",
+    *HELLO.fields,
+    Field("epoch", "q", "the newest epoch of a master that the slave knows; -1 if none"),
+    Field("flags", "B", "1: asyncLearner of the slave; 2: its syncFromLastFile"),
 )
 WELCOME: Final = Layout(
     "WELCOME",
@@ -48,7 +63,9 @@ WELCOME: Final = Layout(
     Field("broker_id", "q", "the master's"),
     Field("epoch", "q", "of this master; frames repeat it"),
 )
-LAYOUTS: Final = (ENVELOPE, HELLO, WELCOME)
+LAYOUTS: Final = (ENVELOPE, HELLO, HELLO_2, WELCOME)
+_LEARNER: Final = 1
+_FROM_LAST_SEGMENT: Final = 2
 _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">H")
 
@@ -80,6 +97,17 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What a slave in controller mode says of itself: the newest epoch of a master that it knows (-1 if none),
+    asyncLearner, and syncFromLastFile.
+    """
+
+    epoch: int = -1
+    is_learner: bool = False
+    from_last_segment: bool = False
+
+
+@dataclass(frozen=True)
 class Hello:
     """The slave's first message."""
 
@@ -88,11 +116,21 @@ class Hello:
     identity: Identity
     # The address that the slave connected to if it was told that address; empty if its configuration names it.
     dialed: str = ""
+    # Version 2; None in version 1.
+    standing: Standing | None = None
+
+    @property
+    def version(self) -> int:
+        """Version of the greeting."""
+        return VERSION if self.standing is None else EPOCH_VERSION
 
     def body(self) -> bytes:
         """Return the message without its envelope."""
         one = self.identity
         head = HELLO.struct.pack(self.has_secret, self.nonce, one.broker_id)
+        if (own := self.standing) is not None:
+            flags = _LEARNER * own.is_learner + _FROM_LAST_SEGMENT * own.from_last_segment
+            head = HELLO_2.struct.pack(self.has_secret, self.nonce, one.broker_id, own.epoch, flags)
         dialed = (self.dialed,) if self.dialed else ()
         return head + _texts(one.cluster, one.broker_name, one.store_id, *dialed)
 
@@ -146,16 +184,21 @@ def is_hello(data: bytes) -> bool:
     return data[:1] == MAGIC_BYTES[:1]
 
 
-def sealed(kind: Kind, body: bytes) -> bytes:
+def sealed(kind: Kind, body: bytes, version: int = VERSION) -> bytes:
     """Return the whole message: envelope, body and CRC."""
-    content = ENVELOPE.struct.pack(MAGIC, kind, len(body)) + body
+    content = ENVELOPE.struct.pack(_MAGIC - version, kind, len(body)) + body
     return content + _CRC.pack(crc32(content))
 
 
 class GreetingReader:
-    """Reader of greeting messages, however the bytes are split; `rest` holds the bytes after the last message."""
+    """Reader of greeting messages, however the bytes are split; `rest` holds the bytes after the last message.
 
-    def __init__(self) -> None:
+    All messages must have one version; `version` is that of the last message.
+    """
+
+    def __init__(self, versions: Sequence[int] = (VERSION,)) -> None:
+        self._expected = {_MAGIC_BYTES[version]: version for version in versions}
+        self.version = versions[0]
         self.rest = b""
 
     def feed(self, data: bytes | memoryview, expected: Kind) -> bytes | None:
@@ -164,9 +207,10 @@ class GreetingReader:
         Raises ProtocolError for anything else, before more of it is kept.
         """
         self.rest += data
-        head = self.rest[: len(MAGIC_BYTES)]
-        if head != MAGIC_BYTES[: len(head)]:
-            raise ProtocolError("ha_hello", f"it begins with {head.hex()}, version {VERSION} with {MAGIC_BYTES.hex()}")
+        head = self.rest[:8]
+        if not any(magic.startswith(head) for magic in self._expected):
+            known = ", ".join(f"version {version} with {magic.hex()}" for magic, version in self._expected.items())
+            raise ProtocolError("ha_hello", f"it begins with {head.hex()}, {known}")
         if len(self.rest) < ENVELOPE.struct.size:
             return None
         _, kind, size_bytes = ENVELOPE.struct.unpack_from(self.rest)
@@ -179,15 +223,25 @@ class GreetingReader:
         if crc32(content) != crc:
             raise ProtocolError("ha_hello", f"the CRC of {expected.name} is wrong")
         self.rest = self.rest[stop + _CRC.size :]
+        self.version = self._expected[head]
+        self._expected = {head: self.version}
         return content[ENVELOPE.struct.size :]
 
 
-def decode_hello(body: bytes) -> Hello:
+def decode_hello(body: bytes, version: int = VERSION) -> Hello:
     """Decode a slave's HELLO.  Raises ProtocolError."""
-    texts = _decoded_texts(HELLO, body, 3, max_count=4)
-    has_secret, nonce, broker_id = HELLO.struct.unpack_from(body)
+    layout = HELLO if version == VERSION else HELLO_2
+    texts = _decoded_texts(layout, body, 3, max_count=4)
+    has_secret, nonce, broker_id, *more = layout.struct.unpack_from(body)
+    standing = None
+    if more:
+        epoch, flags = more
+        if flags & ~(_LEARNER | _FROM_LAST_SEGMENT):
+            raise ProtocolError("ha_hello", f"HELLO has the unknown flags {flags}")
+        standing = Standing(epoch, bool(flags & _LEARNER), bool(flags & _FROM_LAST_SEGMENT))
     dialed = texts[3] if len(texts) > 3 else ""
-    return Hello(bool(has_secret), nonce, Identity(texts[0], texts[1], broker_id, texts[2]), dialed)
+    identity = Identity(texts[0], texts[1], broker_id, texts[2])
+    return Hello(bool(has_secret), nonce, identity, dialed, standing)
 
 
 def decode_welcome(body: bytes) -> Welcome:

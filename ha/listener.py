@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Final, Protocol, cast
 
+from ha.autoswitch.master_link import AutoSwitchMaster, AutoSwitchRules
 from ha.hello import is_hello
 from ha.master_link import LinkRules, MasterLink
 from ha.master_session import MasterSession, SessionLog, SessionRules
@@ -17,7 +18,7 @@ from ha.replicas import Replicas
 from ha.table_queue import TableUpdate
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
-from sprocket.remoting.listening import bound, reason_of, serve
+from sprocket.remoting.listening import KeptPort, reason_of
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 
@@ -62,8 +63,8 @@ class SlaveConnection(asyncio.Protocol):
     @property
     def identity(self) -> Hashable:
         """What tells this slave from others, whichever of its connections this is."""
-        session = self.session
-        return session.identity.place if session is not None and session.identity is not None else self.peer[0]
+        identity = self.link.identity
+        return self.peer[0] if identity is None else identity.place
 
     @property
     def is_secured(self) -> bool:
@@ -108,18 +109,23 @@ class SlaveConnection(asyncio.Protocol):
         if has_acked:
             listener.acknowledged(self)
         if is_first:
-            if self.session is not None and self.session.identity is not None:
+            if link.identity is not None:
                 listener.replace_older(self)
             self.pump()
 
     def _choose_link(self, data: bytes) -> bool:
-        """Choose the protocol by the first byte; return whether the slave may speak it."""
+        """Choose the protocol by the first byte; return whether the slave may speak it.
+
+        A session begins with a negative number.  Neither of RocketMQ's protocols does, and the mode tells them apart.
+        """
         self._is_new = False
         session = self._listener.new_session() if is_hello(data) else None
         if session is not None:
             self.link = session
         elif not self._listener.admits_plain:
-            self.close("the slave speaks the plain protocol, which proves nothing; to accept it, set haAllowPlainPeers")
+            self.close(
+                "the slave speaks RocketMQ's protocol, which proves nothing; to accept it, set haAllowPlainPeers"
+            )
             return False
         return True
 
@@ -176,9 +182,10 @@ class SlaveConnection(asyncio.Protocol):
 class SlaveListener:
     """Listener for slaves, with what they have acknowledged.  Lives in the event loop's thread.
 
-    `on_acknowledged` is called when a slave acknowledged more or disconnected.  Without `sessions` all slaves speak the
-    plain protocol.  `is_awaited` means that senders wait for slaves.  Without `tls` no connection uses TLS.
-    Where TLS is required, `allows_cleartext` accepts slaves without it.
+    `on_acknowledged` is called when a slave acknowledged more or disconnected.  Without `sessions` all slaves speak
+    RocketMQ's protocol: that of controller mode with `autoswitch`, else the plain one.  `is_awaited` means that senders
+    wait for slaves.  Without `tls` no connection uses TLS.  Where TLS is required, `allows_cleartext` accepts slaves
+    without it.  A `port` stays bound after `stop`.
     """
 
     def __init__(
@@ -190,9 +197,11 @@ class SlaveListener:
         on_acknowledged: Callable[[], None],
         *,
         sessions: Sessions | None = None,
+        autoswitch: AutoSwitchRules | None = None,
         is_awaited: bool = False,
         tls: ServerTls | None = None,
         allows_cleartext: bool = False,
+        port: KeptPort | None = None,
     ) -> None:
         self._rules = rules
         # With `tls` the first byte of a connection tells whether it is TLS.  A slave has haHousekeepingInterval to send
@@ -202,7 +211,8 @@ class SlaveListener:
         self._is_awaited = is_awaited
         self._log = log
         self._clock = clock
-        self._server: asyncio.Server | None = None
+        self._port = port or KeptPort()
+        self._is_port_kept = port is not None
         self._address = "", 0
         self._on_acknowledged = on_acknowledged
         self._is_pumping = False
@@ -211,6 +221,7 @@ class SlaveListener:
         self._known_offset = 0
         self.replicas = replicas
         self._sessions = sessions
+        self._autoswitch = autoswitch
         self.before_log: Callable[[MasterSession], None] = _nothing if sessions is None else sessions.before_log
         # In the order of connecting.
         self.connections: list[SlaveConnection] = []
@@ -219,10 +230,9 @@ class SlaveListener:
         """Bind the port without serving it, and return it.  Raises ConfigError if it cannot be bound."""
         self._address = host, port
         try:
-            self._server = await bound(self._new_protocol, host, port)
+            taken = await self._port.bind(host, port)
         except OSError as error:
             raise self._cannot_listen(error) from None
-        taken: int = self._server.sockets[0].getsockname()[1]
         self._address = host, taken
         return taken
 
@@ -231,10 +241,9 @@ class SlaveListener:
 
         Slaves may have what the log holds at this moment.
         """
-        assert self._server is not None, "bind comes first"
         self._known_offset = self._log.end_offset
         try:
-            await serve(self._server)
+            await self._port.serve(self._new_protocol)
         except OSError as error:
             raise self._cannot_listen(error) from None
         logger.info("event=ha_listening address=%s:%d", *self._address)
@@ -264,15 +273,15 @@ class SlaveListener:
 
     def stop(self) -> None:
         """Stop listening, and close all connections."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._is_port_kept:
+            self._port.leave()
+        else:
+            self._port.close()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._entrance is not None:
             self._entrance.close()
-        for connection in list(self.connections):
-            connection.close("the master stops")
+        self.close_all("the master stops")
 
     def log_grew(self) -> None:
         """Send what was appended: in the next turn of the loop, or at once if senders wait for slaves."""
@@ -296,6 +305,11 @@ class SlaveListener:
         found = (connection.session for connection in self.connections)
         return [one for one in found if one is not None and one.requested_offset is not None]
 
+    def close_all(self, reason: str) -> None:
+        """Close all connections, such as those of an epoch that is over.  Slaves connect again."""
+        for connection in list(self.connections):
+            connection.close(reason)
+
     def publish(self, changed: list[TableUpdate]) -> None:
         """Queue changed tables for all slaves that have the previous ones, each after the log that it requires."""
         for session in self.sessions:
@@ -310,7 +324,10 @@ class SlaveListener:
         return self._clock.monotonic()
 
     def new_link(self) -> MasterLink:
-        return MasterLink(self._rules, self._log, self.now(), self.known_offset)
+        """Return the master's end of a new connection to a slave that speaks no session."""
+        if self._autoswitch is None:
+            return MasterLink(self._rules, self._log, self.now(), self.known_offset)
+        return AutoSwitchMaster(self._rules, self._autoswitch, self._log, self.now(), self.known_offset)
 
     def new_session(self) -> MasterSession | None:
         """Return the master's end of a new session; None if sessions are off."""
@@ -364,9 +381,11 @@ class SlaveListener:
 
     def acknowledged(self, connection: SlaveConnection) -> None:
         link = connection.link
+        identity = link.identity
         self.replicas.acknowledged(
-            connection.identity, connection, link.acked_offset, self._log.end_offset, self.now(), link.flushed_offset
-        )
+            connection.identity, connection, link.acked_offset, self._log.end_offset, self.now(), link.flushed_offset,
+            broker_id=None if identity is None else identity.broker_id, is_learner=link.is_learner,
+        )  # fmt: skip
         self._on_acknowledged()
 
     def left(self, connection: SlaveConnection) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ha.hello import Identity
 from ha.protocol import ReportReader, transfer_head
 from sprocket.common.errors import ProtocolError
 
@@ -64,6 +65,8 @@ class MasterLink:
         self.acked_offset = -1  # the slave has everything before it
         self.flushed_offset: int | None = None  # the slave has flushed to here; None if it does not report that
         self.sent_bytes = 0
+        self.identity: Identity | None = None  # None before the slave proved or told it; always with the plain protocol
+        self.is_learner = False  # the slave never counts as in sync
 
     # Input
 
@@ -80,13 +83,16 @@ class MasterLink:
         self._read_at = now
         acked_before = self.acked_offset
         for offset in offsets:
-            if self.requested_offset is None:
-                self._begin(offset)
-            elif offset > self.next_offset:
-                raise ProtocolError("ha_report", f"a slave reports {offset}, was sent up to {self.next_offset}")
-            elif offset > self.acked_offset:
-                self.acked_offset = offset
+            self._reported(offset)
         return self.acked_offset > acked_before
+
+    def _reported(self, offset: int) -> None:
+        if self.requested_offset is None:
+            self._begin(offset)
+        elif offset > self.next_offset:
+            raise ProtocolError("ha_report", f"a slave reports {offset}, was sent up to {self.next_offset}")
+        elif offset > self.acked_offset:
+            self.acked_offset = offset
 
     def _begin(self, offset: int) -> None:
         log, rules = self._log, self._rules

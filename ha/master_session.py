@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from ha.epochs.epoch_file import EpochFile
+from ha.epochs.epoch_history import EpochHistory
 from ha.greeting import Credentials, MasterGreeting
-from ha.hello import Identity
 from ha.master_link import LinkRules, Log, MasterLink
 from ha.session import (
     CHECKSUM,
@@ -22,6 +23,8 @@ from ha.session import (
     FrameReader,
     FrameType,
     checked_epoch,
+    decode_history,
+    encode_history,
     frame,
     frame_head,
 )
@@ -46,8 +49,9 @@ class SessionLog(Log, Protocol):
 class SessionRules:
     """Rules that all sessions of one start of a master share.
 
-    `epoch` is unique among the starts of all masters of the group, so a report to another one never counts here.  With
-    `counts_flushed` only what a slave has flushed is acknowledged, and the slave is told to flush at once.  With
+    `epoch` is unique among the starts of all masters of the group, so a report to another one never counts here.  In
+    controller mode it is the last one of `epochs`, and `on_newer_epoch` is called with a newer one that a slave knows.
+    With `counts_flushed` only what a slave has flushed is acknowledged, and the slave is told to flush at once.  With
     `from_last_segment` an empty slave begins there, as one without a session does; otherwise it gets all that is kept.
     """
 
@@ -58,6 +62,8 @@ class SessionRules:
     from_last_segment: bool = False
     # Installs a slave's tables in place of the master's own, which are lost.
     take_tables: Callable[[Sequence[TableContent]], None] = lambda _: None
+    epochs: EpochFile | None = None
+    on_newer_epoch: Callable[[int], None] = lambda _: None
 
 
 class MasterSession(MasterLink):
@@ -68,8 +74,14 @@ class MasterSession(MasterLink):
         self._session_log = log
         self._epoch = rules.epoch
         self._greeting: MasterGreeting | None = MasterGreeting(
-            rules.credentials, rules.epoch, counts_flushed=rules.counts_flushed
+            rules.credentials,
+            rules.epoch,
+            counts_flushed=rules.counts_flushed,
+            in_controller_mode=rules.epochs is not None,
         )
+        self._epochs = rules.epochs
+        self._on_newer_epoch = rules.on_newer_epoch
+        self._slave_history: EpochHistory | None = None  # as the slave's last SLAVE_EPOCHS says
         self._frames = FrameReader(from_slave=True)
         self._tail = rules.tail
         self._take_tables = rules.take_tables
@@ -79,7 +91,6 @@ class MasterSession(MasterLink):
         self._waits_for_tail = False
         self._slave_begin = 0  # first byte that the slave keeps
         self.tables = TableQueue()
-        self.identity: Identity | None = None  # None before it is proved
         self.flushed_offset = 0  # 0 before the first report
         self.refusal = ""  # once set, the connection ends after it is written
 
@@ -111,9 +122,14 @@ class MasterSession(MasterLink):
         if greeting.refusal:
             # A slave that has its WELCOME reads frames.  Before that, WELCOME itself carries the reason.
             self.refuse(greeting.refusal, in_frame=not answer)
+        if greeting.newer_epoch >= 0:
+            self._on_newer_epoch(greeting.newer_epoch)
         if not greeting.is_done:
             return b""
         self.identity, self._greeting = greeting.slave, None
+        self.is_learner = greeting.standing.is_learner
+        if greeting.standing.from_last_segment:
+            self._rules = replace(self._rules, from_last_segment=True)
         return greeting.rest
 
     def _take(self, one: Frame) -> None:
@@ -122,9 +138,12 @@ class MasterSession(MasterLink):
                 self._acknowledge(one)
             case FrameType.RANGE:
                 self._slave_begin, _ = RANGE.unpack(one.body)
+                self._say_epochs()
                 self._say_state()
             case FrameType.COMPARE:
                 self._compare(one)
+            case FrameType.SLAVE_EPOCHS:
+                self._slave_history = decode_history(one.body)
             case FrameType.RESUME:
                 self._resume(one.offset)
             case FrameType.SURPLUS:
@@ -162,6 +181,26 @@ class MasterSession(MasterLink):
         body = STATE.struct.pack(log.min_offset, log.confirm_offset, log.flushed_offset)
         self._replies.append(frame(FrameType.STATE, self._epoch, log.end_offset, body))
 
+    def _say_epochs(self) -> None:
+        if self._epochs is None:
+            return
+        history = self._epochs.history
+        if history.last is None or history.last.number != self._epoch:
+            self.refuse(f"the epoch {self._epoch} of this master is over: connect again")
+            return
+        self._replies.append(frame(FrameType.EPOCHS, self._epoch, 0, encode_history(history)))
+
+    def _reason_against(self, offset: int) -> str:
+        """Return why a slave must not go on at `offset`, going by the epochs of both logs; empty if it may."""
+        if self._epochs is None or not offset:
+            return ""
+        own, slave = self._epochs.history, self._slave_history
+        if slave is None:
+            return "a slave resumes before it sent its epochs"
+        if own.first_after(0) >= offset or own.common_end(self._log.end_offset, slave, offset) == offset:
+            return ""
+        return f"a slave resumes at {offset}, where its epochs {slave.epochs[-3:]} are not those of this log"
+
     def _compare(self, one: Frame) -> None:
         (size,) = PIECE.unpack(one.body)
         crc = checksum(self._log, one.offset, size)
@@ -176,6 +215,9 @@ class MasterSession(MasterLink):
             # The slave that sent the log disconnected before its tables were complete, or is still sending them.
             self._resumes_at = offset
             self._fetch_tables()
+            return
+        if reason := self._reason_against(offset):
+            self.refuse(reason)
             return
         try:
             self._begin(offset)
@@ -232,11 +274,6 @@ class MasterSession(MasterLink):
             self._resume(resumes_at)
 
     # Output
-
-    @property
-    def has_replies(self) -> bool:
-        """Whether something must be written even if the log does not grow."""
-        return bool(self._replies)
 
     def next_piece(self, now: float) -> list[bytes | memoryview]:
         """Return what to write now: replies, due tables, the log, a heartbeat, or nothing."""

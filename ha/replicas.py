@@ -7,6 +7,10 @@ the log held at some moment after it connected.  Under load no slave ever has th
 Source: RocketMQ 5.3.3, `GroupTransferService.doWaitTransfer`, `DefaultHAService.inSyncReplicasNums`,
 `CommitLog.calcNeedAckNums`, `AutoSwitchHAService.maybeExpandInSyncStateSet`, `maybeShrinkSyncStateSet`.  Unlike there,
 a slave with two connections counts once, and the in-sync set decides with and without a controller.
+
+In controller mode a slave counts only if it is in the controllers' set as well, see `Replicas.count_only`.  The
+controllers may elect any member of their set.  So with allAckInSyncStateSet a message needs all members, also one that
+is not in sync any more, until the controllers have taken it out.
 """
 
 from collections import deque
@@ -53,9 +57,13 @@ class ReplicationProgress(NamedTuple):
 class _Slave:
     """One slave, with all its connections."""
 
-    __slots__ = ("caught_up_at", "connections", "has", "is_in_sync", "joins_at", "joins_from")
+    __slots__ = (
+        "broker_id", "caught_up_at", "connections", "has", "is_in_sync", "is_learner", "joins_at", "joins_from",
+    )  # fmt: skip
 
-    def __init__(self, end_offset: int, now: float) -> None:
+    def __init__(self, end_offset: int, now: float, broker_id: int | None, *, is_learner: bool) -> None:
+        self.broker_id = broker_id
+        self.is_learner = is_learner
         # Acknowledged offset by connection.
         self.connections: dict[Hashable, int] = {}
         self.has = -1
@@ -78,6 +86,11 @@ class Replicas:
         self._slaves: dict[Hashable, _Slave] = {}
         # (time, end of the log at that time) of each check, as far back as needed.
         self._ends: deque[tuple[float, int]] = deque()
+        # In controller mode: the slaves that count, and those that the controllers may elect.
+        self._only: frozenset[int] | None = None
+        self._may_lead: frozenset[int] = frozenset()
+        # What the controllers know of acknowledgements: no fewer replicas suffice; 0: all that may be elected.
+        self._agreed = 1
 
     # Input
 
@@ -98,15 +111,19 @@ class Replicas:
         end_offset: int,
         now: float,
         flushed_offset: int | None = None,
+        *,
+        broker_id: int | None = None,
+        is_learner: bool = False,
     ) -> None:
         """Take the report of one connection that its slave has everything before `offset`.
 
         The log ends at `end_offset`.  The slave has flushed to `flushed_offset`; None if it does not report that, like
-        RocketMQ's.
+        RocketMQ's.  In controller mode a slave without `broker_id` does not count.  A slave with `is_learner`
+        (asyncLearner) is never in sync.
         """
         slave = self._slaves.get(identity)
         if slave is None:
-            slave = self._slaves[identity] = _Slave(end_offset, now)
+            slave = self._slaves[identity] = _Slave(end_offset, now, broker_id, is_learner=is_learner)
         if flushed_offset is not None and self._rules.counts_flushed:
             offset = min(offset, flushed_offset)
         slave.connections[connection] = offset
@@ -131,6 +148,28 @@ class Replicas:
             slave.is_in_sync = False
             slave.caught_up_at = slave.joins_at = _NEVER
             slave.joins_from = max(slave.joins_from, had)
+
+    def count_only(self, broker_ids: frozenset[int], may_lead: frozenset[int] | None = None) -> None:
+        """Let only the slaves `broker_ids` count for acknowledgements, by the decision of controllers.
+
+        `may_lead` are the slaves that the controllers may elect.  While a change of their set is not decided,
+        `broker_ids` are the members of both sets and `may_lead` those of either; otherwise they are the same.
+        Neither contains the master.
+        """
+        self._only = broker_ids
+        self._may_lead = broker_ids if may_lead is None else may_lead | broker_ids
+
+    def require(self, acks: int) -> None:
+        """Wait for so many replicas at least, with the master, whatever the rules say; 0: all that may be elected.
+
+        The controllers know this number.  In an election they count on it.
+        """
+        self._agreed = acks
+
+    def holding(self, offset: int) -> frozenset[int]:
+        """Return the brokerIds of the slaves that have the log up to `offset`."""
+        slaves = self._slaves.values()
+        return frozenset(slave.broker_id for slave in slaves if slave.broker_id is not None and slave.has >= offset)
 
     def check(self, end_offset: int, now: float) -> None:
         """Judge all slaves again: a silent one with all of the log is in sync, one that lagged for too long is not."""
@@ -160,7 +199,8 @@ class Replicas:
         is_in_sync = is_near and now - slave.caught_up_at <= self._rules.max_behind_s
         if slave.is_in_sync and not is_in_sync:
             slave.joins_from, slave.joins_at = end_offset, now
-        slave.is_in_sync = is_in_sync and (slave.is_in_sync or slave.has >= slave.joins_from)
+        is_in_sync = is_in_sync and (slave.is_in_sync or slave.has >= slave.joins_from)
+        slave.is_in_sync = is_in_sync and not slave.is_learner
 
     def _look_back(self, slave: _Slave) -> None:
         """Find the last time at which the log ended no later than the slave's copy does now."""
@@ -182,6 +222,11 @@ class Replicas:
         """Return the slaves in sync, without the master."""
         return frozenset(identity for identity, slave in self._slaves.items() if slave.is_in_sync)
 
+    def in_sync(self) -> frozenset[int]:
+        """Return the brokerIds of the slaves in sync by the master's own measure, without the master."""
+        slaves = self._slaves.values()
+        return frozenset(slave.broker_id for slave in slaves if slave.is_in_sync and slave.broker_id is not None)
+
     def behind_s(self, identity: Hashable, end_offset: int, now: float) -> float | None:
         """Return for how many seconds a slave has lagged; None if it never had everything or is not connected."""
         slave = self._slaves.get(identity)
@@ -197,9 +242,24 @@ class Replicas:
 
         At least two: in RocketMQ 5.3.3 inSyncReplicas = 1, the default, makes SYNC_MASTER wait for no slave.  With
         enableAutoInSyncReplicas it is the number in sync, but at least minInSyncReplicas.  With allAckInSyncStateSet it
-        is every replica in sync, but never fewer than without it.
+        is every replica in sync, but never fewer than without it.  In controller mode allAckInSyncStateSet is all of
+        the controllers' set, where inSyncReplicas = 1 counts as 1: a master that is alone in it may acknowledge.
         """
-        return self._required(sum(slave.is_in_sync for slave in self._slaves.values()))
+        if self._needs_all:
+            return max(1 + len(self._may_lead), self._min_in_set())
+        return self._required(sum(self._counts(slave) for slave in self._slaves.values()))
+
+    @property
+    def _needs_all(self) -> bool:
+        """Whether, in controller mode, a message needs all replicas that may be elected."""
+        return self._only is not None and (self._rules.all_in_sync or not self._agreed)
+
+    def _min_in_set(self) -> int:
+        rules = self._rules
+        return max(rules.min_in_sync_replicas, 1 if rules.auto_in_sync_replicas else rules.in_sync_replicas)
+
+    def _counts(self, slave: _Slave) -> bool:
+        return slave.is_in_sync and (self._only is None or slave.broker_id in self._only)
 
     def _required(self, slaves_in_sync: int) -> int:
         rules = self._rules
@@ -208,10 +268,12 @@ class Replicas:
             required = max(required, 1 + slaves_in_sync)
         if rules.auto_in_sync_replicas:
             required = max(rules.min_in_sync_replicas, min(required, 1 + slaves_in_sync))
-        return required
+        return required if self._only is None else max(required, self._agreed)
 
     def progress(self) -> ReplicationProgress:
-        """Return how far the log is replicated; only slaves in sync count."""
+        """Return how far the log is replicated; only slaves in sync count, in controller mode only those of the set."""
+        if self._only is not None:
+            return self._progress_in_set()
         offsets = [slave.has for slave in self._slaves.values() if slave.is_in_sync]
         if len(offsets) > 1:
             offsets.sort(reverse=True)
@@ -232,3 +294,29 @@ class Replicas:
             # With fewer than wanted: what all of them have.
             limit = offsets[min(wanted, count) - 1]
         return ReplicationProgress(limit, acknowledged, is_enough, is_refusing)
+
+    def _progress_in_set(self) -> ReplicationProgress:
+        """Return how far the log is replicated among the replicas that controllers may elect.
+
+        Consumers see what every replica in the set has, or as many as must have an acknowledged message: an election
+        loses neither.
+        """
+        rules, of_all = self._rules, self._of_all()
+        offsets = sorted((slave.has for slave in self._slaves.values() if self._counts(slave)), reverse=True)
+        count = len(offsets)
+        if self._needs_all:
+            # A member that is not in sync is taken out soon, so senders wait.
+            is_enough = 1 + len(self._may_lead) >= self._min_in_set()
+            acknowledged, limit = of_all if is_enough else -1, of_all
+        else:
+            wanted = self._required(count) - 1
+            is_enough = count >= wanted
+            on_wanted = offsets[wanted - 1] if wanted and is_enough else -1
+            acknowledged, limit = on_wanted if wanted else NO_LIMIT, max(on_wanted, of_all)
+        is_refusing = 1 + count < rules.min_in_sync_replicas
+        return ReplicationProgress(None if is_refusing or limit < 0 else limit, acknowledged, is_enough, is_refusing)
+
+    def _of_all(self) -> int:
+        """Return what all slaves that may lead have: `NO_LIMIT` if there is none, -1 if one of them is not in sync."""
+        has = {slave.broker_id: slave.has for slave in self._slaves.values() if slave.is_in_sync}
+        return min((has.get(broker_id, -1) for broker_id in self._may_lead), default=NO_LIMIT)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from ha.epochs.epoch_history import MAX_EPOCHS, Epoch, EpochHistory
 from ha.piece_reader import PieceReader
 from sprocket.common.errors import ProtocolError
 from store.record.checksum import crc32
@@ -49,6 +50,7 @@ class FrameType(IntEnum):
     FETCH_TAIL = 6
     TRUNCATE = 7
     FETCH_TABLES = 8
+    EPOCHS = 9
     RANGE = 16
     COMPARE = 17
     RESUME = 18
@@ -57,6 +59,7 @@ class FrameType(IntEnum):
     TAIL = 21
     SLAVE_TABLE = 22
     SLAVE_TABLES_END = 23
+    SLAVE_EPOCHS = 24
 
 
 MEANINGS: Final[dict[FrameType, tuple[str, str]]] = {
@@ -71,6 +74,7 @@ MEANINGS: Final[dict[FrameType, tuple[str, str]]] = {
         "none; the slave truncates its surplus, it is not fetched",
     ),
     FrameType.FETCH_TABLES: ("0", "none; the master lost its tables and fetches the slave's"),
+    FrameType.EPOCHS: ("0", "EPOCH for each epoch of the master's log; version 2, before STATE as the answer to RANGE"),
     FrameType.RANGE: ("end of the slave's log", "RANGE"),
     FrameType.COMPARE: ("first byte's physical offset", "PIECE: the range whose checksum the slave asks for"),
     FrameType.RESUME: ("end of the slave's log", "none; the master sends its log from there on"),
@@ -79,6 +83,7 @@ MEANINGS: Final[dict[FrameType, tuple[str, str]]] = {
     FrameType.TAIL: ("first byte's physical offset", "bytes of the slave's log: the answer to FETCH_TAIL"),
     FrameType.SLAVE_TABLE: ("bytes of the table after this piece", "a piece of the body that TABLE would have"),
     FrameType.SLAVE_TABLES_END: ("0", "none; after the last table"),
+    FrameType.SLAVE_EPOCHS: ("0", "EPOCH for each epoch of the slave's log; version 2, before RESUME"),
 }
 HEAD: Final = Layout(
     "head",
@@ -106,7 +111,12 @@ PIECE: Final = Layout("PIECE", Field("size_bytes", "I", "how many bytes of the l
 CHECKSUM: Final = Layout(
     "CHECKSUM", Field("size_bytes", "I", "size of the range in the log"), Field("crc", "I", "its CRC-32")
 )
-LAYOUTS: Final = (HEAD, STATE, RANGE, REPORT, PIECE, CHECKSUM)
+EPOCH: Final = Layout(
+    "EPOCH",
+    Field("epoch", "q", "the epoch of a master, as controllers numbered it"),
+    Field("start_offset", "q", "physical offset at which that master's part of the log begins"),
+)
+LAYOUTS: Final = (HEAD, STATE, RANGE, REPORT, PIECE, CHECKSUM, EPOCH)
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # A slave sends little, apart from the bytes that the master asked for.
@@ -180,6 +190,18 @@ class FrameReader(PieceReader[Frame]):
         if size_bytes > self._max_bytes or offset < 0:
             raise ProtocolError("ha_frame", f"{kind.name} of {size_bytes} bytes at offset {offset}")
         return kind
+
+
+def encode_history(history: EpochHistory) -> bytes:
+    """Return the body of EPOCHS and SLAVE_EPOCHS."""
+    return b"".join(EPOCH.struct.pack(epoch.number, epoch.start_offset) for epoch in history.epochs)
+
+
+def decode_history(body: memoryview) -> EpochHistory:
+    """Decode the body of EPOCHS and SLAVE_EPOCHS.  Raises ProtocolError."""
+    if len(body) % EPOCH.struct.size or len(body) > MAX_EPOCHS * EPOCH.struct.size:
+        raise ProtocolError("ha_epochs", f"{len(body)} bytes are no list of at most {MAX_EPOCHS} epochs")
+    return EpochHistory(Epoch(*epoch) for epoch in EPOCH.struct.iter_unpack(body))
 
 
 def checked_epoch(frames: Sequence[Frame], epoch: int) -> Sequence[Frame]:

@@ -86,12 +86,16 @@ class SlaveLink:
     def begin(self, now: float) -> bytes:
         """Return the first report to write."""
         self._log.restart()
-        self._has_begun = True
-        log = self._log
-        end = self._same_end = log.end_offset
-        # 0 would mean that the log is empty.
-        self._same_to = max(log.min_offset, end - end % self._rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
+        self._compare_from(self._log.end_offset)
         return self._report(now)
+
+    def _compare_from(self, end: int) -> None:
+        """Choose the end of the log, which ends at `end`, that is compared with the master's."""
+        self._has_begun = True
+        self._same_end = end
+        # 0 would mean that the log is empty.
+        begin = max(self._log.min_offset, end - end % self._rules.segment_bytes, end - _COMPARED_BYTES)
+        self._same_to = max(begin, min(1, end))
 
     def received(self, data: bytes | memoryview, now: float) -> bytes:
         """Take `data` and return what to write, perhaps nothing.

@@ -4,6 +4,9 @@ It greets, finds the common prefix of the two logs, and follows from its end.  W
 prefix goes to a master that lost it; otherwise the slave copies it aside and truncates its log.  It reports what it has
 received and what it has flushed.  A table is applied at its place in the stream, where the slave has the log that the
 table requires.
+
+In controller mode the histories of both logs tell first where the logs diverge; the checksums verify it.  The start of
+an epoch is on the disk before the first byte of that epoch is appended.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +14,10 @@ from enum import Enum, auto
 from typing import Protocol
 
 from ha.common_prefix import CommonPrefix
+from ha.epochs.epoch_file import EpochFile
+from ha.epochs.epoch_history import OPEN_END, EpochHistory
 from ha.greeting import Credentials, SlaveGreeting
+from ha.hello import Standing
 from ha.master_session import checksum
 from ha.session import (
     CHECKSUM,
@@ -24,6 +30,8 @@ from ha.session import (
     FrameReader,
     FrameType,
     checked_epoch,
+    decode_history,
+    encode_history,
     frame,
 )
 from ha.slave_link import KEEP_BOTH, ReplicaLog, SlaveLink, SlaveRules
@@ -53,6 +61,7 @@ class SessionReplicaLog(ReplicaLog, Protocol):
 
 class _State(Enum):
     GREETING = auto()
+    OUTDATED = auto()
     RANGING = auto()
     COMPARING = auto()
     SURPLUS = auto()
@@ -63,6 +72,8 @@ class SlaveSession(SlaveLink):
     """One connection to the master.  Times are monotonic, in seconds.
 
     `apply` installs one of the master's tables.  `own_tables` returns the tables for a master that lost log and tables.
+    `epochs` is the history of the slave's log; None outside controller mode.  There, a slave with `is_learner` never
+    counts for an acknowledgement, and an empty one with `from_last_segment` begins with the master's last segment.
     """
 
     def __init__(
@@ -75,10 +86,19 @@ class SlaveSession(SlaveLink):
         *,
         dialed: str = "",
         own_tables: Callable[[], Sequence[TableUpdate]] = tuple,
+        epochs: EpochFile | None = None,
+        is_learner: bool = False,
+        from_last_segment: bool = False,
     ) -> None:
         super().__init__(rules, log, now)
         self._session_log = log
-        self._greeting = SlaveGreeting(credentials, dialed)
+        self._epochs = epochs
+        standing = None if epochs is None else Standing(epochs.accepted, is_learner, from_last_segment)
+        self._greeting = SlaveGreeting(credentials, dialed, standing)
+        self._master_history = EpochHistory()
+        # Where the next epoch begins that the file does not have yet.
+        self._next_epoch_at = OPEN_END
+        self._may_cut_all = False  # the histories prove that not even the first byte is common
         self._frames = FrameReader(from_slave=False)
         self._apply = apply
         self._own_tables = own_tables
@@ -122,12 +142,21 @@ class SlaveSession(SlaveLink):
                 return b""
             self.epoch = self._greeting.welcome.epoch
             self.counts_flushed = self._greeting.welcome.counts_flushed
-            replies = [proof, self._range(now)]
+            replies = [proof, self._greeted(now)]
             data = self._greeting.rest
         replies += self._take_all(data, now)
         if self._state is _State.STREAMING:
             replies.append(self.acknowledge(now))
         return b"".join(replies)
+
+    def _greeted(self, now: float) -> bytes:
+        if self._epochs is not None:
+            if self.epoch < self._epochs.accepted:
+                # The proof has to arrive, so that the master believes that it was replaced.  Its refusal ends this.
+                self._state = _State.OUTDATED
+                return b""
+            self._epochs.accept(self.epoch)
+        return self._range(now)
 
     def _take_all(self, data: bytes | memoryview, now: float) -> list[bytes]:
         replies: list[bytes] = []
@@ -160,14 +189,25 @@ class SlaveSession(SlaveLink):
         if pieces:
             taken, size = list(pieces), sum(map(len, pieces))
             pieces.clear()
+            if start + size > self._next_epoch_at:
+                self._begin_epochs(start + size)
             self._log.append(start, taken)
             self.received_bytes += size
             self.master_offset = max(self.master_offset, start + size)
 
+    def _begin_epochs(self, end: int) -> None:
+        """Write the epochs of the master's log up to `end` to the disk.  Raises StoreError: then append nothing."""
+        assert self._epochs is not None
+        self._epochs.replace(self._master_history.cut_at(end))
+        self._next_epoch_at = self._master_history.first_after(end)
+
     def _take(self, one: Frame, now: float) -> bytes:
         match one.type, self._state:
-            case FrameType.STATE, _:
+            case FrameType.STATE, _ if self._state is not _State.OUTDATED:
                 return self._take_state(one, now)
+            case FrameType.EPOCHS, _State.RANGING:
+                self._take_epochs(one)
+                return b""
             case FrameType.TABLE, _State.STREAMING:
                 if one.offset > self._log.received_offset:
                     raise ProtocolError("ha_table", f"a table requires the log up to {one.offset}, which is not here")
@@ -202,16 +242,40 @@ class SlaveSession(SlaveLink):
             return self._range(now)  # the master's log changed meanwhile
         if self._state is not _State.RANGING:
             raise ProtocolError("ha_frame", f"STATE in the state {self._state.name.lower()}")
+        if self._epochs is not None and not self._master_history.epochs:
+            raise ProtocolError("ha_epochs", "the master sends STATE before its epochs")
         log, self._compared_to = self._session_log, one.offset
         if not log.end_offset or log.end_offset < min_offset:
             # This log is empty, or it ends before what the master keeps: then the master refuses with a reason.
-            return self._resume(now)
-        self._search = CommonPrefix(max(min_offset, log.min_offset), min(one.offset, log.end_offset))
+            return self._resume(now, is_compared=not log.end_offset)
+        low, high = max(min_offset, log.min_offset), min(one.offset, log.end_offset)
+        self._search = CommonPrefix(low, self._common_by_epochs(low, high))
         if one.offset <= min_offset:
             # The master is empty.  If it lost everything, it asks for this log.
             self._common_end = 0
             return self._surplus()
         return self._compare_on(now)
+
+    def _take_epochs(self, one: Frame) -> None:
+        history = decode_history(one.body)
+        if self._epochs is None or history.last is None or history.last.number != self.epoch:
+            raise ProtocolError("ha_epochs", f"the master of epoch {self.epoch} sends {history.epochs[-3:]}")
+        self._master_history = history
+
+    def _common_by_epochs(self, low: int, high: int) -> int:
+        """Return where the logs diverge, going by their epochs; `high`, the shorter end, if these do not tell.
+
+        `low` is the first byte that both keep.
+        """
+        self._may_cut_all = False
+        if self._epochs is None:
+            return high
+        end = self._session_log.end_offset
+        own, master = self._epochs.history.cut_at(end), self._master_history
+        common = own.common_end(end, master, self._compared_to)
+        if common is None and not low and own.is_whole and master.is_whole:
+            common, self._may_cut_all = 0, True
+        return high if common is None else max(low, min(common, high))
 
     def _compare_on(self, now: float) -> bytes:
         wanted = self._search.next_range()
@@ -233,8 +297,8 @@ class SlaveSession(SlaveLink):
         if search.end == end:
             return self._resume(now)
         self._common_end = log.record_end(search.end)
-        if search.end == search.high == self._common_end > search.low:
-            return self._surplus()
+        if search.end == self._compared_to == self._common_end > search.low:
+            return self._surplus()  # the master's whole log is the beginning of this one
         return self._cut(now)
 
     def _surplus(self) -> bytes:
@@ -258,7 +322,7 @@ class SlaveSession(SlaveLink):
 
     def _cut(self, now: float) -> bytes:
         log = self._session_log
-        if self._common_end <= self._search.low:
+        if self._common_end <= self._search.low and not self._may_cut_all:
             raise ProtocolError("ha_diverged", self._nothing_in_common())
         log.cut(self._common_end, "the master's log goes on differently")
         return self._range(now)
@@ -274,11 +338,18 @@ class SlaveSession(SlaveLink):
             )
         return f"{own}, and the master's, to {self._compared_to}, hold data and have nothing in common.  {KEEP_BOTH}"
 
-    def _resume(self, now: float) -> bytes:
+    def _resume(self, now: float, *, is_compared: bool = True) -> bytes:
         self._state = _State.STREAMING
         self.wrote_at = now
-        self._reported, self._flushed_reported = self._log.end_offset, -1
-        return self._frame(FrameType.RESUME, self._log.end_offset)
+        end = self._log.end_offset
+        self._reported, self._flushed_reported = end, -1
+        resume = self._frame(FrameType.RESUME, end)
+        if self._epochs is None:
+            return resume
+        if is_compared:
+            # This log is the beginning of the master's, so it has the same epochs.
+            self._begin_epochs(end)
+        return self._frame(FrameType.SLAVE_EPOCHS, 0, encode_history(self._epochs.history)) + resume
 
     # Reports
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
+from sprocket.common.logs.settings import LogSettings
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.metrics.health import HealthSettings
 from sprocket.remoting.listener_settings import ListenerSettings
 
 
 @dataclass(frozen=True)
-class NamesrvConfig(ListenerSettings, AuthSettings, GateSettings):
+class NamesrvConfig(ListenerSettings, AuthSettings, GateSettings, HealthSettings, LogSettings):
     """Configuration of a name server."""
 
     listen_port: int = int_setting(
@@ -89,3 +91,4 @@ class NamesrvConfig(ListenerSettings, AuthSettings, GateSettings):
     def check(self) -> None:
         """Raise ConfigError if the configuration is invalid."""
         self.check_auth()
+        self.check_log()

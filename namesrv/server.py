@@ -88,6 +88,11 @@ class NameServer:
         self._server.on_close.append(self._channel_closed)
 
     @property
+    def is_running(self) -> bool:
+        """Whether the start is done and the stop has not begun."""
+        return self._is_running
+
+    @property
     def port(self) -> int:
         """Port of the listener."""
         return self._server.port

@@ -7,29 +7,38 @@ are notices with their names and lines.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final
 
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from proxy.convert.delay_levels import delays_ms
-from proxy.listeners import Listener, parse_listeners
+from proxy.listeners import GRPC, REMOTING, Listener, parse_listeners
 from sprocket.common.config import Configuration, read
 from sprocket.common.errors import ConfigError
+from sprocket.common.logs.settings import LogSettings
 from sprocket.common.properties import Entry
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.metrics.health import HealthSettings
+from sprocket.metrics.settings import ExporterType, MetricsSettings
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 _MODES: Final = ("CLUSTER", "LOCAL")
 
 
 @dataclass(frozen=True)
-class ProxyConfig:
+class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     """Everything that an operator can set for a proxy.  Times are ms unless the key says otherwise."""
 
     rocketmq_cluster_name: str = text_setting(
         "rocketMQClusterName", "DefaultCluster", "Cluster whose brokers exist before the proxy serves."
+    )
+    proxy_cluster_name: str = text_setting("proxyClusterName", "DefaultCluster", "Cluster of proxies, in metrics.")
+    proxy_name: str = field(
+        default_factory=gethostname,
+        metadata={"key": "proxyName", "doc": "Name of the proxy, in metrics.", "default_text": "the host name"},
     )
     namesrv_addr: str = text_setting("namesrvAddr", "", "Name servers, with ; between them; -n overrides it.")
     proxy_mode: str = text_setting("proxyMode", "CLUSTER", "CLUSTER, or LOCAL with a broker in this process.")
@@ -38,10 +47,22 @@ class ProxyConfig:
     grpc_server_port: int = int_setting(
         "grpcServerPort", 8081, "Port for gRPC clients; 0: any free one.", 0, maximum=65535
     )
+    remoting_listen_port: int = int_setting(
+        "remotingListenPort", 8080,
+        "Port for remoting clients, such as those of RocketMQ 4; 0: any free one; -1: none.", -1, maximum=65535,
+    )  # fmt: skip
+    remoting_access_addr: str = text_setting(
+        "remotingAccessAddr", "",
+        "Host in the routes of remoting clients; empty: the address that the client connected to.",
+    )  # fmt: skip
+    proxy_processes: int = int_setting(
+        "proxyProcesses", 1, "Processes that share the ports, so that the proxy uses several cores.", 1, "", 64
+    )
     listeners: str = text_setting(
         "listeners", "",
         "Further ports, each with the address that routes name to clients which connect there: "
-        '[{"name": "lan", "port": 8091, "advertise": "10.0.0.5:8091"}].',
+        '[{"name": "lan", "port": 8091, "advertise": "10.0.0.5:8091"}]. '
+        'With "protocol": "remoting" for remoting clients.',
     )  # fmt: skip
     use_endpoint_port_from_request: bool = bool_setting(
         "useEndpointPortFromRequest", False, "Whether routes name the port that the client gave, not grpcServerPort."
@@ -112,6 +133,24 @@ class ProxyConfig:
         "transactionHeartbeatPeriodSecond", 20, "Interval of heartbeats for transactional producers.",
         1, "s",
     )  # fmt: skip
+    heartbeat_syncer_topic_name: str = text_setting(
+        "heartbeatSyncerTopicName", "DefaultHeartBeatSyncerTopic",
+        "Topic through which the proxies of a cluster tell each other of their consumers; empty: they do not.",
+    )  # fmt: skip
+    heartbeat_syncer_topic_cluster_name: str = text_setting(
+        "heartbeatSyncerTopicClusterName", "", "Cluster of that topic; empty: rocketMQClusterName."
+    )
+    local_serve_addr: str = text_setting(
+        "localServeAddr", "", "Address by which other proxies and operators know this one; empty: the machine's."
+    )
+    register_consumers_at_brokers: bool = bool_setting(
+        "registerConsumersAtBrokers", False,
+        "Whether the proxy is a member of its gRPC clients' groups at the brokers, so that tools which ask a broker "
+        "reach a client; always so in local mode.",
+    )  # fmt: skip
+    grpc_proxy_relay_request_timeout_in_seconds: int = int_setting(
+        "grpcProxyRelayRequestTimeoutInSeconds", 5, "How long a gRPC client may take to answer a command.", 1, "s"
+    )
     default_invisible_time_mills: int = int_setting(
         "defaultInvisibleTimeMills", 60_000, "Invisible time of messages that the proxy renews.", 1000, "ms"
     )
@@ -216,6 +255,15 @@ class ProxyConfig:
         """Raise ConfigError for values that do not fit together."""
         if self.proxy_mode.upper() not in _MODES:
             raise ConfigError(f"proxyMode = {self.proxy_mode!r}: allowed is CLUSTER or LOCAL")
+        if self.is_local and self.proxy_processes > 1:
+            raise ConfigError(f"proxyProcesses = {self.proxy_processes}: with proxyMode = LOCAL allowed is 1")
+        if self.proxy_processes > 1 and self.metrics_exporter_type is ExporterType.PROM:
+            highest = 65536 - self.proxy_processes
+            if not 0 < self.metrics_prom_exporter_port <= highest:
+                raise ConfigError(
+                    f"metricsPromExporterPort = {self.metrics_prom_exporter_port}: {self.proxy_processes} processes "
+                    f"take as many ports from it on; allowed is 1 to {highest}"
+                )
         if self.tls_server_mode not in ("disabled", "permissive", "enforcing"):
             raise ConfigError(f"tlsServerMode = {self.tls_server_mode!r}: allowed is disabled, permissive or enforcing")
         if self.metric_collector_mode.lower() not in ("off", "on", "proxy"):
@@ -237,6 +285,7 @@ class ProxyConfig:
         ):
             raise ConfigError("tlsTestModeEnable = false: give tlsKeyPath and tlsCertPath, or tlsServerMode = disabled")
         parse_listeners(self.listeners)
+        self.check_log()
 
     @property
     def is_local(self) -> bool:
@@ -244,7 +293,11 @@ class ProxyConfig:
 
     @property
     def named_listeners(self) -> list[Listener]:
-        return parse_listeners(self.listeners)
+        return [one for one in parse_listeners(self.listeners) if one.protocol == GRPC]
+
+    @property
+    def remoting_listeners(self) -> list[Listener]:
+        return [one for one in parse_listeners(self.listeners) if one.protocol == REMOTING]
 
 
 def load(path: Path | None, overrides: Mapping[str, str]) -> Configuration:

@@ -12,7 +12,10 @@ from typing import Final
 from proxy.wire import messaging_pb2 as wire
 from sprocket.common.errors import ConfigError
 
+GRPC: Final = "grpc"
+REMOTING: Final = "remoting"
 _MAX_LISTENERS: Final = 32
+_KEYS: Final = ("name", "port", "advertise", "protocol")
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,11 @@ class Listener:
     name: str
     port: int
     advertise: tuple[str, int] | None = None
+    protocol: str = GRPC
 
 
 def parse_listeners(text: str) -> list[Listener]:
-    """Return the listeners in a JSON list of objects with name, port and advertise.  Raises ConfigError."""
+    """Return the listeners in a JSON list of objects with name, port, advertise and protocol.  Raises ConfigError."""
     if not text.strip():
         return []
     try:
@@ -44,21 +48,24 @@ def parse_listeners(text: str) -> list[Listener]:
 
 
 def _listener(entry: dict[str, object]) -> Listener:
-    unknown = entry.keys() - {"name", "port", "advertise"}
+    unknown = entry.keys() - set(_KEYS)
     if unknown:
-        raise ConfigError(f"listeners: unknown key {min(unknown)!r}; allowed are name, port and advertise")
+        raise ConfigError(f"listeners: unknown key {min(unknown)!r}; allowed are {', '.join(_KEYS)}")
     name, port, advertise = entry.get("name"), entry.get("port"), entry.get("advertise")
     if not isinstance(name, str) or not name:
         raise ConfigError("listeners: each has a name")
     if type(port) is not int or not 0 <= port < 65536:
         raise ConfigError(f"listeners: {name}: port {port!r}: allowed is 0 to 65535")
+    protocol = entry.get("protocol", GRPC)
+    if protocol not in (GRPC, REMOTING):
+        raise ConfigError(f"listeners: {name}: protocol {protocol!r}: allowed is {GRPC} or {REMOTING}")
     if advertise is None:
-        return Listener(name, port)
+        return Listener(name, port, protocol=str(protocol))
     host, _, number = str(advertise).rpartition(":")
     host = host.strip("[]")
     if not host or not number.isdecimal() or not 0 < int(number) < 65536:
         raise ConfigError(f"listeners: {name}: advertise {advertise!r}: allowed is host:port")
-    return Listener(name, port, (host, int(number)))
+    return Listener(name, port, (host, int(number)), str(protocol))
 
 
 def endpoints_for(asked: wire.Endpoints, listener: Listener, *, use_asked_port: bool) -> wire.Endpoints:

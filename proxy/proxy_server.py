@@ -7,12 +7,18 @@ Source of the parts: RocketMQ 5.3.3, `ProxyStartup`, `ClusterServiceManager`.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from google.protobuf.json_format import MessageToJson
+
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
 from acl.auth.settings import AuthSettings
+from acl.gate import Gate
 from acl.gate_settings import GateSettings
 from proxy.access.gate import GrpcGate
 from proxy.access.users import SharedUsers
@@ -26,21 +32,38 @@ from proxy.activity.send import SendActivity
 from proxy.activity.transaction import OrphanedTransactions, TransactionActivity, TransactionalProducers
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
+from proxy.clients.commands import ClientCommands
+from proxy.clients.connections import Connections
+from proxy.clients.grpc_members import grpc_key
+from proxy.clients.members import Consumers, Member, Producers
+from proxy.clients.memberships import Memberships
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
 from proxy.handles.held_handles import HeldHandles
-from proxy.handles.renewal import Renewal
+from proxy.handles.renewal import Renewal, nowhere_else
 from proxy.listeners import Listener
+from proxy.remoting.client_routes import ClientRoutes
+from proxy.remoting.forwarder import Forwarder
+from proxy.remoting.message_routes import MessageRoutes
+from proxy.remoting.relay_routes import RelayRoutes, StoredMessages
+from proxy.remoting.remoting_ports import RemotingPorts, TransactionChecks
+from proxy.remoting.topic_routes import TopicRoutes
 from proxy.server.call import Call
 from proxy.server.dispatcher import Dispatcher, Limits, Methods, Streaming
 from proxy.server.port import PeerBehind, Port
 from proxy.status import Refusal
+from proxy.sync.heartbeat_syncer import HeartbeatSyncer
 from proxy.wire import messaging_pb2 as wire
+from proxy.workers.link import Link
+from proxy.workers.shared_clients import SharedClients
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import ClientError
 from sprocket.common.clock import Clock
-from sprocket.common.errors import ConfigError
+from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.metrics.declared import Metric, gauge
+from sprocket.metrics.export import MetricsExport, server_labels
+from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 
@@ -50,12 +73,18 @@ _EXPIRY_PERIOD_S: Final = 5.0
 _WAIT_LOG_S: Final = 5.0
 _WAIT_POLL_S: Final = 0.2
 _DRAIN_POLL_S: Final = 0.02
+# Receives of one client at a time.
+MAX_RECEIVES: Final = 4096
 # After the drain, for the answers to leave.
 _GRACE_S: Final = 1.0
 
 
 class Proxy:
-    """One proxy.  `choose` returns a random number below its argument."""
+    """One proxy.  `choose` returns a random number below its argument.
+
+    A worker has a `link` to the other workers of its proxy; `orphaned` is called when their supervisor is gone.
+    `on_fatal` gets the reason if the proxy has waited for brokers and then cannot serve.
+    """
 
     def __init__(
         self,
@@ -65,50 +94,111 @@ class Proxy:
         choose: Callable[[int], int],
         auth: AuthSettings | None = None,
         gate: GateSettings | None = None,
+        link: Callable[[], Awaitable[Link]] | None = None,
+        orphaned: Callable[[], None] = lambda: None,
+        on_fatal: Callable[[SprocketError], None] = lambda error: None,
     ) -> None:
         """Raises ConfigError."""
         self.config = config
         auth = auth or AuthSettings()
+        gate = gate or GateSettings()
+        self._clock = clock
+        self._on_fatal = on_fatal
         self._users: SharedUsers | None = None
-        self._gate: GrpcGate | None = None
         if auth.asks_for_users:
             if not config.auth_config_path:
                 raise ConfigError("authConfigPath: calls must be signed; give the folder of a broker's auth.json")
             self._users = SharedUsers(auth, Path(config.auth_config_path))
-            cluster = config.rocketmq_cluster_name
-            self._gate = GrpcGate(auth, gate or GateSettings(), self._users.tables, clock, cluster)
-        self._clock = clock
+        self._gate = self._make_grpc_gate(auth, gate)
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
         self._is_stopping = False
         self._receiving = 0
+        self._receiving_of: Counter[str] = Counter()
         self._ports: list[Port] = []
         self.is_serving = False
 
-        self.clients = Clients(
-            clock.monotonic,
-            silent_s=config.channel_expired_timeout / 1000,
-            lost_s=config.client_lost_timeout_millis / 1000,
-            died=self._client_died,
-        )
-        orphans = OrphanedTransactions(self.clients, choose, self._broker_at, clock.wall_ms)
-        self._producers = TransactionalProducers(self.clients, lambda: self.metadata)
+        silent_s, lost_s = config.channel_expired_timeout / 1000, config.client_lost_timeout_millis / 1000
+        self.clients = Clients(clock.monotonic, silent_s=silent_s, lost_s=lost_s, died=self._client_died)
+        self.consumers = Consumers(clock.monotonic, silent_s)
+        self.remoting_producers = Producers(clock.monotonic, silent_s)
+        remoting_gate = self._make_remoting_gate(auth, gate)
+        checks = TransactionChecks(self.remoting_producers, remoting_gate, choose)
+        self._commands = ClientCommands(self.clients, config.grpc_proxy_relay_request_timeout_in_seconds)
+        self._relay = RelayRoutes(self.consumers, self._commands, lambda: self._instance.client_id, clock.wall_ms)
+        orphans = OrphanedTransactions(self.clients, choose, self._broker_at, clock.wall_ms, checks.passed)
+        self._producers = TransactionalProducers(self.clients, lambda: self.metadata, lambda: checks.groups)
+        self._memberships = Memberships(self._producers, self.consumers, config.register_consumers_at_brokers)
         self._instance = ClientInstance(
             _client_settings(config, auth),
-            routes=orphans.routes(),
-            heartbeat=lambda: self._producers.heartbeat(self._instance.client_id),
+            routes=[*orphans.routes(), *self._relay.for_brokers()],
+            heartbeat=lambda: self._memberships.heartbeat(self._instance.client_id),
             clock=clock,
         )
         self.brokers = Brokers(self._instance)
         self.metadata = Metadata(self.brokers, config)
         self.held = HeldHandles()
-        self.renewal = Renewal(self.held, self.brokers, self.metadata, config, self._spawn)
+        self._shared = link and SharedClients(link, orphaned, self.clients, self.held, clock.monotonic)
+        self._connections = Connections(clock.monotonic)
+        self.renewal = self._make_renewal()
+        self.syncer = self._make_syncer()
         self._methods = self._make_methods(choose)
+        self.remoting = self._make_remoting(remoting_gate)
+        registry = MetricRegistry(self._metrics(), lambda: server_labels(config, _metric_labels(config)))
+        self.export = MetricsExport(config, registry.read, clock, host="0.0.0.0", scope="broker-meter")
+
+    def _metrics(self) -> list[Metric]:
+        """Return the metrics; RocketMQ's proxy has the first."""
+        return [
+            gauge("rocketmq_proxy_up", "1: the proxy runs", lambda: 1),
+            gauge(
+                "sprocket_proxy_serving", "1 if there are brokers and calls are served", lambda: int(self.is_serving)
+            ),
+            gauge("sprocket_proxy_held_messages", "messages whose invisible time is renewed", lambda: len(self.held)),
+            gauge("sprocket_proxy_receiving", "calls that wait for messages", lambda: self._receiving),
+        ]
+
+    def _make_renewal(self) -> Renewal:
+        elsewhere = nowhere_else if self._shared is None else self._shared.held_elsewhere
+        parts = (self.held, self.brokers, self.metadata, self.config, self._connections)
+        return Renewal(*parts, self._spawn, elsewhere)
+
+    def _make_syncer(self) -> HeartbeatSyncer | None:
+        config = self.config
+        if config.is_local or not config.heartbeat_syncer_topic_name:
+            return None
+        address, told = self._own_address, self._told_settings
+        return HeartbeatSyncer(self.brokers, self.consumers, config, address, told, self._spawn)
+
+    def _make_grpc_gate(self, auth: AuthSettings, settings: GateSettings) -> GrpcGate | None:
+        if self._users is None:
+            return None
+        return GrpcGate(auth, settings, self._users.tables, self._clock, self.config.rocketmq_cluster_name)
+
+    def _make_remoting_gate(self, auth: AuthSettings, settings: GateSettings) -> Gate | None:
+        if self._users is None:
+            return None
+        policy = AuthPolicy(auth, self._users.tables, required)
+        return Gate((policy,), settings, self._clock, cluster=self.config.rocketmq_cluster_name)
+
+    def _make_remoting(self, gate: Gate | None) -> RemotingPorts:
+        config, now = self.config, self._clock.monotonic
+        topics = TopicRoutes(
+            self._instance.name_servers, config, now, lambda name: self.consumers.group(name) is not None
+        )
+        limit = config.grpc_max_in_flight_size
+        forwarder = Forwarder(self.brokers, topics, config.rocketmq_cluster_name, limit, self._spawn)
+        messages = MessageRoutes(
+            forwarder, self.metadata, self.consumers, self.remoting_producers, config, self._spawn, self._look_due.set
+        )
+        clients = ClientRoutes(self.consumers, self.remoting_producers, now, self._look_due.set)
+        routes = [*messages.routes(), *self._relay.for_tools(StoredMessages(self.brokers))]
+        return RemotingPorts(config, routes, topics, clients, forwarder, gate)
 
     def _make_methods(self, choose: Callable[[int], int]) -> Methods:
         brokers, metadata, config = self.brokers, self.metadata, self.config
         route = RouteActivity(brokers, metadata, config)
-        client = ClientActivity(self.clients, metadata, config, self._look_due.set)
+        client = ClientActivity(self.clients, self.consumers, self._commands, metadata, config, self._look_due.set)
         send = SendActivity(brokers, metadata, config, partial(choose, 1 << 16))
         receive = ReceiveActivity(brokers, metadata, self.clients, self.renewal, config, self._spawn)
         ack = AckActivity(brokers, self.clients, self.renewal, config)
@@ -144,12 +234,18 @@ class Proxy:
         """Open the ports, and serve as soon as there are brokers.  Raises ConfigError if a port cannot be opened."""
         if self._users is not None:
             self._users.load()
+        await self.export.bind()
         await self._instance.open()
-        descriptors = DescriptorReserve()
+        descriptors, is_shared = DescriptorReserve(), self._shared is not None
         for listener in [Listener("default", self.config.grpc_server_port), *self.config.named_listeners]:
             port = Port(listener, self.config, self._dispatcher, descriptors)
             self._ports.append(port)
-            await port.open()
+            await port.open(is_shared=is_shared)
+        await self.remoting.open(is_shared=is_shared)
+        await self.export.start()
+        if self._shared is not None:
+            await self._shared.open()
+            self._spawn(self._shared.listen())
         if await self._has_brokers():
             await self._serve()
         else:
@@ -158,7 +254,7 @@ class Proxy:
 
     @property
     def listeners(self) -> list[Listener]:
-        """The open ports."""
+        """The open ports for gRPC; `remoting.listeners` has the others."""
         return [port.listener for port in self._ports]
 
     def _dispatcher(self, listener: Callable[[], Listener], peer_behind: PeerBehind) -> Dispatcher:
@@ -171,9 +267,14 @@ class Proxy:
     async def _serve(self) -> None:
         for port in self._ports:
             await port.serve()
+        await self.remoting.serve()
         self.is_serving = True
+        if self.syncer is not None:
+            self.syncer.start()
         self._spawn(self._expire_clients())
         self._spawn(self._renew())
+        if self._shared is not None:
+            self._spawn(self._shared.tell_alive())
         self._spawn(self._look_at_producers())
 
     async def _serve_later(self) -> None:
@@ -183,7 +284,11 @@ class Proxy:
                 said_at = self._clock.monotonic()
                 self._say_waiting()
             await pause(_WAIT_POLL_S)
-        await self._serve()
+        try:
+            await self._serve()
+        except SprocketError as error:
+            self._on_fatal(error)
+            raise
         logger.info("event=proxy_serving cluster=%s", self.config.rocketmq_cluster_name)
 
     def _say_waiting(self) -> None:
@@ -206,11 +311,16 @@ class Proxy:
         self._is_stopping = True
         if self.is_serving:
             await self._drain()
-        await asyncio.gather(*(port.stop(_GRACE_S) for port in self._ports))
+        await asyncio.gather(self.remoting.stop(), *(port.stop(_GRACE_S) for port in self._ports))
+        if self.syncer is not None and self.is_serving:
+            await self.syncer.leave()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._instance.close()
+        await self.export.stop()
+        if self._shared is not None:
+            self._shared.close()
         logger.info("event=proxy_stopped")
 
     async def _drain(self) -> None:
@@ -231,6 +341,9 @@ class Proxy:
         while True:
             await pause(_EXPIRY_PERIOD_S)
             self.clients.expire()
+            self.consumers.expire()
+            self.remoting_producers.expire()
+            self.remoting.look()
             if self._users is not None:
                 self._users.look()
 
@@ -240,14 +353,17 @@ class Proxy:
             self.renewal.renew_due()
 
     async def _look_at_producers(self) -> None:
-        """Tell brokers of the transactional producers, at once when there is a new one."""
+        """Tell brokers of the transactional producers and the consumer groups, at once when there is a new one."""
         while True:
             await self._look_due.wait(self.config.transaction_heartbeat_period_second)
             is_new, gone = await self._producers.look()
-            if is_new:
+            is_joined, left = self._memberships.look()
+            if is_new or is_joined:
                 await self._instance.heartbeat_all()
             for group in gone:
                 await self._instance.unregister(group, None)
+            for group in left:
+                await self._instance.unregister(None, group)
 
     # Parts
 
@@ -257,11 +373,18 @@ class Proxy:
         async def counted(call: Call, request: Any, write: Callable[[Any], Awaitable[None]]) -> None:
             if self._is_stopping:
                 raise Refusal(wire.TOO_MANY_REQUESTS, "this proxy is being stopped, please use another one")
+            waiting = self._receiving_of[call.client_id]
+            if waiting >= MAX_RECEIVES:
+                raise Refusal(wire.TOO_MANY_REQUESTS, f"{waiting} receives of this client wait, send fewer at once")
             self._receiving += 1
+            self._receiving_of[call.client_id] += 1
             try:
                 await method(call, request, write)
             finally:
                 self._receiving -= 1
+                self._receiving_of[call.client_id] -= 1
+                if not self._receiving_of[call.client_id]:
+                    del self._receiving_of[call.client_id]
 
         return counted
 
@@ -269,9 +392,24 @@ class Proxy:
         """Raise Refusal unless the caller may do what it asks for."""
         if self._gate is not None:
             self._gate.admit(call, request)
+        self._connections.seen(call.peer)
+
+    def _own_address(self) -> str:
+        # A client id begins with an address of the machine.
+        return self.config.local_serve_addr or self._instance.client_id.partition("@")[0]
+
+    def _told_settings(self, member: Member) -> str | None:
+        """Return the settings of a gRPC client as JSON; None for other clients."""
+        if member.channel is not None:
+            return None
+        client = self.clients.get(member.client_id)
+        return "" if client is None or client.reported is None else MessageToJson(client.reported, indent=None)
 
     def _client_died(self, client_id: str) -> None:
         self.renewal.release_client(client_id)
+        self.consumers.gone(grpc_key(client_id), "gone")
+        if self.config.register_consumers_at_brokers:
+            self._look_due.set()
 
     def _broker_at(self, address: str) -> str | None:
         """Return the broker group of the broker at `address`."""
@@ -287,6 +425,15 @@ class Proxy:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("event=proxy_task_failed", exc_info=task.exception())
+
+
+def _metric_labels(config: ProxyConfig) -> dict[str, str]:
+    return {
+        "node_type": "proxy",
+        "cluster": config.proxy_cluster_name,
+        "node_id": config.proxy_name,
+        "proxy_mode": config.proxy_mode.lower(),
+    }
 
 
 def _client_settings(config: ProxyConfig, auth: AuthSettings) -> ClientSettings:

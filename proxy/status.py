@@ -38,6 +38,7 @@ def status(code: "wire.Code", message: str = "") -> wire.Status:
 
 
 OK: Final = status(wire.OK)
+_ALL_OK: Final = {wire.OK}
 
 
 def code_of(response_code: int) -> "wire.Code":
@@ -66,6 +67,8 @@ def status_of(error: BaseException) -> wire.Status:
 
 def joint_status(codes: "set[wire.Code]", nothing: str) -> wire.Status:
     """Return the status of an answer with several entries: theirs if they agree; `nothing` says that there are none."""
+    if codes == _ALL_OK:
+        return OK
     if len(codes) > 1:
         return status(wire.MULTIPLE_RESULTS)
     return status(next(iter(codes))) if codes else status(wire.INTERNAL_SERVER_ERROR, nothing)

@@ -13,9 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient, AdminError
+    from sprocket.client.admin.admin_client import AdminClient, AdminError, ConfigRefused
+    from sprocket.client.admin.auth_requests import AclChange
     from sprocket.client.admin.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
     from sprocket.client.compression import Compression
+    from sprocket.client.connect import Connection, connect
     from sprocket.client.connection.client_instance import ClientSettings
     from sprocket.client.consume.allocation import (
         AllocateMessageQueueAveragely,
@@ -26,14 +28,22 @@ if TYPE_CHECKING:
         AllocateMessageQueueStrategy,
     )
     from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-    from sprocket.client.consume.handling import BatchHandler, Handler, ReconsumeLater
+    from sprocket.client.consume.handling import BatchHandler, Handler
+    from sprocket.client.consume.listener import ConsumerListener
     from sprocket.client.consume.pull import PullSettings
+    from sprocket.client.consume.reconsume_later import ReconsumeLater
     from sprocket.client.consume.start_offset import ConsumeFrom
     from sprocket.client.consume.subscription import SqlFilter
     from sprocket.client.consumer import Consumer
-    from sprocket.client.deduplication import Deduplicator, HandledKeys, KeyWindow
+    from sprocket.client.deduplication.claims import Claim, ClaimStore
+    from sprocket.client.deduplication.deduplicator import Deduplicator, HandledKeys
+    from sprocket.client.deduplication.key_window import KeyWindow
+    from sprocket.client.deduplication.postgres_claims import PostgresClaims
+    from sprocket.client.deduplication.redis_claims import RedisClaims
+    from sprocket.client.deduplication.sqlite_claims import SqliteClaims
     from sprocket.client.errors import (
         AnswerUnreadable,
+        BodyUndecodable,
         BodyUnreadable,
         BrokerNotFound,
         BrokerRefused,
@@ -61,8 +71,22 @@ if TYPE_CHECKING:
     from sprocket.client.send.reply import Reply, make_reply
     from sprocket.client.send.send_request import SendSettings
     from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+    from sprocket.client.trace.recorder import TraceSettings
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
+    from sprocket.client.typed.consumer import TypedConsumer, TypedMessage, Undecodable
+    from sprocket.client.typed.serializers import (
+        AvroSerializer,
+        BytesSerializer,
+        JsonSerializer,
+        ProtobufSerializer,
+        PydanticSerializer,
+        Serializer,
+    )
+    from sprocket.client.typed.topic import Topic
     from sprocket.common.errors import SprocketError
+    from sprocket.remoting.bodies.auth import UserInfo
+    from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+    from sprocket.remoting.bodies.topic import TopicConfig
     from sprocket.remoting.credentials import Credentials
     from sprocket.remoting.tls.settings import TlsSettings
     from store.retention.leases import Lease as Lease
@@ -71,6 +95,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AclChange",
     "AdminClient",
     "AdminError",
     "AllocateMessageQueueAveragely",
@@ -80,19 +105,27 @@ __all__ = [
     "AllocateMessageQueueConsistentHash",
     "AllocateMessageQueueStrategy",
     "AnswerUnreadable",
+    "AvroSerializer",
     "BatchHandler",
+    "BodyUndecodable",
     "BodyUnreadable",
     "BrokerNotFound",
     "BrokerRefused",
+    "BytesSerializer",
+    "Claim",
+    "ClaimStore",
     "ClientClosed",
     "ClientError",
     "ClientSettings",
     "Compression",
+    "ConfigRefused",
     "ConnectFailed",
+    "Connection",
     "ConnectionLost",
     "ConsumeFrom",
     "ConsumeSettings",
     "Consumer",
+    "ConsumerListener",
     "Credentials",
     "DeadLetterFilter",
     "Deduplicator",
@@ -100,6 +133,7 @@ __all__ = [
     "Handler",
     "IllegalArgument",
     "IllegalMessage",
+    "JsonSerializer",
     "KeyWindow",
     "Message",
     "MessageModel",
@@ -111,11 +145,15 @@ __all__ = [
     "PopHandler",
     "PopSettings",
     "PoppedMessage",
+    "PostgresClaims",
     "Producer",
+    "ProtobufSerializer",
     "PullSettings",
+    "PydanticSerializer",
     "RecallHandle",
     "ReceivedMessage",
     "ReconsumeLater",
+    "RedisClaims",
     "Redrive",
     "RedriveFailed",
     "Redriven",
@@ -126,27 +164,52 @@ __all__ = [
     "SendResult",
     "SendSettings",
     "SendStatus",
+    "Serializer",
     "SimpleConsumer",
     "SprocketError",
     "SqlFilter",
+    "SqliteClaims",
+    "SubscriptionGroupConfig",
     "TlsSettings",
     "TlsUnusable",
+    "Topic",
+    "TopicConfig",
     "TopicNotFound",
     "TopicNotWritable",
+    "TraceSettings",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "TypedConsumer",
+    "TypedMessage",
+    "Undecodable",
+    "UserInfo",
     "__version__",
+    "connect",
     "make_reply",
 ]
 
 _EXPORTS = {
+    "ConsumerListener": "sprocket.client.consume.listener",
+    "BodyUndecodable": "sprocket.client.errors",
+    "AvroSerializer": "sprocket.client.typed.serializers",
+    "BytesSerializer": "sprocket.client.typed.serializers",
+    "JsonSerializer": "sprocket.client.typed.serializers",
+    "ProtobufSerializer": "sprocket.client.typed.serializers",
+    "PydanticSerializer": "sprocket.client.typed.serializers",
+    "Serializer": "sprocket.client.typed.serializers",
+    "Topic": "sprocket.client.typed.topic",
+    "TypedConsumer": "sprocket.client.typed.consumer",
+    "TypedMessage": "sprocket.client.typed.consumer",
+    "Undecodable": "sprocket.client.typed.consumer",
+    "Connection": "sprocket.client.connect",
+    "connect": "sprocket.client.connect",
     "Consumer": "sprocket.client.consumer",
     "ConsumeSettings": "sprocket.client.consume.consume_settings",
     "MessageModel": "sprocket.client.consume.consume_settings",
     "BatchHandler": "sprocket.client.consume.handling",
     "Handler": "sprocket.client.consume.handling",
-    "ReconsumeLater": "sprocket.client.consume.handling",
+    "ReconsumeLater": "sprocket.client.consume.reconsume_later",
     "RecallHandle": "sprocket.client.send.recall",
     "PullSettings": "sprocket.client.consume.pull",
     "ConsumeFrom": "sprocket.client.consume.start_offset",
@@ -192,15 +255,26 @@ _EXPORTS = {
     "TransactionProducer": "sprocket.client.transaction",
     "TransactionResult": "sprocket.client.transaction",
     "TransactionState": "sprocket.client.transaction",
+    "TraceSettings": "sprocket.client.trace.recorder",
     "SimpleConsumer": "sprocket.client.simple_consumer",
     "PopSettings": "sprocket.client.simple_consumer",
     "PopHandler": "sprocket.client.pop.pop_subject",
     "PoppedMessage": "sprocket.client.pop.popped_message",
-    "Deduplicator": "sprocket.client.deduplication",
-    "KeyWindow": "sprocket.client.deduplication",
-    "HandledKeys": "sprocket.client.deduplication",
+    "Deduplicator": "sprocket.client.deduplication.deduplicator",
+    "HandledKeys": "sprocket.client.deduplication.deduplicator",
+    "KeyWindow": "sprocket.client.deduplication.key_window",
+    "Claim": "sprocket.client.deduplication.claims",
+    "ClaimStore": "sprocket.client.deduplication.claims",
+    "SqliteClaims": "sprocket.client.deduplication.sqlite_claims",
+    "RedisClaims": "sprocket.client.deduplication.redis_claims",
+    "PostgresClaims": "sprocket.client.deduplication.postgres_claims",
     "AdminClient": "sprocket.client.admin.admin_client",
     "AdminError": "sprocket.client.admin.admin_client",
+    "ConfigRefused": "sprocket.client.admin.admin_client",
+    "AclChange": "sprocket.client.admin.auth_requests",
+    "SubscriptionGroupConfig": "sprocket.remoting.bodies.group",
+    "TopicConfig": "sprocket.remoting.bodies.topic",
+    "UserInfo": "sprocket.remoting.bodies.auth",
     "Redrive": "sprocket.client.admin.redrive",
     "DeadLetterFilter": "sprocket.client.admin.redrive",
     "Redriven": "sprocket.client.admin.redrive",
@@ -218,7 +292,8 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module 'sprocket' has no attribute {name!r}")
     if module.startswith("store."):
-        import_module("sprocket.common.own_packages").check_own_packages("store")
+        own_packages = import_module("sprocket.common.own_packages")
+        return getattr(own_packages.import_own(module, f"sprocket.{name}"), name)
     return getattr(import_module(module), name)
 
 

@@ -9,13 +9,17 @@ Importing this registers the data source ``rocketmq`` with the active Spark sess
     spark.read.format("rocketmq").option("subscribe", "Flights").load("/data/broker-a/store").show()
 """
 
-from pyspark.sql import SparkSession
-
+from sprocket.common.extras import missing_package
 from sprocket.common.own_packages import check_own_packages
 
 check_own_packages("spark", "store")
 
-from spark.session import register, session  # noqa: E402 # only after the check
+try:
+    from pyspark.sql import SparkSession
+
+    from spark.session import register, session
+except ModuleNotFoundError as error:
+    raise ImportError(missing_package(error, "sprocket.spark") or str(error), name=error.name) from error
 
 __all__ = ["register", "session"]
 

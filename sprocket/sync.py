@@ -2,12 +2,28 @@
 
     from sprocket import Message, sync
 
-    with sync.Producer("flights", "127.0.0.1:9876") as producer:
-        producer.send(Message("Flights", b"..."))
+    with sync.connect("127.0.0.1:9876") as mq:
+        mq.producer().send(Message("Flights", b"..."))
 
 The classes are those of `sprocket` under their names.
 """
 
 from sprocket.client.sync import Admin, Consumer, OrderlyConsumer, Producer, SimpleConsumer, TransactionProducer
+from sprocket.client.sync import Popped as PoppedMessage
+from sprocket.client.sync import Received as ReceivedMessage
+from sprocket.client.sync_connect import Connection, Topic, TypedConsumer, connect
 
-__all__ = ["Admin", "Consumer", "OrderlyConsumer", "Producer", "SimpleConsumer", "TransactionProducer"]
+__all__ = [
+    "Admin",
+    "Connection",
+    "Consumer",
+    "OrderlyConsumer",
+    "PoppedMessage",
+    "Producer",
+    "ReceivedMessage",
+    "SimpleConsumer",
+    "Topic",
+    "TransactionProducer",
+    "TypedConsumer",
+    "connect",
+]

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.asyncPutMessage`, `DefaultAppendMessageCallba
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, Protocol
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
@@ -23,6 +23,7 @@ from sprocket.remoting.message.record import (
     SysFlag,
 )
 from store.config.store_config import StoreConfig
+from store.layout import CONSUME_QUEUE_UNIT_BYTES
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count, placed_at
@@ -56,14 +57,31 @@ _AFTER_QUEUES: Final = failpoint("appender.after_queues")
 _QUEUES_ROLLED_BACK: Final = failpoint("appender.queues_rolled_back")
 
 
+class UsualRecords(Protocol):
+    """Records that the compiled engine makes (`sprocket.engine.sends.SendGroup`): plain messages for plain queues."""
+
+    def __len__(self) -> int: ...
+
+    def encode(
+        self, physical_offset: int, store_timestamp: int, store_host: bytes, /
+    ) -> tuple[bytes, list[tuple[Any, bytes]]]:
+        """Return the records, and each queue that gets any with its entries.
+
+        Offsets in a queue begin at its `next_offset`.
+        """
+        ...
+
+
 class Batch:
     """Result of one append, and the queues that it changed."""
 
-    __slots__ = ("appended", "end_offset", "message_count", "size_bytes", "store_timestamp", "touched")
+    __slots__ = ("appended", "end_offset", "message_count", "records", "size_bytes", "store_timestamp", "touched")
 
     def __init__(self, store_timestamp: int) -> None:
         self.store_timestamp = store_timestamp
+        # Empty for `UsualRecords`, which know their positions.
         self.appended: list[Appended] = []
+        self.records = 0
         # Larger than the number of records if a record holds several messages.
         self.message_count = 0
         self.end_offset = 0
@@ -116,6 +134,7 @@ class Appender:
             self._encode(messages, batch, chunks)
             batch.size_bytes = batch.end_offset - begin
             batch.message_count += len(messages)
+            batch.records = len(messages)
             _BEFORE_LOG_WRITE()
             self._log.write(chunks, batch.end_offset)
             _AFTER_LOG_WRITE()
@@ -125,6 +144,49 @@ class Appender:
             _AFTER_QUEUES()
         except BaseException as error:
             # Also MemoryError and KeyboardInterrupt: to the caller, every exception means "nothing is stored".
+            self._roll_back(batch, chunks if self._log.wrote_offset != begin else [], error)
+            raise
+        return batch
+
+    def usual_limits(self) -> tuple[int, int]:
+        """Return the room for `UsualRecords` in this segment, and the size of one record: bytes.
+
+        The room is 0 if the present configuration needs more than they have.
+        """
+        log = self._log
+        if self._refusal or self._light.is_enabled or not self._seal_bytes or len(self.store_host) != IPV4_HOST_BYTES:
+            return 0, 0
+        room_bytes = log.segment_end(log.wrote_offset) - BLANK_MIN_BYTES - log.wrote_offset
+        return room_bytes, self._unchecked_bytes
+
+    def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
+        """Return the queue, if it exists and takes `UsualRecords`."""
+        queue = self._table.by_key.get((topic, queue_id))
+        return queue if queue is not None and queue.is_plain else None
+
+    def append_usual(self, records: UsualRecords, store_timestamp: int) -> Batch:
+        """Append all of `records` or none, as `append`; they were chosen within `usual_limits`."""
+        if self._refusal:
+            raise StoreError(self._refusal)
+        batch = Batch(store_timestamp)
+        begin = self._log.wrote_offset
+        content, entries = records.encode(begin, store_timestamp, self.store_host)
+        chunks = [(begin, content)]
+        batch.size_bytes = len(content)
+        batch.end_offset = begin + batch.size_bytes
+        batch.message_count = batch.records = len(records)
+        try:
+            for queue, units in entries:
+                batch.touched.append((queue, queue.next_offset))
+                queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
+            _BEFORE_LOG_WRITE()
+            self._log.write(chunks, batch.end_offset)
+            _AFTER_LOG_WRITE()
+            for queue, units in entries:
+                queue.write_units(units)
+                _BETWEEN_QUEUES()
+            _AFTER_QUEUES()
+        except BaseException as error:
             self._roll_back(batch, chunks if self._log.wrote_offset != begin else [], error)
             raise
         return batch

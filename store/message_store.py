@@ -10,7 +10,7 @@ Offsets: ``confirm_offset <= wrote_offset`` and ``flushed_offset <= wrote_offset
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,10 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared
-from store.appender import Appender
+from store.appender import Appender, Batch, UsualRecords
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
+from store.dledger.folders import refuse_entry_files
 from store.flush.checkpoint import Checkpoint
 from store.flush.confirmation import ArrivalListener, Confirmation, ConfirmListener
 from store.flush.group_commit import GroupCommit, Notify
@@ -33,7 +34,7 @@ from store.log.commit_log import CommitLog
 from store.log_figures import log_figures
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
-from store.queue.logic_queue import QueueType, QueueTypeOf, unknown_type
+from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 from store.queue.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.queue.record_filter import RecordFilter
 from store.queue.time_search import offset_by_time
@@ -51,6 +52,7 @@ __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "Pe
 
 _log = logging.getLogger(__name__)
 _LOCKED: Final = failpoint("message_store.locked")
+_Messages = TypeVar("_Messages", Sequence[PendingMessage], UsualRecords)
 _RECOVERED: Final = failpoint("message_store.recovered")
 _STOP_BEFORE_FLUSH: Final = failpoint("message_store.stop_before_flush")
 _STOP_FLUSHED: Final = failpoint("message_store.stop_flushed")
@@ -101,8 +103,9 @@ class MessageStore:
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
         # Called in the owner thread: `on_arrival` once per queue and batch when its messages become visible,
-        # `on_failure` once if the disk fails.
+        # `on_arrival_of` the same for one topic, `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
+        self.on_arrival_of: dict[str, list[ArrivalListener]] = self.confirmation.on_arrival_of
         self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure
         self.recovery: RecoveryReport | None = None
         self._lock: DiskLock | None = None
@@ -125,6 +128,7 @@ class MessageStore:
         """
         self.config.check()
         root = self.config.store_path_root_dir
+        refuse_entry_files(self.disk, root)
         self._lock = self.disk.lock(root / "lock")
         _LOCKED()
         try:
@@ -176,6 +180,15 @@ class MessageStore:
         except StoreError as error:
             self.confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 
+    def leave(self, error: StoreError) -> None:
+        """End the work for one owner, and let another one begin with the open store, as if it had just recovered.
+
+        The owner has flushed the log.  All who wait get `error`; nobody listens any more, except for failures.
+        """
+        self.confirmation.leave(error)
+        self._pressure.replicas_changed(is_refusing=False)
+        self._appender.refuse("")
+
     def _snapshot(self) -> Checkpoint:
         checkpoint = self.confirmation.snapshot()
         checkpoint.index_msg_timestamp = self.index.durable_timestamp
@@ -209,30 +222,52 @@ class MessageStore:
         Raises `RequestError` for a message over a limit, `DiskFull`, `StoreBusy` if too much waits already, or
         `DiskFailed` (from then on always).  After an error nothing of the batch is visible.
         """
-        confirmation, pressure = self.confirmation, self._pressure
+        return self._append(self._appender.append, messages).appended
+
+    def append_usual(self, records: UsualRecords) -> int:
+        """Append all of `records` or none, as `append`; return where they end in the log.
+
+        They are within the `usual_limits` of now, and for queues that `plain_queue` returns now.
+        """
+        return self._append(self._appender.append_usual, records).end_offset
+
+    def usual_limits(self) -> tuple[int, int]:
+        """Return how many bytes the next `append_usual` may have, and each record; 0 if only `append` will do."""
+        return self._appender.usual_limits()
+
+    def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
+        """Return the queue, if it exists and takes `UsualRecords`."""
+        return self._appender.plain_queue(topic, queue_id)
+
+    def _append(self, append: "Callable[[_Messages, int], Batch]", messages: "_Messages") -> Batch:
+        confirmation, pressure, count = self.confirmation, self._pressure, len(messages)
         if confirmation.failure is not None:
             self._check()
         if (
             self._commit_log.wrote_offset - confirmation.flushed_offset >= pressure.max_unflushed_bytes
             or confirmation.waiting_bytes >= pressure.max_waiting_bytes
         ):
-            self._refuse(len(messages))
+            self._refuse(count)
         clock = self._clock
         started = clock.monotonic()
         try:
-            batch = self._appender.append(messages, clock.wall_ms())
+            batch = append(messages, clock.wall_ms())
         except DiskFailed as error:
             self.confirmation.fail(error)
             raise
         except DiskFull as error:
-            self.statistics.put_failed(len(messages))
-            raise pressure.no_space(error, len(messages)) from error
+            self.statistics.put_failed(count)
+            raise pressure.no_space(error, count) from error
         except StoreError:
-            self.statistics.put_failed(len(messages))
+            self.statistics.put_failed(count)
             raise
         confirmation.appended(batch)
         self.statistics.put(batch.message_count, batch.size_bytes, clock.monotonic() - started)
-        return batch.appended
+        return batch
+
+    def refuse(self, reason: str) -> None:
+        """Refuse every append for `reason`; with the empty text, allow appends again."""
+        self._appender.refuse(reason)
 
     def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
         """Return why `append` would refuse some of `messages` because of their content, by index.  Append nothing."""
@@ -408,6 +443,10 @@ class MessageStore:
         Return how many were removed.  Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
         """
         return self._removal.delete_expired_queues(is_kept)
+
+    def first_store_time(self) -> int:
+        """Return the store time of the oldest message, ms since 1970; -1 if there is none."""
+        return self._commit_log.first_store_time()
 
     def figures(self) -> list[Declared]:
         """Return the store's figures, under RocketMQ's names."""

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from sprocket.common.clock import Clock
 from sprocket.common.figures import Declared, Figure
+from sprocket.metrics.declared import Kind, Metric
+from sprocket.metrics.distribution import Distribution
 from store.queue.queue_reader import QueueReader
 
 _WINDOWS_S: Final = (10, 60, 600)
@@ -45,6 +47,7 @@ class StoreStatistics:
         self._class_samples: deque[tuple[int, ...]] = deque(maxlen=_LATENCY_WINDOW_S + 1)
         self.put_messages = 0
         self.put_bytes = 0
+        self.put_seconds = 0.0  # times of appends, each counted once for each of its messages
         self.failed_puts = 0
         # Called with the seconds of an append that took a millisecond or more.
         self._on_slow_put = on_slow_put
@@ -54,6 +57,7 @@ class StoreStatistics:
         """Count one append."""
         self.put_messages += messages
         self.put_bytes += size_bytes
+        self.put_seconds += messages * seconds
         if seconds < 0.001:
             self._classes[0] += messages
         else:
@@ -97,6 +101,20 @@ class StoreStatistics:
         first = self._class_samples[0]
         return f"{_within(share, [now - then for now, then in zip(self._classes, first, strict=True)]):.2f}"
 
+    def metric(self) -> Metric:
+        """Return the times of appends.  Not in RocketMQ."""
+        return Metric(
+            "sprocket_store_append_time", Kind.HISTOGRAM, "time of the append that stored a message, for each message",
+            lambda: [((), self._append_times())], unit="milliseconds",
+        )  # fmt: skip
+
+    def _append_times(self) -> Distribution:
+        times = Distribution((1, *_CLASSES_MS[1:]))
+        times.counts = list(self._classes)
+        times.count = sum(self._classes)
+        times.total = self.put_seconds * 1000
+        return times
+
     def figures(self) -> list[Declared]:
         """Return the figures, in the form of `getRuntimeInfo`."""
         cold = self._reader.cold
@@ -116,6 +134,8 @@ class StoreStatistics:
             Figure("getMissTps", f"reads that found none {_PER_SECOND}", lambda: self._rates("missed")),
             Figure("getTotalTps", f"all reads {_PER_SECOND}", lambda: self._rates("found", "missed")),
             Figure("getTransferredTps", f"messages read {_PER_SECOND}", lambda: self._rates("transferred")),
+            # The name of RocketMQ 4.9, which rocketmq-dashboard 1.0.0 reads.
+            Figure("getTransferedTps", "the same as getTransferredTps", lambda: self._rates("transferred")),
             Figure(
                 "putLatency99",
                 "99 % of the last minute's appends took at most this, ms",

@@ -1,6 +1,7 @@
 """What holds for all tests: tiers, marks by folder, the distribution to workers, descriptors."""
 
 import gc
+import resource
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import tiers, unsteady
+from tests.footprint import Footprint
 
 # No test fails for being slow: two run side by side, and machines differ.
 settings.register_profile("sprocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -16,8 +18,10 @@ settings.load_profile("sprocket")
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OWN_DESCRIPTORS = Path("/proc/self/fd")
-_MORE_DESCRIPTORS = 300
+_MORE_DESCRIPTORS = 150
+_DESCRIPTORS = 4096
 _kept = 0
+_footprint = Footprint()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _allow_descriptors()
+    config.pluginmanager.register(_footprint)
     tiers.choose(config.getoption("--tier"))
     failures = config.getoption("--failures-to")
     if failures is not None and not hasattr(config, "workerinput"):
@@ -65,12 +71,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
     return SharedCores(config, log)
 
 
+@pytest.fixture(scope="session")
+def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> pytest.TempPathFactory:
+    """pytest's own, which also tells `Footprint` about each folder."""
+    return _footprint.watched(tmp_path_factory)
+
+
 def pytest_runtest_logfinish() -> None:
     """Let go of what tests have dropped: mapped files hold descriptors, and a machine may allow only 1,024."""
     global _kept
-    if open_descriptors() > _kept + _MORE_DESCRIPTORS:
+    count = open_descriptors()
+    if count > _kept + _MORE_DESCRIPTORS:
         gc.collect()
-        _kept = open_descriptors()
+        count = open_descriptors()
+        _kept = count
+    # A test that held many must not raise the bound for the tests after it.
+    _kept = min(_kept, count)
+
+
+def _allow_descriptors() -> None:
+    """Raise the soft limit of this process and of its servers, if the machine lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def open_descriptors() -> int:

@@ -1,6 +1,7 @@
 """`.ci/run` with programs that only say what they were asked: what passes, what fails, and what has a second chance."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -84,3 +85,10 @@ def test_a_failed_check_fails_the_run_and_the_others_run(project: Path) -> None:
     status, output = run(project)
     assert (status, output.splitlines()[-1]) == (1, "FAILED: mypy --strict; mypy --strict of the examples;")
     assert "lint-imports" in output
+
+
+def test_what_it_names_exists() -> None:
+    """Pytest runs nothing at all if one of its paths is missing."""
+    named = re.findall(r"(?<=\s)tests/[\w/.]+", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert len(named) > 5
+    assert [word for word in named if not (ROOT / word).exists()] == []

@@ -28,16 +28,28 @@ PRINTS = {
     "delayed": ["recalled ", "refused: 'not a handle'", "after 1.5 s", "at a time", "nothing more"],
     "handler": ["not now: order 3", "handled order 3 at attempt 2"],
     "ordered": ["the bank does not answer yet", "every order's steps came in order"],
+    "outbox": [
+        "rolled back: order-1 cannot be shipped to the moon",
+        "the relay ended with -9",
+        "its successor ended with 0",
+        "in sequence, each once: order-1 placed, order-1 paid, order-1 shipped",
+        "in sequence, each once: order-2 placed, order-2 paid, order-2 shipped",
+        "left out 1",
+    ],
     "request_reply": ["1+2 = 3", "20+22 = 42"],
     "simple_consumer": ["took job 0", "again: job 1 at attempt 2", "done after 2 s: a long job"],
     "sql_filter": ["received 150 eu", "received 500 us", "the others stayed on the broker", "refused:"],
     "stream": ["one by one:", "auto-batch:"],
     "sync_facade": ["received 4", "handled work in sprocket-handler", "topics: ['Plain']"],
     "transaction": ["overbooked seat 12A -> ROLLBACK", "received seat 12B", "was never seen"],
+    "typed_topic": ["billed 12A 129.5", "dead letter: no booking because of DecodeError"],
     "web_service": ["202 accepted as", "received order 2"],
 }
 # Its consumer comes before the topic, which the first request creates.
-LOGS = {"request_reply": "event=topic_missing"}
+LOGS = {
+    "request_reply": "event=topic_missing",
+    "typed_topic": "event=undecodable_dead_letter",
+}
 ALONE = {"send_and_consume": ["received message 9"]}
 
 

@@ -70,6 +70,16 @@ class AuthPolicy:
         if self._authorizes:
             self._authorize(user, asked)
 
+    @property
+    def revision(self) -> int:
+        """Number that increases with every change of users and acls."""
+        return self._tables.changes
+
+    def secret_key(self, account: str) -> str | None:
+        """Return the password of an enabled user; None without one."""
+        user = self._tables.user(account)
+        return None if user is None or user.user_status is UserStatus.DISABLE else user.password
+
     def is_signed_by_super(self, code: int, name: str | None) -> bool:
         """Return whether an admitted request with this code and user name comes from a super user."""
         user = None if name is None or code in self._unsigned_codes else self._tables.user(name)

@@ -30,6 +30,10 @@ def _save_nothing(_: AuthContent) -> None:
     pass
 
 
+def _is_no_copy() -> bool:
+    return False
+
+
 class AuthTables:
     """Tables of users and acls.  They belong to one thread.
 
@@ -39,7 +43,7 @@ class AuthTables:
     slave, and the master's change may reach the slave before the tool does.
     """
 
-    def __init__(self, save: Save = _save_nothing, *, is_copy: bool = False) -> None:
+    def __init__(self, save: Save = _save_nothing, *, is_copy: Callable[[], bool] = _is_no_copy) -> None:
         self._save = save
         self._is_copy = is_copy
         self._content = AuthContent()
@@ -74,7 +78,7 @@ class AuthTables:
             raise AuthRefused("password can not be blank")
         old = self.user(user.username)
         if old is not None:
-            if self._is_copy and old == user:
+            if self._is_copy() and old == user:
                 return
             raise AuthRefused("The user is existed")
         self._put_user(user)
@@ -139,7 +143,7 @@ class AuthTables:
     def delete_acl(self, subject: Subject, policy_type: PolicyType, resource: Resource | None) -> None:
         """Remove the entry for `resource`, or all without a resource.  Raises AuthRefused."""
         old = self._content.acls.get(subject.key)
-        if self._is_copy and old is None:
+        if self._is_copy() and old is None:
             return
         self._demand(subject, "The subject is not exist.")
         if old is None:

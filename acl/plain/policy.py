@@ -70,6 +70,16 @@ class PlainPolicy:
         """Return names and secret keys of all accounts."""
         return [(account.access_key, account.secret_key) for account in self._accounts.values()]
 
+    @property
+    def revision(self) -> int:
+        """Always the same: changed files make a new policy."""
+        return 0
+
+    def secret_key(self, account: str) -> str | None:
+        """Return the secret key of an account; None without one."""
+        found = self._accounts.get(account)
+        return None if found is None else found.secret_key
+
     def is_white(self, request: AccessRequest) -> bool:
         """Return whether it comes from a white address, and needs no signature."""
         if self._white and any(white.match(request.peer) for white in self._white):

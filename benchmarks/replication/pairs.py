@@ -12,7 +12,15 @@ from pathlib import Path
 
 from benchmarks.system.engines import APACHE_NAME_SERVER_HEAP
 from tests.compat import maven, ports, wire
-from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Cluster, ClusterError, Server, SprocketCluster
+from tests.compat.cluster import (
+    CLUSTER_NAME,
+    LARGE_FILES,
+    ApacheCluster,
+    Cluster,
+    ClusterError,
+    Server,
+    SprocketCluster,
+)
 
 GET_BROKER_HA_STATUS = 907
 BROKER_NAME = "broker-a"
@@ -112,7 +120,7 @@ def started(
     engine: str, directory: Path, properties: Mapping[str, str], *, store: Path | None = None
 ) -> Iterator[Pair]:
     """A master that runs, on a copy of `store` where one is given.  Raises EngineMissingError, ClusterError."""
-    properties = {"brokerIP2": "127.0.0.1", **properties}
+    properties = {**LARGE_FILES, "brokerIP2": "127.0.0.1", **properties}
     cluster: Cluster
     if engine == "apache":
         try:

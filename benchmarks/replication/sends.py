@@ -64,22 +64,32 @@ class Running(NamedTuple):
     slave: Server | None
 
     def measure(self, outstanding: int, seconds: float) -> Measured:
-        master, slave = self._cpu()
-        result = generator.run(
-            self.pair.master.address, TOPIC, Workload("send", _BODY_BYTES, outstanding), seconds, "auto"
-        )
-        master_after, slave_after = self._cpu()
-        per_message = 1e6 / max(1, result.messages)
-        return Measured(
-            result.rate,
-            result.percentile_us(0.5),
-            result.percentile_us(0.99),
-            (master_after - master) * per_message,
-            (slave_after - slave) * per_message,
-        )
+        return measure_sends(self.pair.master, self.slave, outstanding, seconds)
 
-    def _cpu(self) -> tuple[float, float]:
-        return cpu_s(self.pair.master.pid), cpu_s(self.slave.pid) if self.slave is not None else 0.0
+
+def measure_sends(master: Server, slave: Server | None, outstanding: int, seconds: float) -> Measured:
+    """Send for `seconds`, with `outstanding` messages at a time."""
+    before = _cpu(master, slave)
+    result = generator.run(master.address, TOPIC, Workload("send", _BODY_BYTES, outstanding), seconds, "auto")
+    after = _cpu(master, slave)
+    per_message = 1e6 / max(1, result.messages)
+    return Measured(
+        result.rate,
+        result.percentile_us(0.5),
+        result.percentile_us(0.99),
+        (after[0] - before[0]) * per_message,
+        (after[1] - before[1]) * per_message,
+    )
+
+
+def warm_up(master: Server) -> None:
+    """Send until everything is compiled, mapped and allocated."""
+    wire.create_topic(master.address, TOPIC, QUEUES)
+    generator.run(master.address, TOPIC, Workload("send", _BODY_BYTES, 64), _WARM_UP_S, "auto")
+
+
+def _cpu(master: Server, slave: Server | None) -> tuple[float, float]:
+    return cpu_s(master.pid), cpu_s(slave.pid) if slave is not None else 0.0
 
 
 @contextlib.contextmanager
@@ -95,8 +105,7 @@ def running(kind: Kind, folder: Path) -> Iterator[Running]:
         if kind.has_slave:
             slave = stack.enter_context(pair.slave(folder / f"{name}-slave"))
             pair.await_connected(slave)
-        wire.create_topic(pair.master.address, TOPIC, QUEUES)
-        generator.run(pair.master.address, TOPIC, Workload("send", _BODY_BYTES, 64), _WARM_UP_S, "auto")
+        warm_up(pair.master)
         if slave is not None:
             pair.await_in_step(slave)
         yield Running(pair, slave)

@@ -1,4 +1,7 @@
-"""What is measured: Sprocket, Apache RocketMQ, the naive control, and the sink that states the generator's ceiling."""
+"""What is measured: Sprocket, Apache RocketMQ, the naive control, the C floor, and the sink.
+
+The floor does the least that a broker can do; the sink states the ceiling of the generator.
+"""
 
 import contextlib
 import subprocess
@@ -12,10 +15,10 @@ from benchmarks.system import native
 from benchmarks.system.frames import PULL_BATCH
 from benchmarks.system.records import message_record
 from tests.compat import maven, ports, wire
-from tests.compat.cluster import ApacheCluster, Cluster, Server, SprocketCluster
+from tests.compat.cluster import LARGE_FILES, ApacheCluster, Cluster, Server, SprocketCluster
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINES = ("sprocket", "apache", "naive", "sink")
+ENGINES = ("sprocket", "apache", "naive", "floor", "sink")
 # As distribution/bin/runbroker.sh and runserver.sh start them, with 2 GiB and 512 MiB instead of 8 and 4 GiB.
 APACHE_BROKER_HEAP = (
     *("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25"),
@@ -58,7 +61,7 @@ def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Runni
 
 
 def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
-    properties = {"flushDiskType": flush, "enablePropertyFilter": "true"}
+    properties = {**LARGE_FILES, "flushDiskType": flush, "enablePropertyFilter": "true"}
     if engine == "sprocket":
         return SprocketCluster(directory, properties=properties)
     try:
@@ -77,6 +80,12 @@ def _single(engine: str, directory: Path, flush: str) -> Server:
     port = ports.free_port()
     if engine == "naive":
         command = [sys.executable, "-m", "benchmarks.system.naive", str(port), str(directory / "store"), flush]
+    elif engine == "floor":
+        if native.compiler() is None:
+            raise EngineMissingError("the floor is written in C, and there is no C compiler")
+        store = directory / "store"
+        store.mkdir()
+        command = [str(native.compiled("floor.c", shared=False)), str(port), str(store), flush]
     elif native.compiler():
         pulled = directory / "pulled"
         pulled.write_bytes(message_record(b"x" * 128) * PULL_BATCH)

@@ -12,9 +12,10 @@ from benchmarks.system.process import Memory
 
 _MIB = 1 << 20
 _HEADINGS = (
-    *("messages/s", "x apache", "x naive", "p50 us", "p99 us", "p999 us"),
+    *("messages/s", "x apache", "x naive", "x floor", "p50 us", "p99 us", "p999 us"),
     *("CPU us/msg", "CPU x naive", "RSS MiB", "others %"),
 )
+_RATE_RATIOS = ("rate_over_apache", "rate_over_naive", "rate_over_floor")
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,14 @@ class Report:
         }
 
     def ratios(self, workload: str, engine: str) -> dict[str, float]:
-        """This engine over each control, slice by slice: medians of the ratios of rates, and of CPU per message."""
+        """This engine over each control, slice by slice: medians of the ratios of rates, p99, and CPU per message."""
         own = self.measurements.get((workload, engine), [])
         ratios = {}
-        for control in ("apache", "naive"):
+        for control in ("apache", "naive", "floor"):
             pairs = list(zip(own, self.measurements.get((workload, control), []), strict=False))
             if control != engine and pairs:
                 ratios[f"rate_over_{control}"] = median(ours.rate / theirs.rate for ours, theirs in pairs)
+                ratios[f"p99_over_{control}"] = median(ours.p99_us / max(theirs.p99_us, 1e-9) for ours, theirs in pairs)
                 ratios[f"cpu_over_{control}"] = median(ours.cpu_us / max(theirs.cpu_us, 1e-9) for ours, theirs in pairs)
         return ratios
 
@@ -164,7 +166,7 @@ def _row(report: Report, workload: str, engine: str) -> Sequence[str]:
         workload if engine == report.engines(workload)[0] else "",
         engine,
         f"{numbers['rate']:,.0f}",
-        *(f"{ratios[key]:.2f}" if key in ratios else "" for key in ("rate_over_apache", "rate_over_naive")),
+        *(f"{ratios[key]:.2f}" if key in ratios else "" for key in _RATE_RATIOS),
         *(f"{numbers[key]:,.0f}" for key in ("p50_us", "p99_us", "p999_us")),
         f"{numbers['cpu_us']:.2f}",
         f"{ratios['cpu_over_naive']:.2f}" if "cpu_over_naive" in ratios else "",

@@ -18,10 +18,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.system import engines, generator, process
+from benchmarks.system import engines, generator, process, targets
 from benchmarks.system.frames import QUEUES
 from benchmarks.system.report import Measurement, Report, Startup, print_report
 from benchmarks.system.workload import EXCHANGES, LoadError, Workload
+from sprocket.engine.choice import ENGINE
 from tests.compat import wire
 from tests.compat.cluster import ClusterError
 
@@ -61,8 +62,11 @@ KINDS = tuple(Workload(kind, 128, 64) for kind in EXCHANGES)
 
 @click.command()
 @click.option("--kinds", is_flag=True, help="Transactions, delayed messages, SQL pulls, pops, in place of plain ones.")
+@click.option(
+    "--targets", "is_for_targets", is_flag=True, help="The workloads of the engine's targets, and which it reached."
+)
 @click.option("--quick", is_flag=True, help="The few workloads that the targets name, in shorter slices.")
-@click.option("--engines", "names", default=",".join(engines.ENGINES), show_default=True, help="Which, in this order.")
+@click.option("--engines", "names", help="Which, in this order.  [default: all; with --targets those that they name]")
 @click.option("--seconds", type=float, help="Length of a slice.  [default: 1 quick, 2 full]")
 @click.option("--rounds", type=int, help="Slices of each engine and workload.  [default: 5 quick, 7 full]")
 @click.option("--loop", type=click.Choice(generator.LOOPS), default="auto", help="The load generator's inner loop.")
@@ -71,8 +75,9 @@ KINDS = tuple(Workload(kind, 128, 64) for kind in EXCHANGES)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all numbers here; - is stdout.")
 def main(
     kinds: bool,
+    is_for_targets: bool,
     quick: bool,
-    names: str,
+    names: str | None,
     seconds: float | None,
     rounds: int | None,
     loop: str,
@@ -84,11 +89,13 @@ def main(
     signal.signal(signal.SIGTERM, _Stop())
     to_stderr = json_path == Path("-")
     console = Console(stderr=to_stderr, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    usual = targets.ENGINES if is_for_targets else engines.ENGINES
+    chosen = [*usual] if names is None else [name.strip() for name in names.split(",") if name.strip()]
     unknown = sorted(set(chosen) - set(engines.ENGINES))
     if unknown:
         raise click.BadParameter(f"no engine {', '.join(unknown)}; there are {', '.join(engines.ENGINES)}")
-    workloads = [one for one in (KINDS if kinds else QUICK if quick else FULL) if only in one.name]
+    all_workloads = targets.WORKLOADS if is_for_targets else KINDS if kinds else QUICK if quick else FULL
+    workloads = [one for one in all_workloads if only in one.name]
     seconds = seconds or (1.0 if quick else 2.0)
     rounds = rounds or (5 if quick else 7)
     report = Report(process.machine(), generator.loop_name(loop), seconds, rounds, patience)
@@ -99,6 +106,8 @@ def main(
                 _side_by_side(console, report, chosen, some, quick=quick, sync_flush=sync_flush)
     finally:
         print_report(console, report)
+        if is_for_targets:
+            console.print(targets.target_table(report, ENGINE.name))
         _write_json(report, json_path)
     if report.failures:
         raise SystemExit(1)

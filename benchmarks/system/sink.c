@@ -2,23 +2,12 @@
  * It states the ceiling of the load generator; a broker cannot be measured above it.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { BUFFER_BYTES = 16 << 20, PULL_BATCH = 32 };
+#include "connections.h"
 
-struct peer {
-    int fd;
-    size_t held;
-    uint8_t *in;
-};
+enum { PULL_BATCH = 32 };
 
 static uint8_t *out, pulled[1 << 20];
 static size_t pulled_bytes;
@@ -78,12 +67,7 @@ static int serve(struct peer *peer) {
     }
     peer->held = end - at;
     memmove(peer->in, peer->in + at, peer->held);
-    for (size_t written = 0; written < size;) {
-        ssize_t part = send(peer->fd, out + written, size - written, MSG_NOSIGNAL);
-        if (part < 0) return -1;
-        written += part;
-    }
-    return 0;
+    return send_all(peer->fd, out, size);
 }
 
 int main(int count, char **arguments) {
@@ -93,30 +77,5 @@ int main(int count, char **arguments) {
     pulled_bytes = fread(pulled, 1, sizeof pulled, body);
     fclose(body);
     out = malloc(BUFFER_BYTES * 2);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1]))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), poll = epoll_create1(0);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 64)) return 1;
-    struct peer door = {.fd = listener};
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &door}, events[64];
-    epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
-    for (;;) {
-        int ready = epoll_wait(poll, events, 64, -1);
-        for (int i = 0; i < ready; i++) {
-            struct peer *peer = events[i].data.ptr;
-            if (peer == &door) {
-                peer = calloc(1, sizeof *peer);
-                peer->fd = accept(listener, NULL, NULL);
-                peer->in = malloc(BUFFER_BYTES);
-                setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-                event.data.ptr = peer;
-                epoll_ctl(poll, EPOLL_CTL_ADD, peer->fd, &event);
-            } else if (serve(peer)) {
-                close(peer->fd);
-                free(peer->in);
-                free(peer);
-            }
-        }
-    }
+    return serve_all(atoi(arguments[1]));
 }

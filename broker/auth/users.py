@@ -40,7 +40,7 @@ class Users(Service):
     """
 
     def __init__(
-        self, config: BrokerConfig, folder: Path, failed: Callable[[DiskFailed], None], *, is_slave: bool
+        self, config: BrokerConfig, folder: Path, failed: Callable[[DiskFailed], None], *, is_slave: Callable[[], bool]
     ) -> None:
         self._config = config
         self._failed = failed

@@ -62,7 +62,9 @@ class ColdFlow(Service):
         self._held: dict[int, set[_ColdPull]] = {}
         self.held_count = 0
         self._deadlines = Deadlines[_ColdPull](core.clock, core.call_later, self._answer, _TICK_S)
-        core.config.on_update.append(lambda _: self._configure())
+        self._configure()
+
+    def configured(self, changed: dict[str, str]) -> None:
         self._configure()
 
     def _configure(self) -> None:

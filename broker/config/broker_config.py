@@ -11,15 +11,19 @@ from enum import StrEnum
 
 from broker.config.acting_settings import ActingSettings
 from broker.config.cold_settings import ColdSettings
+from broker.config.controller_settings import ControllerSettings
 from broker.config.local_address import host_name, local_address
 from broker.config.overload_settings import OverloadSettings
 from broker.config.pop_settings import PopSettings
 from broker.config.security_settings import SecuritySettings
 from broker.config.table_settings import TableSettings
 from sprocket.common.errors import ConfigError
+from sprocket.common.logs.settings import LogSettings
 from sprocket.common.setting_fields import bool_setting as _bool
 from sprocket.common.setting_fields import int_setting as _int
 from sprocket.common.setting_fields import text_setting as _str
+from sprocket.metrics.health import HealthSettings
+from sprocket.metrics.settings import MetricsSettings
 from sprocket.remoting.listener_settings import ListenerSettings
 from sprocket.remoting.message.topic_names import TRACE_TOPIC
 
@@ -36,7 +40,17 @@ class BrokerRole(StrEnum):
 
 @dataclass(frozen=True)
 class BrokerConfig(
-    PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings, ListenerSettings
+    PopSettings,
+    ActingSettings,
+    ControllerSettings,
+    SecuritySettings,
+    TableSettings,
+    OverloadSettings,
+    ColdSettings,
+    MetricsSettings,
+    HealthSettings,
+    LogSettings,
+    ListenerSettings,
 ):
     """Settings of a broker, without those of its store."""
 
@@ -49,7 +63,9 @@ class BrokerConfig(
         },
     )
     broker_cluster_name: str = _str("brokerClusterName", "DefaultCluster", "Cluster that the broker belongs to.")
-    broker_id: int = _int("brokerId", 0, "0 for the master, above 0 for slaves.", minimum=0)
+    broker_id: int = _int(
+        "brokerId", 0, "0 for the master, above 0 for slaves; ignored with enableControllerMode.", minimum=-1
+    )
     broker_role: BrokerRole = field(
         default=BrokerRole.ASYNC_MASTER,
         metadata={
@@ -119,6 +135,15 @@ class BrokerConfig(
     msg_trace_topic_name: str = _str("msgTraceTopicName", TRACE_TOPIC, "Name of the topic for traces.")
     trace_on: bool = _bool("traceOn", True, "Tell producers that this broker wants traces.", mutable=True)
     region_id: str = _str("regionId", "DefaultRegion", "Region in the response to a send, for traces.")
+    estimate_accumulation: bool = _bool(
+        "estimateAccumulation",
+        True,
+        "Metrics of lags count only messages that a group wants, if it subscribes to some tags.",
+        mutable=True,
+    )
+    metrics_otel_cardinality_limit: int = _int(
+        "metricsOtelCardinalityLimit", 50_000, "Max series of one metric; more are not exported.", minimum=1
+    )
     long_polling_enable: bool = _bool(
         "longPollingEnable", True, "Hold a pull that finds no message until one arrives.", mutable=True
     )
@@ -428,10 +453,22 @@ class BrokerConfig(
                 )
         if self.listen_port and self.listen_port == self.ha_listen_port:
             raise ConfigError(f"haListenPort = {self.ha_listen_port}: equal to listenPort, choose another port")
+        if self.enable_controller_mode and self.enable_slave_acting_master:
+            raise ConfigError(
+                "enableSlaveActingMaster and enableControllerMode: set one of them; with controllers no slave acts,"
+                " because one is elected"
+            )
+        if not self.enable_controller_mode:
+            self._check_id()
+        if not self.broker_name or not self.broker_cluster_name:
+            raise ConfigError("brokerName and brokerClusterName: allowed is text that is not empty")
+        self.check_auth()
+        self.check_log()
+
+    def _check_id(self) -> None:
+        if self.broker_id < 0:
+            raise ConfigError(f"brokerId = {self.broker_id}: allowed is this only with enableControllerMode")
         if self.broker_role is not BrokerRole.SLAVE and self.broker_id != 0:
             raise ConfigError(f"brokerId = {self.broker_id}: a broker with role {self.broker_role} needs brokerId 0")
         if self.broker_role is BrokerRole.SLAVE and self.broker_id == 0:
             raise ConfigError("brokerId = 0: a broker with role SLAVE needs a brokerId above 0, unique in its group")
-        if not self.broker_name or not self.broker_cluster_name:
-            raise ConfigError("brokerName and brokerClusterName: allowed is text that is not empty")
-        self.check_auth()

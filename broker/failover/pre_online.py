@@ -75,7 +75,8 @@ class PreOnline:
         if self._fetched:
             self._services.note_handover()
         self._services.start()
-        self._registration.start()
+        if self._core.config.broker.broker_id or not self._core.role.is_slave:  # else controllers have yet to give it
+            self._registration.start()
 
     async def _prepare(self) -> None:
         logger.info("event=isolated reason=%r", "another member of the group may have acted for this broker")

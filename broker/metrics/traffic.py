@@ -7,7 +7,6 @@ from broker.core import BrokerCore
 from broker.metrics.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.periodic import Periodic
 from broker.pop.pop_service import PopService
-from broker.processor.pull import PullProcessor
 from broker.service import Service
 from sprocket.common.figures import Declared
 from sprocket.remoting.message.topic_names import is_light
@@ -16,20 +15,27 @@ from sprocket.remoting.message.topic_names import is_light
 class Traffic(Service):
     """Sampler of the counters of the store, of pulls and of pops."""
 
-    def __init__(self, core: BrokerCore, pulls: PullProcessor, pop: PopService) -> None:
-        clock, store = core.clock, core.store
+    def __init__(self, core: BrokerCore, pop: PopService) -> None:
+        clock, store, flow = core.clock, core.store, core.flow
         cluster = core.config.broker.broker_cluster_name
-        self._store = store
+        self._store, self._flow, self._topics = store, flow, core.topics
 
         def put() -> int:
             return store.statistics.put_messages
 
         def got() -> int:
-            return pulls.pulled_messages + pop.pops.popped_messages
+            return flow.out_messages
 
         self.totals = DailyTotals(clock, put, got)
         self.put_rates = RateWindow(clock, self.puts_by_topic)
         self.consume_rates = RateWindow(clock, core.offsets.totals)
+        # Sizes, messages sent back and dead letters, by RocketMQ's names (`Stats`).
+        self.more_rates = {
+            "TOPIC_PUT_SIZE": RateWindow(clock, flow.in_bytes),
+            "GROUP_GET_SIZE": RateWindow(clock, flow.out_bytes_by_key),
+            "SNDBCK_PUT_NUMS": RateWindow(clock, flow.returned_by_key),
+            "DLQ_PUT_NUMS": RateWindow(clock, flow.dead_letters_by_key),
+        }
         # By the names of `PopCounters`.
         self.pop_rates = {name: RateWindow(clock, counts) for name, counts in pop.counters.by_name().items()}
 
@@ -57,6 +63,8 @@ class Traffic(Service):
 
     def sample(self) -> None:
         """Sample all counters."""
-        for rates in (self.put_rates, self.consume_rates, *self.pop_rates.values(), *self.broker_rates.values()):
+        more = (*self.pop_rates.values(), *self.broker_rates.values(), *self.more_rates.values())
+        for rates in (self.put_rates, self.consume_rates, *more):
             rates.sample()
+        self._flow.forget_gone(self._topics.__contains__)
         self.totals.sample()

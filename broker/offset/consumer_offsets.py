@@ -63,12 +63,33 @@ class ConsumerOffsets(VersionedTable):
         self._commits = 0
         # Keys that changed since `take_deltas`; None while no replica follows.
         self._touched: set[str] | None = None
+        self._is_handed_on = False
 
     def decode(self, content: bytes) -> None:
         """Take over the offsets of the file.  Raises ProtocolError."""
         table = loads(content, ConsumerOffsetTable)
         self._offsets, self.data_version = table.offset_table, table.data_version
         logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
+
+    # Change of the broker's role: with a million offsets a write and a load take seconds
+
+    def hand_on(self) -> None:
+        """Leave the next write to the table of the next role, which takes the offsets over."""
+        self._is_handed_on = True
+
+    def take_over(self, earlier: "ConsumerOffsets") -> None:
+        """Take the offsets of the last role's table instead of loading the file; that table is empty afterwards.
+
+        Resets that wait for a pull, and the offsets of pulls, end with their role.
+        """
+        self._offsets, self.data_version = earlier._offsets, earlier.data_version
+        self.changes += earlier.is_unsaved
+        earlier._offsets = {}
+
+    def persist_changes(self) -> None:
+        """As `SavedTable.persist_changes`; does nothing after `hand_on`."""
+        if not self._is_handed_on:
+            super().persist_changes()
 
     # Committed offsets
 
@@ -208,8 +229,13 @@ class ConsumerOffsets(VersionedTable):
             self._pulls.pop(target, None)
             self._changed(target)
 
-    def clamp(self, max_offset: Callable[[str, int], int]) -> None:
-        """Reduce offsets beyond a queue's end to that end: after a crash the log may be shorter than the commits."""
+    def clamp(self, max_offset: Callable[[str, int], int]) -> bool:
+        """Reduce offsets beyond a queue's end to that end: after a crash the log may be shorter than the commits.
+
+        Return whether any changed.  Then the file must change before the queue grows: after another crash an old offset
+        would hide new messages.
+        """
+        is_changed = False
         for key, queues in self._offsets.items():
             topic, group = _split(key)
             for queue_id, offset in queues.items():
@@ -221,6 +247,8 @@ class ConsumerOffsets(VersionedTable):
                     )  # fmt: skip
                     queues[queue_id] = end
                     self._changed(key)
+                    is_changed = True
+        return is_changed
 
     def replace(self, table: ConsumerOffsetTable) -> None:
         """Replace the table by a master's; offsets may be beyond the end of this replica's log."""

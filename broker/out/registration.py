@@ -21,6 +21,7 @@ from itertools import count
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.out.master_address import MasterAddress
+from broker.periodic import pause
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
@@ -68,9 +69,20 @@ _part_numbers = count(1)
 
 
 class Registration:
-    """Registration of the broker with all name servers of `namesrvAddr`, from `start` to `stop`."""
+    """Registration of the broker with all name servers of `namesrvAddr`, from `start` to `stop`.
 
-    def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient, master: MasterAddress) -> None:
+    A master that does not hold its lease registers nothing again: it must not take the route from its successor.
+    """
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        topics: TopicTable,
+        client: RemotingClient,
+        master: MasterAddress,
+        holds_lease: Callable[[], bool] | None = None,
+    ) -> None:
+        self._holds_lease = holds_lease
         self._config = config
         self._topics = topics
         self._client = client
@@ -90,6 +102,11 @@ class Registration:
     def ha_address(self) -> str:
         """Address that is registered for slaves."""
         return self._config.broker.ha_address
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the last registration at one name server or more succeeded."""
+        return any(session.is_registered for session in self.sessions)
 
     def start(self) -> None:
         """Start to register, without waiting for any name server."""
@@ -121,12 +138,17 @@ class Registration:
 
     async def stop(self) -> None:
         """Stop registering, then unregister from every name server that is connected, at the same time."""
-        for session in self.sessions:
-            await session.stop()
+        stopped = await self.pause()
         async with asyncio.TaskGroup() as group:
-            for session in self.sessions:
+            for session in stopped:
                 group.create_task(self._unregister(session.name_server))
-        self.sessions.clear()
+
+    async def pause(self) -> "list[NameServerSession]":
+        """Stop registering, and stay registered: the broker registers again at once, in another role."""
+        stopped, self.sessions = self.sessions, []
+        for session in stopped:
+            await session.stop()
+        return stopped
 
     # What the sessions send
 
@@ -268,6 +290,11 @@ class Registration:
         return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
 
     @property
+    def may_repeat(self) -> bool:
+        """Whether a name server that has this broker may be told again."""
+        return self._holds_lease is None or self._holds_lease()
+
+    @property
     def lacks_master(self) -> bool:
         """Whether this is a slave that does not know its master's address yet."""
         return self._master.is_missing
@@ -347,6 +374,9 @@ class NameServerSession:
         loop = asyncio.get_running_loop()
         next_full_at = loop.time()
         while True:
+            if self._is_registered and not self._owner.may_repeat:
+                await pause(_CHECK_S)
+                continue
             is_due = loop.time() >= next_full_at
             if is_due or self._needs_all or self._changed:
                 if not (is_due or self._needs_all):

@@ -89,4 +89,4 @@ class Popped:
             values = (*values, join_entries(self.order_counts).encode())
         template = _TEMPLATES[ResponseCode(code), self.is_ordered]
         frame = template.frame(request.serialization, request.opaque, values, self.size_bytes)
-        request.channel.answer(request, frame, *self.buffers)
+        request.channel.answer(request, frame, *self.buffers, code=code)

@@ -46,9 +46,9 @@ def message_routes(
     admission = SendAdmission(config, topics, core.random_below)
     on_reset = pop.reset, pulls.reset
     return [
-        *SendProcessor(config, store, admission, intake, waits, clock).routes(),
+        *SendProcessor(config, store, admission, intake, waits, clock, core.flow).routes(),
         *ReplyProcessor(config, store, admission, core.producers, waits, clock).routes(),
-        *SendBackProcessor(config, store, topics, groups, waits, core.random_below).routes(),
+        *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),
         *pulls.routes(),
         *OffsetProcessor(store, topics, groups, core.offsets).routes(),
@@ -85,7 +85,13 @@ def admin_routes(
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(
-            config, topics, put_rates, consume_rates, traffic.pop_rates | traffic.broker_rates, clock, figures
+            config,
+            topics,
+            put_rates,
+            consume_rates,
+            traffic.pop_rates | traffic.broker_rates | traffic.more_rates,
+            clock,
+            figures,
         ).routes(),
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),

@@ -51,8 +51,9 @@ class GroupLocks(Service):
     def lock(self, request: Request[LockBatchMqRequestHeader]) -> Answer:
         """Lock queues for one client of a group; the response has the queues that it now holds."""
         core, body = self._core, read_lock_batch(request.body)
-        # Only for existing groups and topics, so that a peer cannot make the broker store any number of names.
-        known = body.consumer_group in core.groups
+        # Only for existing topics, so that a peer cannot make the broker store any number of names.  A group behind a
+        # proxy, whose heartbeats end there, is new here: it is created where a pull would create it.
+        known = core.groups.find(body.consumer_group) is not None
         queues = [queue for queue in body.mq_set if known and queue.topic in core.topics]
         locked = core.locks.lock(body.consumer_group, queues, body.client_id)
         if locked and self._asks_others(body) and self._quorum > 1:

@@ -14,6 +14,7 @@ from broker.filter.sql_filter import SQL92, compiled
 from broker.filter.subscription_filter import is_tag_type, subscription_filter, tag_filter
 from broker.filter.tokens import InvalidExpression
 from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
+from broker.metrics.message_flow import MessageFlow
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.send.admission import FAQ
@@ -127,6 +128,7 @@ class PullProcessor:
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
         filters: ConsumerFilters,
+        flow: MessageFlow,
         *,
         held: HeldPulls | None = None,
         broadcasts: BroadcastOffsets | None = None,
@@ -140,12 +142,11 @@ class PullProcessor:
         self._consumers = consumers
         self._offsets = offsets
         self._filters = filters
+        self._flow = flow
         self.held = held  # None: no pull is held
         self.broadcasts = broadcasts  # None: offsets of broadcasting groups are not kept
         self.slave = slave  # only on a slave
         self.cold = cold  # used while coldDataFlowControlEnable is on
-        self.pulled_messages = 0
-        self.pulled_bytes = 0
 
     def routes(self) -> list[Route]:
         """Return the routes of this handler."""
@@ -199,8 +200,7 @@ class PullProcessor:
             if broadcasts is not None:
                 broadcasts.note(request, None)
             self._write(request, _FOUND, result, topic, group)
-            self.pulled_messages += result.message_count
-            self.pulled_bytes += result.size_bytes
+            self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
             return None
         template = _EMPTY.get(status) if header.queue_offset == 0 else None
         if template is None:
@@ -384,7 +384,7 @@ class PullProcessor:
             topic.topic_sys_flag, group.group_sys_flag,
         )  # fmt: skip
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
-        request.channel.answer(request, frame, *result.slices)
+        request.channel.answer(request, frame, *result.slices, code=template.code)
 
 
 def _unsupported_expression(expression_type: str | None) -> RequestError:

@@ -7,26 +7,31 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from broker.config.live_config import LiveConfig
+from broker.metrics.message_flow import MessageFlow
 from broker.send.admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
 from broker.send.confirm_waits import Answer, ConfirmWaits
 from broker.send.intake import MessageIntake
 from broker.send.message_id import host_bytes
-from broker.send.replies import Appended, SendReplies, Sent
+from broker.send.replies import Appended, Sent
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
+from broker.send.settled import Settled
+from broker.send.usual_sends import OVERLAPPING, UsualSends
 from broker.timer.recall_handle import handle_of
 from sprocket.common.clock import Clock
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import NoLease, RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import SHARDING_KEY, find
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.queue.inner_batch import message_count
 from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
@@ -35,8 +40,6 @@ _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
 _SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
 _MAX_CACHED_TAGS: Final = 4096
-# With SYNC_MASTER: max sends of one read that are stored together while the others wait.
-_OVERLAPPING: Final = 32
 
 
 class SendStore(Protocol):
@@ -59,6 +62,7 @@ class SendProcessor:
         intake: MessageIntake,
         waits: ConfirmWaits,
         clock: Clock,
+        flow: MessageFlow,
     ) -> None:
         self._config = config
         self._store = store
@@ -66,23 +70,19 @@ class SendProcessor:
         self._intake = intake
         self._waits = waits
         self._clock = clock
+        self._flow = flow
         self._tags: dict[bytes, int] = {b"": 0}
         self._settle()
 
     def _settle(self) -> None:
         """Cache the values that change only with an update of the configuration."""
-        broker = self._config.broker
-        trace_on = "true" if broker.trace_on else "false"
-        self._settled_for = (broker, self._store.store_host)
-        self._replies = SendReplies(self._store.store_host, broker.region_id, broker.trace_on)
-        self._suffix = (
-            f"MSG_REGION\x01{broker.region_id}\x02TRACE_ON\x01{trace_on}\x02CLUSTER\x01{broker.broker_cluster_name}\x02"
-        ).encode()
+        self._settled = Settled(self._config.broker, self._store.store_host)
+        self._replies, self._suffix = self._settled.replies, self._settled.suffix
 
     def routes(self) -> list[Route]:
         """The routes of this processor."""
         v1, v2 = SendMessageRequestHeader, SendMessageRequestHeaderV2
-        return [
+        routes = [
             Route(code, header, None, Resource.TOPIC, Action.PUB, Lane.SEND, batch=self.send)
             for code, header in (
                 (RequestCode.SEND_MESSAGE, v1),
@@ -90,19 +90,27 @@ class SendProcessor:
                 (RequestCode.SEND_BATCH_MESSAGE, v2),
             )
         ]
+        usual = UsualSends.of(
+            self._config, self._store, self._admission, self._waits, self._flow, routes[:2], self._refuse, self.send
+        )
+        if usual is None:
+            return routes
+        return [*(replace(route, usual=usual.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and respond to the sends of one read, all of one channel."""
-        if self._waits.is_for_slaves and len(run) > _OVERLAPPING:
+        if not self._waits.may_acknowledge:
+            self._refuse(run, NoLease())
+            return
+        if self._waits.is_for_slaves and len(run) > OVERLAPPING:
             # Slaves replicate the first part while the next one is stored, so the two halves of a window alternate.
-            for at in range(0, len(run), _OVERLAPPING):
-                self._send(run[at : at + _OVERLAPPING])
+            for at in range(0, len(run), OVERLAPPING):
+                self._send(run[at : at + OVERLAPPING])
         else:
             self._send(run)
 
     def _send(self, run: list[Request[Any]]) -> None:
-        settled_broker, settled_host = self._settled_for
-        if settled_broker is not self._config.broker or settled_host != self._store.store_host:
+        if not self._settled.is_for(self._config.broker, self._store.store_host):
             self._settle()
         channel: Channel = run[0].channel
         peer = channel.peer
@@ -112,7 +120,13 @@ class SendProcessor:
         sent: list[Sent] = []
         tags, suffix = self._tags, self._suffix
         # One search for all sends: five searches per send would take longer than decoding its header.
-        may_differ = len(run) == 1 or holds_mark("".join([request.header.properties or "" for request in run]))
+        may_differ = len(run) == 1
+        if may_differ:
+            texts = run[0].header.properties or ""
+        else:
+            texts = "".join([request.header.properties or "" for request in run])
+            may_differ = holds_mark(texts)
+        may_be_fifo = SHARDING_KEY in texts
         # Written for speed: usual sends are handled here without a call, the others by `MessageIntake`.
         for request in run:
             header = request.header
@@ -123,7 +137,7 @@ class SendProcessor:
                     queue_id = self._admission.queue(admission, queue_id, peer)
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
-                    self._append(channel, messages, sent)
+                    self._append(channel, messages, sent, may_be_fifo)
                     messages, sent = [], []
                     self._send_batch(request, admission, queue_id, born_host)
                     continue
@@ -151,7 +165,7 @@ class SendProcessor:
                 sent.append((request, queue_id, key, handle))
             except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
-        self._append(channel, messages, sent)
+        self._append(channel, messages, sent, may_be_fifo)
 
     def _admit(self, admitted: dict[str, Admission], header: SendHeader, peer: tuple[str, int]) -> Admission:
         if self._config.broker.start_accept_send_request_time_stamp:
@@ -191,7 +205,7 @@ class SendProcessor:
 
     # Append and respond
 
-    def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent]) -> None:
+    def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], may_be_fifo: bool) -> None:
         if not messages:
             return
         try:
@@ -205,11 +219,12 @@ class SendProcessor:
                 return
             # The store appends all or none: append one by one to find the one that it refuses.
             for message, one in zip(messages, sent, strict=True):
-                self._append(channel, [message], [one])
+                self._append(channel, [message], [one], may_be_fifo)
             return
         except Exception as error:
             self._refuse([one[0] for one in sent], error)
             return
+        self._flow.stored(messages, appended, may_be_fifo=may_be_fifo)
         if self._waits.is_needed:
             self._answer_stored(channel, messages, sent, appended)
         else:
@@ -220,7 +235,7 @@ class SendProcessor:
     ) -> None:
         """Respond when the messages are safe (SYNC_FLUSH, SYNC_MASTER); at once to sends with WAIT=false."""
         hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
-        if any(hasty):
+        if any(hasty) and self._waits.may_acknowledge:
             chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
             frames = self._replies.frames([sent[i] for i in chosen], [appended[i] for i in chosen])
             channel.answer_run([sent[i][0] for i in chosen], frames)
@@ -233,7 +248,7 @@ class SendProcessor:
             if error is not None:
                 self._refuse([one[0] for one in rest], error)
                 return
-            channel.answer_run([one[0] for one in rest], self._replies.frames(rest, rest_appended, code))
+            channel.answer_run([one[0] for one in rest], self._replies.frames(rest, rest_appended, code), code)
 
         self._wait(appended, answer)
 
@@ -246,13 +261,16 @@ class SendProcessor:
         messages, key = self._intake.batch(request, admission, queue_id, born_host)
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)
+        self._flow.stored(messages, appended)
+        if kept_as_one:
+            self._flow.stored_as_one(messages[0], message_count(messages[0].properties))
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([request], error)
             elif request.wants_answer:
                 frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
-                request.channel.answer(request, frame)
+                request.channel.answer(request, frame, code=code)
 
         if self._waits.is_needed:
             self._wait(appended, answer)

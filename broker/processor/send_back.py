@@ -11,6 +11,7 @@ from collections.abc import Callable
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
+from broker.metrics.message_flow import MessageFlow
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import offset_message_id
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -61,6 +62,7 @@ class SendBackProcessor:
         groups: SubscriptionGroups,
         waits: ConfirmWaits,
         below: Callable[[int], int],
+        flow: MessageFlow,
     ) -> None:
         self._config = config
         self._store = store
@@ -68,6 +70,7 @@ class SendBackProcessor:
         self._groups = groups
         self._waits = waits
         self._below = below
+        self._flow = flow
         self._tags_codes = TagsCodes(config.store.message_delay_level)
         self._max_level = len(parse_delay_levels(config.store.message_delay_level))
 
@@ -97,6 +100,8 @@ class SendBackProcessor:
         require_topic(request, record.topic, AuthAction.SUB, header.group)  # the group will read the message
         message = self._message(request, group, record, retry)
         _, physical_offset, size_bytes = self._store.append([message])[0]
+        origin = header.origin_topic or record.topic
+        self._flow.returned(origin, header.group, is_dead=message.topic == dlq_topic(header.group))
         self._answer_when_safe(request, physical_offset + size_bytes)
         return None
 

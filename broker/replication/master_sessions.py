@@ -21,11 +21,13 @@ from broker.replication.replication import replica_rules
 from broker.replication.table_stream import TopicSender
 from broker.send.confirm_waits import Timer
 from broker.service import Service
-from ha.hello import VERSION
+from ha.epochs.epoch_file import EpochFile
+from ha.hello import EPOCH_VERSION, VERSION
 from ha.master_session import MasterSession, SessionRules
 from ha.shared_secret import read_secret
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
@@ -43,8 +45,9 @@ class MasterSessions(Service):
 
     They are `ha.listener.Sessions` for the port for slaves, whose TLS is `tls`.
 
-    A master's epoch is the time of its start in ms, so each start has another one.  A controller will take it from
-    epochFileCheckpoint.  Epochs are only compared for equality.
+    A master's epoch is the time of its start in ms, so each start has another one.  In controller mode it is that of
+    the controllers, see `lead`.  There, `epochs` is the history of the log, and `on_newer_epoch` is called with a newer
+    epoch that a slave knows.
     """
 
     def __init__(
@@ -55,11 +58,15 @@ class MasterSessions(Service):
         access: AccessControl | None = None,
         tls: ServerTls | None = None,
         ask_members: AskMembers = no_members,
+        epochs: EpochFile | None = None,
+        on_newer_epoch: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._core = core
         self._access = access
         self._tls = tls
         self._tables = tables
+        self._epochs = epochs
+        self._on_newer_epoch = on_newer_epoch
         self._min_replicas = replica_rules(core.config).min_in_sync_replicas
         # Topics do not wait for a look at the tables.
         self.before_log: Callable[[MasterSession], None] = TopicSender(tables.topics).send
@@ -107,9 +114,16 @@ class MasterSessions(Service):
         Raises ConfigError for haSecretFile.
         """
         core, store = self._core, self._core.config.store
+        if self._epochs is not None:
+            last = self._epochs.history.last
+            if last is not None and not core.role.is_slave:
+                self.lead(last.number)
+            return
         if core.role.is_slave or not store.ha_session_enable:
             return
-        may_wait = core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait
+        # Controllers have chosen the best log already.
+        is_chosen = core.config.broker.enable_controller_mode
+        may_wait = core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait and not is_chosen
         if may_wait and (self._may_lack_tail() or self._may_show_too_much()):
             self._log = core.store.replica()
             self._log.recover_tail()
@@ -128,6 +142,31 @@ class MasterSessions(Service):
             self._tables.install,
         )  # fmt: skip
         logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
+
+    def lead(self, epoch: int) -> None:
+        """Accept slaves as the master of `epoch`, the last one of `epochs`, once older sessions are closed.
+
+        In controller mode no tail is recovered from slaves: the best log was elected.  Raises ConfigError for
+        haSecretFile.
+        """
+        core, store = self._core, self._core.config.store
+        if not store.ha_session_enable:
+            return
+        if self._epochs is not None:
+            # Here, because an epoch is added with each role, and never between two.
+            self._epochs.without_before(core.store.master_log().min_offset)
+        own = credentials(core, self._access)
+        self._rules = SessionRules(
+            own, epoch, store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file, self._tables.install,
+            epochs=self._epochs, on_newer_epoch=self._on_newer_epoch,
+        )  # fmt: skip
+        logger.info(
+            "event=ha_sessions epoch=%d authentication=%s identity=%r", epoch, bool(own.secret), str(own.identity)
+        )
+
+    def rest(self) -> None:
+        """Accept no slaves: this broker is no master."""
+        self._rules = None
 
     def _check_open(self) -> None:
         """Raise ConfigError if anyone who reaches the port would get the log although access is controlled."""
@@ -219,12 +258,16 @@ class MasterSessions(Service):
         """Return the version that both ends speak.  Raises RequestError without sessions or for another group."""
         header, broker = request.header, self._core.config.broker
         rules = self._rules
+        if self._core.role.is_slave and broker.enable_controller_mode:
+            # It may be about to lead: the slave must not fall back to the plain protocol meanwhile.
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is no master now", Reason.SLAVE)
         if rules is None:
             raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker offers no HA sessions")
         if (header.cluster_name, header.broker_name) != (broker.broker_cluster_name, broker.broker_name):
             remark = f"this is {broker.broker_cluster_name}/{broker.broker_name}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        version, takes_tls = min(VERSION, header.version), self._tls is not None and self._tls.is_offered
+        version = min(VERSION if self._epochs is None else EPOCH_VERSION, header.version)
+        takes_tls = self._tls is not None and self._tls.is_offered
         return Response(
             header=NegotiateHaSessionResponseHeader(version=version, epoch=rules.epoch, takes_tls=takes_tls)
         )

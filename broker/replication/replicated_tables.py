@@ -77,7 +77,7 @@ class ReplicatedTables(Service):
         others: Sequence[ReplicatedTable] = (),
     ) -> None:
         self._core = core
-        # Tables of which a change is written at once, because somebody waits for it.
+        # A change of these tables is written at once, because somebody waits for it.
         self.awaited: tuple[SavedTable, ...] = (core.topics, core.groups, modes)
         self._modes = modes
         self._delivered = delay_offsets

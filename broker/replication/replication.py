@@ -15,6 +15,7 @@ from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
+from ha.autoswitch.master_link import AutoSwitchRules
 from ha.listener import Sessions, SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
 from ha.replicas import ReplicaRules, Replicas, ReplicationProgress
@@ -23,6 +24,7 @@ from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInf
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
+from sprocket.remoting.listening import KeptPort
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.remoting.tls.watch import ServerTls
 from store.config.store_config import StoreConfig
@@ -42,7 +44,8 @@ class Replication(Service):
     """Service for slaves.  Lives in the event loop's thread.
 
     With `any_port` it binds a free port if the configuration names none; otherwise the one after the broker's.  `tls`
-    allows or requires TLS for slaves.  A slave answers with `slave_status` in place of a master's status.
+    allows or requires TLS for slaves.  A slave answers with `slave_status` in place of a master's status.  A `port` is
+    another's to close.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Replication(Service):
         any_port: bool,
         tls: ServerTls | None = None,
         slave_status: SlaveStatus | None = None,
+        port: KeptPort | None = None,
+        autoswitch: AutoSwitchRules | None = None,
     ) -> None:
         config = core.config.store
         self._core = core
@@ -60,6 +65,9 @@ class Replication(Service):
         self._log = core.store.master_log()
         self._is_sync = core.role.kind is BrokerRole.SYNC_MASTER
         self.replicas = Replicas(replica_rules(core.config))
+        if core.config.broker.enable_controller_mode:
+            self.replicas.count_only(frozenset())  # until the controllers' set is known
+        self._is_over = False
         self._progress: ReplicationProgress | None = None
         self._short_since_s: float | None = None  # when too few slaves were in sync first; inf once that was logged
         self._in_sync: frozenset[Hashable] = frozenset()
@@ -73,8 +81,9 @@ class Replication(Service):
             is_awaited=self._is_sync,
             tls=tls,
             allows_cleartext=config.ha_allow_cleartext,
+            port=port,
+            autoswitch=autoswitch,
         )
-        core.config.on_update.append(self._configure)
         self._sessions = sessions
         self._slave_status = slave_status
         # Bytes sent to each slave: up to a second ago, and in that second.
@@ -82,7 +91,7 @@ class Replication(Service):
         # Bytes sent on closed connections.
         self._sent_bytes = 0
 
-    def _configure(self, changed: dict[str, str]) -> None:
+    def configured(self, changed: dict[str, str]) -> None:
         """Apply changed rules, which may change the slaves in sync and the number required."""
         if not changed:
             return
@@ -113,12 +122,18 @@ class Replication(Service):
         self._core.config.replace_broker(replace(broker, ha_listen_port=port))
 
     async def listen(self) -> None:
-        """Serve haListenPort."""
+        """Serve haListenPort; a slave under controllers does not, because it may be taken for the master it was."""
+        if self._core.role.is_slave and self._core.config.broker.enable_controller_mode:
+            return
         await self.listener.start()
         self._log.on_append.append(self.listener.log_grew)
 
     def stop(self) -> None:
-        """Close all connections; slaves reconnect once there is a master."""
+        """Close all connections; slaves reconnect once there is a master.
+
+        They end later, when the log may be that of the next role.  So nothing that they change reaches it any more.
+        """
+        self._is_over = True
         self.listener.stop()
 
     def slave_hosts(self) -> list[str]:
@@ -144,6 +159,11 @@ class Replication(Service):
                 "haRequiredReplicas",
                 "replicas that must have a message before it is confirmed",
                 lambda: self.replicas.required() if self._is_sync else 1,
+            ),
+            Figure(
+                "haLearners",
+                "connected slaves with asyncLearner",
+                lambda: sum(one.link.is_learner for one in listener.connections),
             ),
             Figure("haSlaveLagBytes", "lag of the slowest slave, bytes", self._lag_bytes),
             Figure("haSlaveLagMillis", "lag of the slowest slave, ms; -1 if one never had the whole log", self._lag_ms),
@@ -205,12 +225,34 @@ class Replication(Service):
             -1 if behind_s is None else round(behind_s * 1000),
         )
 
+    # Decisions of controllers: `broker.controller.tenure.SyncState`
+
+    def in_sync(self) -> frozenset[int]:
+        """Return the brokerIds of the slaves in sync by this master's own measure, without the master."""
+        return self.replicas.in_sync()
+
+    def holding(self, offset: int) -> frozenset[int]:
+        """Return the brokerIds of the slaves that have the log up to `offset`."""
+        return self.replicas.holding(offset)
+
+    def require(self, acks: int) -> None:
+        """Wait for so many replicas at least, see `Replicas.require`."""
+        self.replicas.require(acks)
+        if self._is_sync:
+            self._acknowledged()
+
+    def count_only(self, broker_ids: frozenset[int], may_lead: frozenset[int] | None = None) -> None:
+        """Let only these slaves count for acknowledgements, see `Replicas.count_only`."""
+        self.replicas.count_only(broker_ids, may_lead)
+        if self._is_sync:
+            self._acknowledged()
+
     # Progress of slaves
 
     def _acknowledged(self) -> None:
         """Apply the slaves' progress to a SYNC_MASTER's log after a slave acknowledged more or left."""
         progress, before = self.replicas.progress(), self._progress
-        if progress == before:
+        if self._is_over or progress == before:
             return
         self._progress = progress
         if before is None or before.is_enough != progress.is_enough or before.is_refusing != progress.is_refusing:

@@ -95,6 +95,13 @@ class SendAdmission:
             self._topics.rely_on(topic)
         return admission
 
+    def settled(self, topic: str) -> Admission | None:
+        """Return what `admit` would, if that is known and needs no wait for the topic's file; else None."""
+        admission = self._admissions.get(topic)
+        if admission is None or self._config.broker is not self._derived_for or topic in self._topics.unsaved:
+            return None
+        return admission if admission.config is self._topics.get(topic) else None
+
     def _derive(self, header: SendHeader, config: TopicConfig | None, peer: tuple[str, int]) -> Admission:
         topic, broker = header.topic, self._config.broker
         if not broker.broker_permission & PERM_WRITE and config is not None and config.order:

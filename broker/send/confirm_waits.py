@@ -10,8 +10,10 @@ from typing import Final, Protocol
 
 from broker.config.broker_config import BrokerRole
 from sprocket.common.clock import Clock
-from sprocket.common.errors import StoreError
+from sprocket.common.errors import NoLease, StoreError
 from sprocket.common.figures import Declared, FigureFamily
+from sprocket.metrics.declared import Kind, Metric
+from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
 
@@ -19,6 +21,7 @@ _SUCCESS: Final = ResponseCode.SUCCESS
 _DISK: Final = ResponseCode.FLUSH_DISK_TIMEOUT
 _SLAVE: Final = ResponseCode.FLUSH_SLAVE_TIMEOUT
 _NOBODY: Final = ResponseCode.SLAVE_NOT_AVAILABLE
+_WAITS_MS: Final = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 _UNSAFE: Final = (_DISK, _SLAVE, _NOBODY)
 
 
@@ -36,6 +39,10 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 Answer = Callable[[StoreError | None, ResponseCode], None]
 
 
+# Whether this master holds its lease now.
+HoldsLease = Callable[[], bool]
+
+
 class Confirmable(Protocol):
     """Part of `Confirmation` that tells when an offset is safe."""
 
@@ -48,6 +55,8 @@ class Confirmable(Protocol):
         """Offset up to which enough replicas have the log, or are too few to wait for."""
 
     def when_stored(self, physical_offset: int, callback: Callable[[StoreError | None, bool], None], /) -> None: ...
+
+    def when_flushed(self, physical_offset: int, callback: Callable[[StoreError | None], None], /) -> None: ...
 
 
 class ConfirmingStore(Protocol):
@@ -91,8 +100,10 @@ class ConfirmWaits:
         call_later: CallLater,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
         tables: AwaitedTables | None = None,
+        holds_lease: HoldsLease | None = None,
     ) -> None:
         self._tables = tables or _NoTables()
+        self._holds_lease = holds_lease
         self._store = store.confirmation
         self._clock = clock
         self._call_later = call_later
@@ -100,9 +111,12 @@ class ConfirmWaits:
         # All waits of a stage have the same timeout, so the first entry expires first.
         self._stages = self._new_stages(store.config)
         # Whether responses wait for the disk or for slaves; else an appended message is already as safe as configured.
-        self._is_limited = self.is_for_slaves or store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._waits_for_disk = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._is_limited = self.is_for_slaves or self._waits_for_disk
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        # Times that batches waited, ms, by what they waited for.
+        self.times = Distributions(_WAITS_MS)
         # Number of responses by code, without SUCCESS.
         self._unsafe: Counter[ResponseCode] = Counter()
 
@@ -129,7 +143,13 @@ class ConfirmWaits:
     @property
     def is_needed(self) -> bool:
         """Whether responses of this turn of the loop must wait; else appended messages are as safe as configured."""
-        return self._is_limited or self._tables.is_relied_on
+        lease = self._holds_lease
+        return self._is_limited or self._tables.is_relied_on or (lease is not None and not lease())
+
+    @property
+    def may_acknowledge(self) -> bool:
+        """Whether no other master can lead now; else a wait ends with `NoLease`, however safe the messages are."""
+        return self._holds_lease is None or self._holds_lease()
 
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
@@ -138,18 +158,48 @@ class ConfirmWaits:
         """Call `answer` when the log is safe up to `end_offset`, when it cannot become safe, or after the timeout.
 
         If a topic was created in this turn of the loop, also wait for the topic's file, without a timeout.
+        A master without its lease acknowledges nothing: the answer is `NoLease`.
         """
+        if self._holds_lease is not None:
+            answer = self._with_lease(answer, self._holds_lease)
         if self._tables.is_relied_on:
             answer = self._after_tables(answer)
-        wait = _Wait(end_offset, answer, self._clock.monotonic(), self._unsafe)
+        wait = _Wait(end_offset, answer, self._clock.monotonic(), self._ended)
         waits = self._stages[0].waits
         while waits and waits[0].answer is None:
             waits.popleft()
         self._store.when_stored(end_offset, wait.finish)
+        if self._waits_for_disk and self.is_for_slaves and wait.answer is not None:
+            self._store.when_flushed(end_offset, lambda _: self._note_flushed(wait))
         if wait.answer is not None:
             waits.append(wait)
             if len(waits) == 1:
                 self._set_timer()
+
+    @staticmethod
+    def _with_lease(answer: Answer, holds_lease: HoldsLease) -> Answer:
+        """Return an `answer` that looks at the lease at the moment of the answer."""
+
+        def leased(error: StoreError | None, code: ResponseCode) -> None:
+            answer(NoLease() if error is None and not holds_lease() else error, code)
+
+        return leased
+
+    def _ended(self, wait: "_Wait", error: StoreError | None, code: ResponseCode) -> None:
+        """Count the end of a wait: its code, the time until the disk had the batch, and the time after that."""
+        if error is not None:
+            return
+        if code is not _SUCCESS:
+            self._unsafe[code] += 1
+        now = self._clock.monotonic()
+        flushed_at = (wait.flushed_at or now) if self._waits_for_disk else wait.began
+        if self._waits_for_disk:
+            self.times.add(("flush",), (flushed_at - wait.began) * 1000)
+        if self.is_for_slaves:
+            self.times.add(("slave",), (now - flushed_at) * 1000)
+
+    def _note_flushed(self, wait: "_Wait") -> None:
+        wait.flushed_at = self._clock.monotonic()
 
     def _after_tables(self, answer: Answer) -> Answer:
         """Return an `answer` that waits for both: the log and the files of the tables."""
@@ -217,6 +267,16 @@ class ConfirmWaits:
             )
         ]
 
+    def metrics(self) -> list[Metric]:
+        """Return the times that sends waited.  Not in RocketMQ."""
+        return [
+            Metric(
+                "sprocket_send_wait", Kind.HISTOGRAM,
+                "time that batches of sends waited until the disk had them (flush), and then for slaves (slave)",
+                self.times.read, ("stage",), "milliseconds",
+            )
+        ]  # fmt: skip
+
     def close(self) -> None:
         """Stop the timer; the store's shutdown answers the waits that are left."""
         if self._timer is not None:
@@ -236,10 +296,17 @@ class _Stage:
 
 
 class _Wait:
-    __slots__ = ("_unsafe", "answer", "began", "end_offset")
+    __slots__ = ("_ended", "answer", "began", "end_offset", "flushed_at")
 
-    def __init__(self, end_offset: int, answer: Answer, began: float, unsafe: Counter[ResponseCode]) -> None:
-        self._unsafe = unsafe
+    def __init__(
+        self,
+        end_offset: int,
+        answer: Answer,
+        began: float,
+        ended: "Callable[[_Wait, StoreError | None, ResponseCode], None]",
+    ) -> None:
+        self._ended = ended
+        self.flushed_at = 0.0  # 0: not yet, or not asked
         self.end_offset = end_offset
         self.answer: Answer | None = answer
         self.began = began
@@ -250,6 +317,5 @@ class _Wait:
     def give(self, error: StoreError | None, code: ResponseCode) -> None:
         answer, self.answer = self.answer, None
         if answer is not None:
-            if error is None and code is not _SUCCESS:
-                self._unsafe[code] += 1
+            self._ended(self, error, code)
             answer(error, code)

@@ -36,6 +36,10 @@ class SendReplies:
         self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
         self.success = self._template(ResponseCode.SUCCESS)
 
+    def template(self, code: int) -> ResponseTemplate:
+        """Return the template of responses without a recall handle: message id, queue, queue offset, unique key."""
+        return self.success if code == _SUCCESS else self._template(code)
+
     def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
         template = self._templates.get((code, has_handle))
         if template is None:
@@ -47,8 +51,10 @@ class SendReplies:
 
     def frames(self, sent: list[Sent], appended: list[Appended], code: int = _SUCCESS) -> bytes:
         """Encode the responses to those of `sent` that still need one; `appended` has the position of each message."""
-        template = self.success if code == _SUCCESS else self._template(code)
+        template = self.template(code)
         header_format, prefixes = template.json_format, JSON_PREFIXES
+        # The compiled encoder takes less than half of the time of a %-format.
+        is_native = template.is_native
         pieces: list[bytes] = []
         for (request, queue_id, unique_key, handle), (queue_offset, physical_offset, _) in zip(
             sent, appended, strict=True
@@ -64,7 +70,7 @@ class SendReplies:
                 values = (physical_offset, queue_id, queue_offset, unique_key, handle)
                 with_handle = self._template(code, has_handle=True)
                 pieces.append(with_handle.frame(request.serialization, request.opaque, values))
-            elif request.serialization == JSON:
+            elif request.serialization == JSON and not is_native:
                 header = header_format % (physical_offset, queue_id, queue_offset, unique_key, request.opaque)
                 size = len(header)
                 pieces += (prefixes[size] if size < len(prefixes) else frame_prefix(JSON, size, 0), header)

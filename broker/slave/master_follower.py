@@ -4,18 +4,22 @@ Source: RocketMQ 5.3.3, `DefaultHAService.getRuntimeInfo`, `BrokerController.han
 `BrokerController.updateMasterHAServerAddr`.
 """
 
+from typing import Final
+
 from broker.core import BrokerCore
 from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
 from broker.periodic import Periodic
 from broker.service import Service
 from broker.slave.slave_rules import fixed_ha_address, slave_rules
-from ha.follower import Follower, Links
+from ha.follower import RETRY_S, Follower, Links
 from sprocket.remoting.bodies.stats import HAClientRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.headers.namesrv import RegisterBrokerResponseHeader
 from store.replica.replica_log import StoreReplicaLog
 
 _SAMPLE_S = 1.0
+# A master that was just elected may have to become one first, and its senders wait for its slaves.
+_APPOINTED_RETRY_S: Final = 0.2
 
 
 class MasterFollower(Service):
@@ -27,15 +31,18 @@ class MasterFollower(Service):
         self._core = core
         self._master = master
         self._log = log
-        self.follower = Follower(links, log, core.clock, core.fail)
-        core.config.on_update.append(self._configure)
+        # Controllers decide whom to follow, and name servers only tell clients.
+        self._is_appointed = core.config.broker.enable_controller_mode
+        retry_s = _APPOINTED_RETRY_S if self._is_appointed else RETRY_S
+        self.follower = Follower(links, log, core.clock, core.fail, retry_s=retry_s)
         # Bytes received on this connection up to a second ago, and in that second.
         self._received = 0
         self._per_second = 0
         self._received_ms = self._sent_ms = core.clock.wall_ms()
         registration.on_registered.append(self._registered)
 
-    def _configure(self, _changed: dict[str, str]) -> None:
+    def configured(self, changed: dict[str, str]) -> None:
+        """Apply changed intervals."""
         self.follower.configure(slave_rules(self._core.config.store))
 
     def load(self) -> None:
@@ -85,6 +92,10 @@ class MasterFollower(Service):
         """Stop following."""
         self.follower.stop()
 
+    def leave(self) -> None:
+        """Erase what was received of a record that did not arrive whole: the open store goes to the next role."""
+        self._log.lead()
+
     def is_master_online(self) -> bool:
         """Return whether there is a connection to the master's log."""
         return self.follower.connection is not None
@@ -110,6 +121,8 @@ class MasterFollower(Service):
         return str(self._master) == address and bool(self.follower.master_address)
 
     def _registered(self, master: RegisterBrokerResponseHeader) -> None:
+        if self._is_appointed:
+            return
         if master.master_addr:
             self._master.note(master.master_addr)
         is_known = bool(master.ha_server_addr) and master.ha_server_addr != self._core.config.broker.ha_address

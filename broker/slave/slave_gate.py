@@ -5,22 +5,25 @@ until a slave has what it found in its log.
 
 RocketMQ's slave refuses sends, ends of transactions, recalls and resets in the same words, whether it acts or not.
 This one is stricter: unless it acts, it also refuses changes of topics and groups, which its master's tables would undo
-within a minute, and pops, whose checkpoints it cannot write.
+within a minute, and pops, whose checkpoints it cannot write.  A master that controllers may have replaced refuses the
+same.
 Source: RocketMQ 5.3.3, `SendMessageProcessor.rejectRequest`, `EndTransactionProcessor`, `RecallMessageProcessor`,
 `AdminBrokerProcessor.resetOffsetInner`, `validateSlave`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from broker.config.broker_config import BrokerRole
 from broker.role import Role
+from sprocket.common.errors import NoLease
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request
-from sprocket.remoting.refusals import Refusal, Refusals
+from sprocket.remoting.refusals import Refusal, Refusals, refusal_of
 from sprocket.remoting.routes import Overload, Route, RouteTable
+from sprocket.remoting.rpc_latency import RpcLatency
 
 
 def _on_slave(code: int, remark: str | None = None) -> Refusal:
@@ -89,15 +92,40 @@ _OFFSETS: Final = (
 )
 
 
+# `SendProcessor` looks at the lease once per batch.
+_SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
 def gated_table(
-    role: Role, routes: Iterable[Route], *, overload: Overload | None = None, refusals: Refusals | None = None
+    role: Role,
+    routes: Iterable[Route],
+    *,
+    overload: Overload | None = None,
+    refusals: Refusals | None = None,
+    holds_lease: Callable[[], bool] | None = None,
+    latency: RpcLatency | None = None,
 ) -> RouteTable:
-    """Return the table of `routes` with the gate of a slave, or of a master that may wait for its slaves."""
+    """Return the table of `routes` with the gate of a slave, or of a master that may wait for its slaves.
+
+    A master with `holds_lease` refuses changes while it has no lease.
+    """
     if role.is_slave:
         routes = [_gated(route, role) for route in routes]
     elif role.kind is BrokerRole.SYNC_MASTER:
         routes = [_gated_while_hiding(route, role) for route in routes]
-    return RouteTable(routes, overload=overload, refusals=refusals)
+    if holds_lease is not None and not role.is_slave:
+        routes = [_leased(route, holds_lease) for route in routes]
+    return RouteTable(routes, overload=overload, refusals=refusals, latency=latency)
+
+
+def _leased(route: Route, holds_lease: Callable[[], bool]) -> Route:
+    if route.code in _SENDS or route.code not in _ALWAYS | _UNLESS_ACTING:
+        return route
+
+    def without_lease(_: Request[Any]) -> Refusal | None:
+        return None if holds_lease() else refusal_of(NoLease())
+
+    return replace(route, checks=(without_lease, *route.checks))
 
 
 def _gated_while_hiding(route: Route, role: Role) -> Route:

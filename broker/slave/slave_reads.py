@@ -74,16 +74,24 @@ class HeldReads(Protocol):
 class SlaveReads(Service):
     """Pull side of one slave.  Lives in the event loop's thread.
 
-    `is_master_online` returns whether this slave has a connection to its master.
+    `is_master_online` returns whether this slave has a connection to its master, `is_resting` whether controllers have
+    told it that there is none.
     """
 
     def __init__(
-        self, config: LiveConfig, role: Role, clock: Clock, is_master_online: Callable[[], bool], held: HeldReads
+        self,
+        config: LiveConfig,
+        role: Role,
+        clock: Clock,
+        is_master_online: Callable[[], bool],
+        held: HeldReads,
+        is_resting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
         self._role = role
         self._clock = clock
         self._is_connected = is_master_online
+        self._is_resting = is_resting
         self._held = held
         self._was_online = False
         # (channel, group, topic, queue id) of consumers that were redirected in this second, and in the one before.
@@ -112,7 +120,7 @@ class SlaveReads(Service):
 
     def refusal(self, request: Request[PullMessageRequestHeader]) -> Response | None:
         """Return the answer if this slave may not be read; None if it may."""
-        if self._config.broker.slave_read_enable or self._role.is_acting:
+        if self._config.broker.slave_read_enable or self._role.is_acting or self._is_resting():
             return None
         if not self.is_master_online or self._was_redirected(request):
             return Refusal(ResponseCode.SYSTEM_BUSY, _REFUSED, reason=Reason.SLAVE)

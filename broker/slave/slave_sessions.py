@@ -1,12 +1,12 @@
-"""A slave's choice between a session with a Sprocket master and the plain protocol with RocketMQ's.
+"""A slave's choice between a session with a Sprocket master and RocketMQ's protocol with RocketMQ's.
 
 Two rules decide what a slave takes and from which master:
 
 - A slave that requires proof (access control or haSecretFile, without haAllowPlainPeers) greets at the master's port
   for slaves and asks nothing at the port for clients.  A request there would carry a signature, and the address may
   come from a name server where anybody can register.
-- A slave asks for tables only over an established plain connection whose log was compared with its own.  In any doubt
-  (no answer, a refusal, an error, no connection) it asks for nothing and installs nothing.
+- Without a session, a slave asks for tables only over an established connection to a master whose log was compared
+  with its own.  In any doubt (no answer, a refusal, an error, no connection) it asks for nothing and installs nothing.
 """
 
 import logging
@@ -21,9 +21,11 @@ from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.table_stream import TableReceiver
 from broker.service import Service
 from broker.slave.slave_rules import fixed_ha_address, slave_rules
+from ha.autoswitch.slave_link import AutoSwitchReplica, AutoSwitchSlave
+from ha.epochs.epoch_file import EpochFile
 from ha.follower import MasterConnection
 from ha.greeting import Credentials
-from ha.hello import VERSION
+from ha.hello import EPOCH_VERSION, VERSION
 from ha.slave_link import SlaveLink
 from ha.slave_session import SlaveSession
 from ha.table_queue import TableUpdate
@@ -32,6 +34,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from sprocket.remoting.pending import RemotingTimeout
 from sprocket.remoting.tls.watch import ClientTls
+from store.flush.confirmation import NO_LIMIT
 from store.replica.replica_log import StoreReplicaLog
 
 logger = logging.getLogger(__name__)
@@ -42,7 +45,8 @@ _TIMEOUT_S: Final = 3.0
 class SlaveSessions(Service):
     """Links of one slave to its master, `ha.follower.Links`.  Lives in the event loop's thread.
 
-    `log` is the copy of the master's log, `tls` that of connections to other brokers.
+    `log` is the copy of the master's log, `tls` that of connections to other brokers.  In controller mode `epochs` is
+    the history of the log.  With `autoswitch` the protocol with a RocketMQ master is that of controller mode.
     """
 
     def __init__(
@@ -54,12 +58,16 @@ class SlaveSessions(Service):
         *,
         access: AccessControl | None = None,
         tls: ClientTls | None = None,
+        epochs: EpochFile | None = None,
+        autoswitch: AutoSwitchReplica | None = None,
     ) -> None:
         self._core = core
         self._access = access
         self._master = master
         self._log = log
+        self._epochs = epochs
         self._tls = tls
+        self._autoswitch = autoswitch
         self._tables = tables
         self._receiver = TableReceiver(core.role, core.offsets, tables, self._reconnect)
         self._credentials: Credentials | None = None
@@ -86,7 +94,7 @@ class SlaveSessions(Service):
     # Choice of the protocol
 
     async def new_link(self, address: str) -> SlaveLink | None:
-        """Return the session or the plain link for the master at `address`; None if it cannot be followed now."""
+        """Return the end of a connection to the master at `address`; None if it cannot be followed now."""
         own = self._credentials
         assert own is not None
         if not own.admits_plain:
@@ -96,14 +104,22 @@ class SlaveSessions(Service):
             return None
         if speaks:
             return self._session(own)
+        rules, now = slave_rules(self._core.config.store), self._core.clock.monotonic()
+        if self._autoswitch is not None:
+            self._say(f"the master at {address} speaks RocketMQ's protocol of controller mode")
+            return AutoSwitchSlave(rules, self._log, self._autoswitch, now)
         self._say(f"the master at {address} speaks the plain protocol")
-        return SlaveLink(slave_rules(self._core.config.store), self._log, self._core.clock.monotonic())
+        self._log.confirmed(NO_LIMIT)
+        return SlaveLink(rules, self._log, now)
 
     def _session(self, own: Credentials, dialed: str = "") -> SlaveSession:
-        rules, now = slave_rules(self._core.config.store), self._core.clock.monotonic()
+        store = self._core.config.store
+        rules, now = slave_rules(store), self._core.clock.monotonic()
+        self._log.confirmed(NO_LIMIT)
         return SlaveSession(
-            rules, self._log, own, self._receiver.apply, now, dialed=dialed, own_tables=self._own_tables
-        )
+            rules, self._log, own, self._receiver.apply, now, dialed=dialed, own_tables=self._own_tables,
+            epochs=self._epochs, is_learner=store.async_learner, from_last_segment=store.sync_from_last_file,
+        )  # fmt: skip
 
     def _own_tables(self) -> list[TableUpdate]:
         """Return the tables for a master that lost its own with its log."""
@@ -142,6 +158,11 @@ class SlaveSessions(Service):
         tls = self._tls
         return tls.context() if tls is not None and self._master_takes_tls else None
 
+    @property
+    def _version(self) -> int:
+        """Version of the sessions that this slave speaks: controller mode has one of its own."""
+        return VERSION if self._epochs is None else EPOCH_VERSION
+
     async def _master_speaks_sessions(self) -> bool | None:
         """Ask the master; return None if it does not answer."""
         master, broker = str(self._master), self._core.config.broker
@@ -151,7 +172,7 @@ class SlaveSessions(Service):
             return False
         header = NegotiateHaSessionRequestHeader(
             cluster_name=broker.broker_cluster_name, broker_name=broker.broker_name, broker_id=broker.broker_id,
-            version=VERSION,
+            version=self._version,
         )  # fmt: skip
         try:
             answer = await self._core.client.invoke(
@@ -165,7 +186,12 @@ class SlaveSessions(Service):
                 silent.abort("no answer")
             return None
         if answer.code == ResponseCode.SUCCESS:
-            self._master_takes_tls = answer.header(NegotiateHaSessionResponseHeader).takes_tls
+            found = answer.header(NegotiateHaSessionResponseHeader)
+            if found.version != self._version:
+                mode = "is" if self._epochs is None else "is not"
+                self._say(f"the master at {master} {mode} in controller mode: set enableControllerMode alike on both")
+                return None
+            self._master_takes_tls = found.takes_tls
             self._say(f"the master at {master} speaks sessions")
             return True
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from broker.config.versioned_table import VersionedTable
+from broker.metrics.message_flow import MessageFlow
 from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.config_file import ConfigFile
@@ -26,7 +27,8 @@ from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from sprocket.remoting.message.record import record_size
+from sprocket.remoting.message.topic_names import SCHEDULE_GROUP, SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.delay_levels import parse_delay_levels
 from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore, PendingMessage
@@ -132,11 +134,18 @@ class ScheduleService(Service):
     """Delivery of due messages, in batches, with one timer for all levels."""
 
     def __init__(
-        self, store: MessageStore, delivery: Delivery, offsets: DelayOffsets, delay_levels: str, clock: Clock
+        self,
+        store: MessageStore,
+        delivery: Delivery,
+        offsets: DelayOffsets,
+        delay_levels: str,
+        clock: Clock,
+        flow: MessageFlow,
     ) -> None:
         self._store = store
         self._delivery = delivery
         self._clock = clock
+        self._flow = flow
         self._delays_ms = parse_delay_levels(delay_levels)
         self._tags_codes = TagsCodes(delay_levels)
         self.offsets = offsets
@@ -162,13 +171,13 @@ class ScheduleService(Service):
                     "event=delay_offset_corrected level=%d from=%d to=%d", level, offset, self.offsets.delivered[level]
                 )
         self._running = True
-        self._store.on_arrival.append(self._arrived)
+        self._store.on_arrival_of.setdefault(SCHEDULE_TOPIC, []).append(self._arrived)
         self._wake_in(0.0)
 
     def deactivate(self) -> None:
         """Stop delivering."""
         self._running = False
-        self._store.on_arrival.remove(self._arrived)
+        self._store.on_arrival_of[SCHEDULE_TOPIC].remove(self._arrived)
         for outstanding in self._outstanding.values():
             outstanding.cancel()
         self._outstanding.clear()
@@ -192,7 +201,7 @@ class ScheduleService(Service):
     # The timer
 
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if topic == SCHEDULE_TOPIC and self._running:
+        if self._running:
             entry = self._store.entry(SCHEDULE_TOPIC, queue_id, first)
             if entry is not None:
                 self._wake_in((entry[2] - self._clock.wall_ms()) / 1000)
@@ -273,6 +282,7 @@ class ScheduleService(Service):
         def done() -> None:
             _DELIVERED()
             self.offsets.advance(level, end, self._store.wrote_offset, end - start)
+            self._count(messages)
             if self._outstanding.pop(level, None) is not None:
                 self._wake_in(0.0)
 
@@ -282,6 +292,18 @@ class ScheduleService(Service):
         outstanding = deliver_fitting(self._delivery, messages, done, dropped)
         if outstanding is not None:
             self._outstanding[level] = outstanding
+
+    def _count(self, messages: list[PendingMessage]) -> None:
+        """Count delivered messages as RocketMQ does: as sent to their topic, and as got from this one."""
+        sizes = 0
+        for message in messages:
+            size = record_size(
+                message.sys_flag, len(message.body), len(message.topic.encode()), len(message.properties)
+            )
+            self._flow.delivered_delayed(message.topic, size)
+            sizes += size
+        if messages:
+            self._flow.delivered(SCHEDULE_TOPIC, SCHEDULE_GROUP, len(messages), sizes)
 
     def _restored(self, physical_offset: int, size_bytes: int) -> PendingMessage | None:
         """Return the message for its real topic; None if it cannot be read or has no real topic."""

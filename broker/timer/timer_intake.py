@@ -14,10 +14,14 @@ from typing import Final
 from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
+from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 
+_HOUR_S: Final = 3_600
+# `DefaultStoreMetricsManager.getMetricsView`: 1 and 10 minutes, 1 and 12 hours, 1 and 3 days.
+DELAY_BOUNDARIES_S: Final = (60, 600, _HOUR_S, 12 * _HOUR_S, 24 * _HOUR_S, 72 * _HOUR_S)
 TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -148,6 +152,8 @@ class TimerIntake:
         self._count_at = count_at
         self._rules_of = config.store
         self._rules = TimerRules.of(config)
+        # Delays that senders asked for, s, by topic.
+        self.delays = Distributions(DELAY_BOUNDARIES_S)
 
     def _current_rules(self) -> TimerRules:
         """Return the rules, made again when the configuration changes."""
@@ -161,11 +167,15 @@ class TimerIntake:
             return topic, queue_id
         rules = self._current_rules()
         check_enabled(rules)
+        now_ms = self._clock.wall_ms()
         try:
-            deliver_ms = requested_ms(properties, self._clock.wall_ms())
+            deliver_ms = requested_ms(properties, now_ms)
         except ValueError:
             raise illegal(rules) from None
-        return self._timed(topic, queue_id, properties, deliver_ms, rules)
+        place = self._timed(topic, queue_id, properties, deliver_ms, rules)
+        if place[0] == TIMER_TOPIC:
+            self.delays.add((topic,), (deliver_ms - now_ms) // 1000)
+        return place
 
     def place_at(self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int) -> tuple[str, int]:
         """Return where to store a message of the broker itself for delivery at `deliver_ms`; see `timer_message`."""

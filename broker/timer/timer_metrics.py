@@ -45,6 +45,9 @@ class TimerMetrics(VersionedTable):
     def __init__(self, file: ConfigFile, clock: Clock) -> None:
         super().__init__(file, clock)
         self.by_topic: dict[str, TimerMetric] = {}
+        # Messages that entered and left the wheel since the start, by topic.
+        self.entered: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()
 
     def decode(self, content: bytes) -> None:
         """Take over the counts of the file.  Raises ProtocolError."""
@@ -52,7 +55,14 @@ class TimerMetrics(VersionedTable):
         self.by_topic, self.data_version = table.timing_count, table.data_version
 
     def add(self, topic: str, change: int) -> None:
-        """Add `change` to the number of messages that wait for `topic`."""
+        """Add `change` to the number of messages that wait for `topic`, because they entered or left the wheel."""
+        if change > 0:
+            self.entered[topic] += change
+        else:
+            self.left[topic] -= change
+        self._add(topic, change)
+
+    def _add(self, topic: str, change: int) -> None:
         now_ms = self._clock.wall_ms()
         metric = self.by_topic.get(topic)
         if metric is None:
@@ -92,7 +102,7 @@ class TimerMetrics(VersionedTable):
             code = java_hash_code(topic)
             count = counts.get(code, 0)
             if shared[code] == 1 and metric.count < small_threshold and metric.count != count:
-                self.add(topic, count - metric.count)
+                self._add(topic, count - metric.count)
 
     def _content(self) -> Callable[[], bytes]:
         content = self.encode()  # here, because counts change in place

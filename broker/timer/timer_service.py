@@ -16,8 +16,10 @@ from broker.processor.recall import RecallProcessor
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
+from broker.timer.wheel_metrics import wheel_metrics
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, Figure
+from sprocket.metrics.declared import Metric
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
@@ -62,6 +64,7 @@ class TimerService(Service):
     def __init__(self, core: BrokerCore, timer: TimerMessageStore, metrics: TimerMetrics, intake: TimerIntake) -> None:
         self._core = core
         self._recall = RecallProcessor(core, intake)
+        self._delays = intake.delays
         self.metrics = metrics
         self.timer = timer
         timer.on_delivered.append(self._delivered)
@@ -117,12 +120,12 @@ class TimerService(Service):
                 # Waiting messages enter the wheel again, and are counted then.
                 self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
             self._is_running = True
-            self._core.store.on_arrival.append(self._arrived)
+            self._core.store.on_arrival_of.setdefault(TIMER_TOPIC, []).append(self._arrived)
             self._wake_in(0.0)
 
     def deactivate(self) -> None:
         if self._is_running:
-            self._core.store.on_arrival.remove(self._arrived)
+            self._core.store.on_arrival_of[TIMER_TOPIC].remove(self._arrived)
         self._is_running = False
         if self._handle is not None:
             self._handle.cancel()
@@ -158,7 +161,7 @@ class TimerService(Service):
     # Turns
 
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if topic == TIMER_TOPIC and self._is_running:
+        if self._is_running:
             self._wake_in(0.0)
 
     def _delivered(self) -> None:
@@ -262,6 +265,10 @@ class TimerService(Service):
             Figure("timerEnqueueTps", "messages per second that enter the wheel", lambda: f"{enqueued.per_second:.1f}"),
             Figure("timerDequeueTps", "messages per second that leave the wheel", lambda: f"{dequeued.per_second:.1f}"),
         ]
+
+    def exported_metrics(self) -> list[Metric]:
+        """Return the metrics; RocketMQ has none either while timerWheelEnable is false."""
+        return wheel_metrics(self._core, self.timer, self.metrics, self._delays) if self._is_enabled else []
 
     def get_checkpoint(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_CHECK_POINT: the fields of the checkpoint, as in its file."""

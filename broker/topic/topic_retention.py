@@ -24,7 +24,6 @@ class Retention:
         self._topics = topics
         self._store = store
         self._rules: dict[str, TopicRule] = {}
-        config.on_update.append(self.config_changed)
 
     def start(self) -> None:
         """Apply the rules of all loaded topics; must precede the first read, which must see no expired message."""

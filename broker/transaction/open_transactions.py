@@ -4,6 +4,7 @@ RocketMQ keeps no such table: there an end that arrives twice, or after a copy w
 """
 
 from collections import deque
+from itertools import islice
 
 from broker.transaction.half_message import Identity
 
@@ -34,6 +35,10 @@ class OpenTransactions:
     def is_open(self, offset: int) -> bool:
         """Return whether the half message at `offset`, which must exist, is open."""
         return offset >= self.half_offset and offset not in self._done
+
+    def open_offsets(self, end: int, limit: int) -> list[int]:
+        """Return the queue offsets below `end` of the first `limit` half messages that are open."""
+        return list(islice((at for at in range(self.half_offset, end) if at not in self._done), limit))
 
     def find(self, offset: int, identity: Identity) -> int | None:
         """Return where a transaction is open: at `offset`, or at its newest copy; None if it is not open."""

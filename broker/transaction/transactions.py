@@ -6,7 +6,7 @@ difference.
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,6 +20,7 @@ from broker.transaction.recovery import recovered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError, StoreBusy
 from sprocket.common.refusal_reasons import Reason
+from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -34,6 +35,8 @@ from store.record.record import Appended, Record, TagsCodes, decode
 logger = logging.getLogger(__name__)
 
 _MAX_UNCOMMITTED: Final = 64
+# `BrokerMetricsManager`: 5 s, 1 and 10 minutes, 1, 12 and 24 hours.
+_LATENCIES_S: Final = (5, 60, 600, 3_600, 43_200, 86_400)
 
 
 class Ending(msgspec.Struct, gc=False):
@@ -57,6 +60,10 @@ class Transactions:
         # (end of an append, half offset, op offset).  Committed once the append is flushed: otherwise a power loss
         # could take the real messages of transactions that count as done.
         self._uncommitted: deque[tuple[int, int, int]] = deque()
+        # Transactions that ended since the start, by topic, and the ages of their half messages, s.
+        self.committed: Counter[str] = Counter()
+        self.rolled_back: Counter[str] = Counter()
+        self.latencies = Distributions(_LATENCIES_S)
 
     def load(self, *, writes: bool = True) -> None:
         """Find the open transactions; with `writes`, write op messages for those that ended without one.
@@ -125,7 +132,18 @@ class Transactions:
             if half.record.queue_offset != ending.open_at:
                 done.append(half.record.queue_offset)
         self.append(messages, done)
+        self._count(endings)
         return self._store.wrote_offset
+
+    def _count(self, endings: Sequence[Ending]) -> None:
+        now_ms = self._clock.wall_ms()
+        for ending in endings:
+            topic = ending.half.target[0] if ending.half.target is not None else ""
+            if ending.is_commit:
+                self.committed[topic] += 1
+                self.latencies.add((topic,), (now_ms - ending.half.record.born_timestamp) // 1000)
+            else:
+                self.rolled_back[topic] += 1
 
     def append(self, messages: list[PendingMessage], done: Sequence[int]) -> list[Appended]:
         """Store `messages` with op messages for the half messages at `done`; return where `messages` were stored."""

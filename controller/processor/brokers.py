@@ -33,10 +33,12 @@ from sprocket.remoting.headers.controller import (
     RegisterBrokerToControllerRequestHeader,
     RegisterBrokerToControllerResponseHeader,
 )
-from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
+from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader, BrokerHeartbeatResponseHeader
 from sprocket.remoting.routes import Action, Resource, Route
 
 _SHORTEST_TIMEOUT_MS: Final = 1
+# A master that asks for leases is lost once it has been silent for so many of them.
+_SILENT_LEASES: Final = 2
 
 
 class BrokerProcessor:
@@ -80,7 +82,7 @@ class BrokerProcessor:
         """Elect a master.  Return it, also if it is the old one."""
         header = request.header
         broker_id = None if header.broker_id == NOBODY else header.broker_id
-        outcome = await self._service.elect_master(
+        outcome = await self._failover.elections.elect(
             header.broker_name, header.cluster_name, broker_id, is_designated=header.designate_elect
         )
         group = outcome.group
@@ -107,7 +109,7 @@ class BrokerProcessor:
     async def register(self, request: Request[RegisterBrokerToControllerRequestHeader]) -> Response:
         """Note where a broker is.  Return the master if one is alive."""
         header = request.header
-        _check_names(header.cluster_name, header.broker_name, header.broker_address)
+        check_names(header.cluster_name, header.broker_name, header.broker_address)
         outcome = await self._service.register_broker(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_address
         )
@@ -151,7 +153,7 @@ class BrokerProcessor:
         """Assign a broker id, unless another broker has it."""
         asked = request.header
         address = asked.register_check_code.split(";")[0]
-        _check_names(asked.cluster_name, asked.broker_name, address)
+        check_names(asked.cluster_name, asked.broker_name, address)
         if len(asked.register_check_code) > limits.MAX_CHECK_CODE_CHARS:
             remark = f"registerCheckCode has {len(asked.register_check_code)} characters"
             raise RequestError(
@@ -165,13 +167,18 @@ class BrokerProcessor:
             header=ApplyBrokerIdResponseHeader(cluster_name=asked.cluster_name, broker_name=asked.broker_name)
         )
 
-    def heartbeat(self, request: Request[BrokerHeartbeatRequestHeader]) -> Response:
-        """Note that a broker is alive.  Every controller does, also one that does not lead."""
-        header = request.header
+    async def heartbeat(self, request: Request[BrokerHeartbeatRequestHeader]) -> Response:
+        """Note that a broker is alive, and extend its lease.  Controllers that do not lead grant no lease."""
+        header, arrived_ms = request.header, self._service.now_ms()
         if header.broker_id is None:
             raise RequestError(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
-        _check_names(header.cluster_name, header.broker_name, header.broker_addr)
+        if header.required_acks is not None and not 0 <= header.required_acks <= limits.MAX_GROUP_REPLICAS:
+            remark = f"requiredAcks is {header.required_acks}, allowed are 0 to {limits.MAX_GROUP_REPLICAS}"
+            raise RequestError(ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
+        check_names(header.cluster_name, header.broker_name, header.broker_addr)
         timeout_ms = DEFAULT_TIMEOUT_MS if header.heartbeat_timeout_mills is None else header.heartbeat_timeout_mills
+        if header.lease_epoch is not None:
+            timeout_ms = min(timeout_ms, _SILENT_LEASES * self._service.lease_ms)
         beat = Heartbeat(
             cluster=header.cluster_name,
             name=header.broker_name,
@@ -183,11 +190,32 @@ class BrokerProcessor:
             max_offset=UNKNOWN if header.max_offset is None else header.max_offset,
             confirm_offset=UNKNOWN if header.confirm_offset is None else header.confirm_offset,
             priority=LOWEST_PRIORITY if header.election_priority is None else header.election_priority,
+            resigned_epoch=UNKNOWN if header.resigned_epoch is None else header.resigned_epoch,
+            asks_lease=header.lease_epoch is not None,
         )
+        was_live = self._service.is_known_live(beat)
         refusal = self._service.beat(beat)
         if refusal:
             raise RequestError(ResponseCode.CONTROLLER_BROKER_ID_INVALID, refusal)
-        return Response(remark="Heart beat success")
+        if header.is_leaving:
+            self._failover.left(beat)
+        elif header.resigned_epoch is not None:
+            self._failover.resigned(beat)
+        elif not was_live:
+            self._failover.returned(beat)
+        return Response(remark="Heart beat success", header=await self._answer(header, beat, arrived_ms))
+
+    async def _answer(
+        self, header: BrokerHeartbeatRequestHeader, beat: Heartbeat, arrived_ms: int
+    ) -> BrokerHeartbeatResponseHeader:
+        answer = BrokerHeartbeatResponseHeader(knows_leases=True)
+        if header.lease_epoch is not None and header.required_acks is not None and not header.is_leaving:
+            lease_ms = await self._service.lease(beat, header.lease_epoch, header.required_acks, arrived_ms)
+            answer.lease_millis = lease_ms or None
+        group = self._service.known_group(beat.name)
+        if group is not None and group.cluster == beat.cluster:
+            answer.master_epoch = group.master_epoch
+        return answer
 
 
 def _group_of(outcome: Outcome) -> Group:
@@ -201,7 +229,7 @@ def _sync_state_set(group: Group) -> bytes:
     return dumps(SyncStateSet(list(group.sync_state_set), group.sync_state_set_epoch))
 
 
-def _check_names(*names: str) -> None:
+def check_names(*names: str) -> None:
     """Raise RequestError for a cluster, group or address that is empty or too long."""
     for name in names:
         if not name.strip() or len(name) > limits.MAX_CONTROLLER_NAME_CHARS:

@@ -8,7 +8,9 @@ import logging
 from typing import Any, Final
 
 from controller.config import ControllerConfig
+from controller.processor.brokers import check_names
 from controller.replica_service import ReplicaService
+from controller.state.commands import AdoptGroup
 from controller.state.group import Group
 from ha.raft.consensus import Consensus
 from sprocket.common import limits
@@ -16,7 +18,7 @@ from sprocket.common.config import update_entries
 from sprocket.common.errors import ConfigError, RequestError
 from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
-from sprocket.remoting.bodies.requests import read_broker_names
+from sprocket.remoting.bodies.requests import read_broker_group, read_broker_names
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -51,6 +53,7 @@ class OperatorProcessor:
             Route(code.GET_CONTROLLER_CONFIG, NoHeader, self.get_config, cluster, get),
             Route(code.CLEAN_BROKER_DATA, CleanControllerBrokerDataRequestHeader, self.clean, cluster, update),
             Route(code.FORGET_CONTROLLER, ForgetControllerRequestHeader, self.forget, cluster, update),
+            Route(code.ADOPT_BROKER_GROUP, NoHeader, self.adopt, cluster, update),
         ]
 
     def metadata(self, request: Request[Any]) -> Response:
@@ -110,6 +113,25 @@ class OperatorProcessor:
         await self._service.forget_controller(controller_id)
         logger.warning("event=controller_forgotten id=%s peer=%s:%s", controller_id, *request.channel.peer)
         return Response()
+
+    async def adopt(self, request: Request[Any]) -> Response:
+        """Take over a group from other controllers, which must have been stopped."""
+        asked = read_broker_group(request.body)
+        check_names(asked.cluster_name, asked.broker_name, *asked.brokers.values())
+        command = AdoptGroup(
+            name=asked.broker_name,
+            cluster=asked.cluster_name,
+            next_broker_id=asked.next_broker_id,
+            brokers=tuple(sorted(asked.brokers.items())),
+            master_id=asked.master_broker_id,
+            master_epoch=asked.master_epoch,
+            sync_state_set_epoch=asked.sync_state_set_epoch,
+        )
+        outcome = await self._service.adopt(command)
+        if outcome.code == ResponseCode.SUCCESS:
+            peer = request.channel.peer
+            logger.warning("event=group_adopted group=%s master=%d peer=%s:%s", command.name, command.master_id, *peer)
+        return Response(outcome.code, outcome.remark)
 
     def get_config(self, request: Request[Any]) -> Response:
         """Return the controller's configuration as a properties file."""

@@ -49,7 +49,12 @@ class AlterSyncStateSet(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
 
 
 class ElectMaster(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag=2):
-    """Elect a master, on demand of the broker `broker_id`, of an operator (`is_designated`) or of the controller."""
+    """Elect a master, on demand of the broker `broker_id`, of an operator (`is_designated`) or of the controller.
+
+    In an exact election `live` are the replicas that answered after the end of the master's lease, with the ends of
+    their logs as they said then.  It counts only for the group as it was before: `master_epoch` and
+    `sync_state_set_epoch`.  `has_resigned`: the master is alive and does not lead any more.
+    """
 
     name: str
     cluster: str
@@ -57,6 +62,11 @@ class ElectMaster(msgspec.Struct, frozen=True, array_like=True, kw_only=True, ta
     is_designated: bool
     allows_unclean: bool
     live: tuple[LiveReplica, ...]
+    # Missing in the entries of versions without leases.
+    is_exact: bool = False
+    master_epoch: int = 0
+    sync_state_set_epoch: int = 0
+    has_resigned: bool = False
 
 
 class ApplyBrokerId(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag=3):
@@ -94,7 +104,31 @@ class Read(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag=6):
     name: str
 
 
-Command = AlterSyncStateSet | ElectMaster | ApplyBrokerId | RegisterBroker | CleanBrokerData | Read
+class AcceptTerms(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag=7):
+    """The master says in how many replicas an acknowledged message is; from now on it may get leases of `lease_ms`."""
+
+    name: str
+    master_id: int
+    master_epoch: int
+    required_acks: int
+    lease_ms: int
+
+
+class AdoptGroup(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag=8):
+    """Take over a group from other controllers, with its brokers' ids and its master."""
+
+    name: str
+    cluster: str
+    next_broker_id: int
+    brokers: tuple[tuple[int, str], ...]
+    master_id: int
+    master_epoch: int
+    sync_state_set_epoch: int
+
+
+Command = (
+    AlterSyncStateSet | ElectMaster | ApplyBrokerId | RegisterBroker | CleanBrokerData | Read | AcceptTerms | AdoptGroup
+)
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):

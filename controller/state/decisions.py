@@ -12,6 +12,8 @@ import msgspec
 
 from controller.state import election
 from controller.state.commands import (
+    AcceptTerms,
+    AdoptGroup,
     AlterSyncStateSet,
     ApplyBrokerId,
     CleanBrokerData,
@@ -43,6 +45,10 @@ def decide(before: Group | None, command: Command) -> Decision:
         return _register(before, command)
     if isinstance(command, CleanBrokerData):
         return _clean(before, command)
+    if isinstance(command, AcceptTerms):
+        return _accept_terms(before, command)
+    if isinstance(command, AdoptGroup):
+        return _adopt(before, command)
     assert isinstance(command, Read)
     return Outcome(group=before), before
 
@@ -55,7 +61,7 @@ def _alter(before: Group | None, asked: AlterSyncStateSet) -> Decision:
     if refusal is not None:
         return refusal, before
     epoch = before.sync_state_set_epoch + 1
-    after = msgspec.structs.replace(before, sync_state_set=wanted, sync_state_set_epoch=epoch)
+    after = msgspec.structs.replace(before, sync_state_set=wanted, sync_state_set_epoch=epoch, forgotten_in_sync=0)
     return Outcome(group=after), after
 
 
@@ -94,8 +100,15 @@ def _elect(before: Group | None, asked: ElectMaster) -> Decision:
     if by_broker and before.replica(asked.broker_id) is None:
         says = f"Broker-set: {before.name} has no broker with brokerId: {asked.broker_id}"
         return Outcome(Code.CONTROLLER_ELECT_MASTER_FAILED, says), before
-    chosen = _chosen(before, asked, asked.broker_id if by_broker else None)
-    if chosen is not None and chosen == before.master_id:
+    wanted = asked.broker_id if by_broker else None
+    if before.required_acks is not None:
+        refusal = _refused_election(before, asked)
+        if refusal is not None:
+            return refusal, before
+        chosen = _chosen_exactly(before, asked, wanted)
+    else:
+        chosen = _chosen(before, asked, wanted)
+    if chosen is not None and chosen == before.master_id and not asked.has_resigned:
         says = f"The old master {chosen} is still alive, not need to elect new master for broker {before.name}"
         return Outcome(Code.CONTROLLER_MASTER_STILL_EXIST, says, before), before
     if chosen is not None:
@@ -105,8 +118,13 @@ def _elect(before: Group | None, asked: ElectMaster) -> Decision:
             master_epoch=before.master_epoch + 1,
             sync_state_set=(chosen,),
             sync_state_set_epoch=before.sync_state_set_epoch + 1,
+            required_acks=None,
+            lease_ms=0,
+            forgotten_in_sync=0,
         )
         return Outcome(group=after), after
+    if before.required_acks is not None:
+        return Outcome(Code.CONTROLLER_MASTER_NOT_AVAILABLE, _too_few(before, asked)), before
     if by_broker:
         return Outcome(Code.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master"), before
     says = "Old master has down and failed to elect a new broker master"
@@ -123,7 +141,91 @@ def _chosen(before: Group, asked: ElectMaster, broker_id: int | None) -> int | N
         return broker_id
     others = before.broker_ids if asked.allows_unclean else ()
     preferred = broker_id if asked.is_designated else None
-    return election.choose(asked.live, before.sync_state_set, others, before.master_id, preferred)
+    old = None if asked.has_resigned else before.master_id
+    return election.choose(asked.live, before.sync_state_set, others, old, preferred)
+
+
+def _refused_election(before: Group, asked: ElectMaster) -> Outcome | None:
+    """Return why no master is elected in a group whose master had leases, None if one may be."""
+    alive = {one.broker_id for one in asked.live}
+    if not asked.is_exact:
+        if not asked.is_designated and not asked.has_resigned and before.master_id in alive:
+            says = f"The old master {before.master_id} is still alive, not need to elect new master for broker"
+            return Outcome(Code.CONTROLLER_MASTER_STILL_EXIST, f"{says} {before.name}", before)
+        says = f"Broker-set: {before.name} has leases: its replicas must be asked for their logs first"
+        return Outcome(Code.CONTROLLER_ELECT_MASTER_FAILED, says)
+    then = asked.master_epoch, asked.sync_state_set_epoch
+    if then != (before.master_epoch, before.sync_state_set_epoch):
+        says = f"Broker-set: {before.name} has changed since its replicas were asked"
+        return Outcome(Code.CONTROLLER_ELECT_MASTER_FAILED, says)
+    return None
+
+
+def _chosen_exactly(before: Group, asked: ElectMaster, broker_id: int | None) -> int | None:
+    in_sync = [one for one in asked.live if one.broker_id in before.sync_state_set]
+    is_led = not asked.has_resigned and any(one.broker_id == before.master_id for one in in_sync)
+    if is_led and not asked.is_designated:
+        return before.master_id
+    if len(in_sync) < before.answers_needed:
+        return election.best(asked.live, before.master_id) if asked.allows_unclean else None
+    if asked.is_designated:
+        return broker_id if election.has_all(in_sync, before, broker_id) else None
+    return election.best(in_sync, before.master_id)
+
+
+def _too_few(before: Group, asked: ElectMaster) -> str:
+    answered = [one.broker_id for one in asked.live if one.broker_id in before.sync_state_set]
+    says = f"Broker-set: {before.name}: of the replicas in sync {list(before.sync_state_set)} answered {answered}"
+    if len(answered) < before.answers_needed:
+        return f"{says}, {before.answers_needed} must: start the others"
+    return (
+        f"{says}; broker {asked.broker_id} is not among them or lacks messages of others: try again, or choose another"
+    )
+
+
+def _accept_terms(before: Group | None, asked: AcceptTerms) -> Decision:
+    if before is None:
+        return Outcome(Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered"), None
+    if before.master_id != asked.master_id:
+        says = f"the current leader is:{{{_java(before.master_id)}}}, not {{{asked.master_id}}}"
+        return Outcome(Code.CONTROLLER_INVALID_MASTER, says), before
+    if asked.master_epoch != before.master_epoch:
+        says = f"the current master epoch is:{{{before.master_epoch}}}, not {{{asked.master_epoch}}}"
+        return Outcome(Code.CONTROLLER_FENCED_MASTER_EPOCH, says), before
+    # Leases that were granted before may be longer than those from now on.
+    lease_ms = max(before.lease_ms, asked.lease_ms)
+    if (before.required_acks, before.lease_ms) == (asked.required_acks, lease_ms):
+        return Outcome(group=before), before
+    after = msgspec.structs.replace(before, required_acks=asked.required_acks, lease_ms=lease_ms)
+    return Outcome(group=after), after
+
+
+def _adopt(before: Group | None, asked: AdoptGroup) -> Decision:
+    """Only the master is in sync at first: it knows best who else is, and says so."""
+    invalid = Code.CONTROLLER_INVALID_REQUEST
+    if before is not None:
+        says = f"Broker-set: {asked.name} is known here already: forget it with cleanBrokerMetadata -l, or leave it"
+        return Outcome(invalid, says), before
+    ids = [broker_id for broker_id, _ in asked.brokers]
+    if len(ids) > limits.MAX_GROUP_REPLICAS:
+        return Outcome(invalid, f"Broker-set: {asked.name} has {len(ids)} brokers: clean those that are gone"), None
+    is_sound = len(set(ids)) == len(ids) and asked.master_id in ids
+    is_sound = is_sound and min(ids) >= FIRST_BROKER_ID and max(ids) < asked.next_broker_id
+    if not is_sound or min(asked.master_epoch, asked.sync_state_set_epoch) < 1:
+        says = f"Broker-set: {asked.name}: ids {ids}, next {asked.next_broker_id}, master {asked.master_id} do not fit"
+        return Outcome(invalid, says), None
+    after = Group(
+        cluster=asked.cluster,
+        name=asked.name,
+        next_broker_id=asked.next_broker_id,
+        # Nobody has the check code of an id that was assigned elsewhere.
+        replicas=tuple(Replica(broker_id, address, "") for broker_id, address in sorted(asked.brokers)),
+        master_id=asked.master_id,
+        master_epoch=asked.master_epoch,
+        sync_state_set=(asked.master_id,),
+        sync_state_set_epoch=asked.sync_state_set_epoch,
+    )
+    return Outcome(group=after), after
 
 
 def _apply_id(before: Group | None, asked: ApplyBrokerId) -> Decision:
@@ -208,6 +310,7 @@ def _clean(before: Group | None, asked: CleanBrokerData) -> Decision:
         master_epoch=before.master_epoch + lost_master,
         sync_state_set=sync_state_set,
         sync_state_set_epoch=before.sync_state_set_epoch + (sync_state_set != before.sync_state_set),
+        forgotten_in_sync=before.forgotten_in_sync + len(before.sync_state_set) - len(sync_state_set),
     )
     return Outcome(), after
 

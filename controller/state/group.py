@@ -5,11 +5,14 @@ always in both, so here it is one record.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 # `MixAll.FIRST_BROKER_CONTROLLER_ID`
 FIRST_BROKER_ID = 1
+# `required_acks` of a master that acknowledges a message when the whole sync-state set has it.
+ALL_IN_SYNC: Final = 0
 
 
 class Replica(msgspec.Struct, frozen=True, array_like=True):
@@ -25,6 +28,10 @@ class Group(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     `replicas` and `sync_state_set` are sorted by broker id, so that equal groups have equal bytes.  Both epochs grow by
     1 with each change.
+
+    A master that asks for leases says in how many replicas of the sync-state set, with itself, an acknowledged message
+    is: `required_acks`, or ALL_IN_SYNC.  None: a master without leases, like RocketMQ's, or one that has not led yet.
+    No lease of the current epoch is longer than `lease_ms`.
     """
 
     cluster: str
@@ -35,6 +42,11 @@ class Group(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     master_epoch: int = 0
     sync_state_set: tuple[int, ...] = ()
     sync_state_set_epoch: int = 0
+    # Missing in snapshots of versions without leases.
+    required_acks: int | None = None
+    lease_ms: int = 0
+    # Replicas in sync that an operator had forgotten, since the master last told who is in sync.
+    forgotten_in_sync: int = 0
 
     def replica(self, broker_id: int | None) -> Replica | None:
         """Return the member with this id."""
@@ -44,6 +56,18 @@ class Group(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """Return the address of the member with this id."""
         found = self.replica(broker_id)
         return None if found is None else found.address
+
+    @property
+    def answers_needed(self) -> int:
+        """Replicas in sync that must show their logs, so that every acknowledged message is in one of them.
+
+        n - k + 1 of n replicas in sync, if a message is acknowledged once k have it.  With k = 1 one answer suffices:
+        such a master does not promise that a message outlives it.
+        """
+        if self.required_acks is None or self.required_acks in (ALL_IN_SYNC, 1):
+            return 1
+        there = len(self.sync_state_set)
+        return max(1, min(there, there + self.forgotten_in_sync - self.required_acks + 1))
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import ast
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,10 +34,12 @@ Written by `make docs` from the routes in the code; do not edit.
 
 Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, which part does, and the tests that send it.
 The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
-PROVE_BROKER_IDENTITY and FORGET_CONTROLLER are Sprocket's own, see [replication-protocol.md](replication-protocol.md),
-[security.md](security.md#other-brokers) and [failover.md](failover.md#commands).
+PROVE_BROKER_IDENTITY, FORGET_CONTROLLER and ADOPT_BROKER_GROUP are Sprocket's own, see
+[replication-protocol.md](replication-protocol.md), [security.md](security.md#other-brokers) and
+[failover.md](failover.md#commands).
 
-Methods and status codes of gRPC are in [proxy.md](proxy.md#methods).
+Methods and status codes of gRPC are in [proxy.md](proxy.md#methods), and so are the requests that the proxy serves
+at its [remoting port](proxy.md#remoting-clients).
 
 """
 
@@ -74,7 +77,9 @@ def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
     """Return the codes that each kind of peer has a route for."""
     with tempfile.TemporaryDirectory() as folder:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
-        broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store"))
+        store = StoreConfig(store_path_root_dir=Path(folder) / "store")
+        # With controllers a broker serves requests that it does not serve without them.
+        brokers = [Broker(one, store) for one in (config, replace(config, enable_controller_mode=True))]
         name_server = NameServer(NamesrvConfig(kv_config_path=Path(folder) / "kvConfig.json"))
         controller = Controller(
             ControllerConfig(
@@ -86,7 +91,7 @@ def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
             on_fatal=_ignore,
         )
         return {
-            "broker": frozenset(route.code for route in broker.routes.routes),
+            "broker": frozenset(route.code for broker in brokers for route in broker.routes.routes),
             "name server": frozenset(route.code for route in name_server.routes.routes),
             "controller": frozenset(route.code for route in controller.routes.routes),
             "client": frozenset(_codes_in_routes((root / "sprocket" / "client").rglob("*.py"))),

@@ -70,15 +70,17 @@ def page() -> str:
     for title, declaration, about in sections:
         parts += [f"\n## {title}\n\n{about}", "| Key | Default | Allowed | | Meaning |\n|---|---|---|---|---|\n"]
         defaults = declaration.__dataclass_fields__
-        parts += [_row(setting, defaults[setting.field]) for setting in settings_of(declaration)]
+        # A proxy serves no update requests.
+        changes = declaration is not ProxyConfig
+        parts += [_row(setting, defaults[setting.field], changes) for setting in settings_of(declaration)]
     parts += ["\n## Keys that need a restart\n\n", _FIXED, *_fixed()]
     parts += ["\n## Keys of RocketMQ that have no effect here\n", *_unsupported()]
     return "".join(parts)
 
 
-def _row(setting: Setting, declared: "Field[object]") -> str:
+def _row(setting: Setting, declared: "Field[object]", changes: bool) -> str:
     unit = f" {setting.metadata['unit']}" if setting.metadata.get("unit") else ""
-    running = "running" if setting.mutable else ""
+    running = "running" if setting.mutable and changes else ""
     return (
         f"| `{setting.key}` | {_default(setting, declared)}{unit} | {allowed_text(setting)} "
         f"| {running} | {setting.metadata['doc']} |\n"

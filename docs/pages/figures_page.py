@@ -5,6 +5,7 @@ Run as ``python -m docs.pages.figures_page <file>`` (`make docs`); a test compar
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +41,11 @@ def page() -> str:
     """Return the text of docs/figures.md."""
     with tempfile.TemporaryDirectory() as folder:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
-        figures = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store")).figures.declared
-    lines = [f"| `{figure.name}` | {figure.says} |\n" for figure in sorted(figures, key=lambda figure: figure.name)]
+        store = StoreConfig(store_path_root_dir=Path(folder) / "store")
+        # Under controllers a broker has figures that others do not have.
+        brokers = [Broker(one, store) for one in (config, replace(config, enable_controller_mode=True))]
+        figures = {figure.name: figure.says for broker in brokers for figure in broker.figures.declared}
+    lines = [f"| `{name}` | {says} |\n" for name, says in sorted(figures.items())]
     reasons = [f"| `{reason.name.lower()}` | {reason.value} |\n" for reason in Reason]
     return "".join([_HEAD, *lines, _REASONS, *reasons])
 

@@ -16,11 +16,15 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Names a place: a remote request must not make the server read, write, listen or connect elsewhere.": (
         "storePathRootDir", "storePathCommitLog", "kvConfigPath", "authConfigPath", "tableTopicsConfigPath",
-        "controllerStorePath", "controllerRaftPortOffset",
+        "controllerStorePath", "controllerRaftPortOffset", "storePathEpochFile",
+        "metricsPromExporterPort", "metricsPromExporterHost", "metricsGrpcExporterTarget",
         "rocketmqHome", "bindAddress", "listenPort", "haListenPort", "namesrvAddr", "haMasterAddress",
+        "controllerAddr", "fetchControllerAddrByDnsLookup", "storePathBrokerIdentity", "dLegerPeers",
+        "dLegerRaftPortOffset", "logFile",
     ),
     "Identifies the broker: clients, slaves, name servers and stored messages hold the value.": (
         "brokerName", "brokerClusterName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "regionId",
+        "dLegerGroup", "dLegerSelfId",
     ),
     "Identifies the controller: brokers and the other controllers hold the value.": (
         "controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId",
@@ -37,6 +41,7 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "Stored messages hold levels: a new value would change their times.": ("messageDelayLevel",),
     "Selects the broker's parts and their guarantees at the start.": (
         "flushDiskType", "enableSlaveActingMaster", "haAckFlushedOffset", "enableControllerInNamesrv", "controllerType",
+        "enableDLegerCommitLog", "preferredLeaderId",
     ),
 }  # fmt: skip
 READ_ONCE: Final = "Is read once, at the start."

@@ -176,6 +176,22 @@ If the wall clock stepped back, Sprocket keeps its state from byte {extension} o
 neither reads nor overwrites these bytes. `config/timermetrics` is JSON: the number of waiting messages of each topic.
 """
 _REST: Final = """
+## epochFileCheckpoint
+
+In controller mode: the epochs of the log's masters, in text. First the number of epochs, then the CRC-32 of the lines
+after it without its highest bit. Then one line per epoch: its number, a hyphen, and the physical offset where it
+begins. Each line ends with a line feed. Numbers grow, and offsets do not shrink. An epoch ends where the next begins.
+
+```
+3
+1370829526
+1-0
+2-4096
+5-1073741824
+```
+
+RocketMQ checks no CRC if the second line is 0. Its `.bak` has the previous content, Sprocket's the same content.
+
 ## abort, lock
 
 `abort` is empty and exists while a broker runs. If it exists at a start, the run before did not end cleanly. `lock` is

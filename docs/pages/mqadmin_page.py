@@ -13,8 +13,8 @@ from typing import Final
 
 import click
 
-from docs.pages.absent_mqadmin_commands import ABSENT
 from sprocket.cli.client_session import json_option, namesrv_option
+from sprocket.cli.mqadmin.absent import ABSENT
 from sprocket.cli.mqadmin.main import commands_by_module, main
 
 _HEAD: Final = """\

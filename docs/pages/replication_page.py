@@ -13,12 +13,14 @@ from broker.replication.table_stream import LOOK_S, OFFSET_CHANGES
 from ha import common_prefix as _common
 from ha import hello, session
 from ha import table_queue as _queue
+from ha.autoswitch import messages
+from ha.epochs.epoch_history import MAX_EPOCHS
 from ha.greeting import Credentials, MasterGreeting, SlaveGreeting
 from ha.hello import Identity
 from ha.session import Field, FrameType, Layout
 from sprocket.remoting.codes import RequestCode
 
-_TYPES: Final = {"B": "u8", "H": "u16", "I": "u32", "q": "i64"}
+_TYPES: Final = {"B": "u8", "H": "u16", "I": "u32", "h": "i16", "i": "i32", "q": "i64"}
 _HEAD: Final = """\
 # The replication protocol
 
@@ -26,9 +28,10 @@ Written by `make docs` from the layouts in the code; do not edit.
 
 A slave connects to its master's `haListenPort`. If either end is Apache RocketMQ, both speak RocketMQ's two messages.
 Slave to master: the end of its log (i64). Master to slave: `fromPhyOffset` (i64), `size` (i32) and `size` bytes of the
-log; without bytes it is a heartbeat. Two Sprocket brokers speak sessions instead, which this page describes. All
-integers are big-endian; u8 to u32 are unsigned, i64 is signed. `haSessionEnable = false` at either end turns sessions
-off.
+log; without bytes it is a heartbeat. In controller mode both speak RocketMQ's AutoSwitch protocol in place of the two
+messages, [see below](#with-apache-rocketmq-in-controller-mode). Two Sprocket brokers speak sessions instead, which the
+rest of this page describes. All integers are big-endian; u8 to u32 are unsigned, i16 to i64 are signed.
+`haSessionEnable = false` at either end turns sessions off.
 
 ## Choice of the protocol
 
@@ -44,7 +47,10 @@ and greets. A request to the port for clients would carry a signature, and its a
 where anybody can register a broker. See [security.md](security.md#other-brokers).
 
 The master decides by the first byte of a connection. 0x16 begins a TLS handshake; inside TLS the first byte decides
-again. A session's first byte is negative as a signed number, and no plain slave reports a negative offset.
+again. A session's first byte is negative as a signed number, and neither of RocketMQ's protocols begins with one. These
+two cannot be told apart by their bytes, so the mode decides: with `enableControllerMode` a slave without a session
+speaks AutoSwitch, otherwise the two messages. Wherever this page says "the two messages" about the choice, TLS,
+authentication or tables, it holds for AutoSwitch too.
 
 ## TLS
 
@@ -75,6 +81,11 @@ than its own `brokerIP2:haListenPort`, because then an impostor relays the greet
 without a secret.
 
 {welcome_table}
+
+In controller mode both ends speak version 2 of the greeting, whose HELLO has more numbers, see
+[controller mode](#controller-mode):
+
+{hello_2_table}
 
 After the numbers of WELCOME: cluster, broker name, id of the store, the reason of a refusal; then the master's proof,
 {proof} bytes, zeros without a secret.
@@ -117,9 +128,9 @@ checked with CRCs and epochs; they are neither signed nor, without TLS, encrypte
 {head}
 
 The CRC covers the first {crc_at} bytes of the head and the body. The *epoch* is a number that differs for each start of
-a master (the time of the start, ms). A frame of another epoch ends the connection, so a report never acknowledges what
-another master has sent. A body has at most {max_master} bytes from a master and {max_slave} from a slave; the size is
-checked before anything is kept.
+a master (the time of the start, ms); in controller mode it is the master epoch of the controllers. A frame of another
+epoch ends the connection, so a report never acknowledges what another master has sent. A body has at most {max_master}
+bytes from a master and {max_slave} from a slave; the size is checked before anything is kept.
 
 | Type | Name | `offset` | Body |
 |---:|---|---|---|
@@ -148,6 +159,27 @@ the distance to the next range. The common prefix ends with its last whole recor
 
 With RocketMQ at the other end, a log that does not fit ends the connection; the log line gives the reason.
 
+## Controller mode
+
+A broker in controller mode speaks version 2, any other broker version 1. The two refuse each other by name: a master in
+controller mode counts slaves by the ids that controllers assigned. Brokers of an earlier release know version 1 alone.
+
+- The epoch of the session is the master epoch of the controllers. A slave tells in HELLO the newest epoch that it
+  knows. If that is newer than the master's, the master refuses the slave after its proof, and asks the controllers. A
+  slave takes nothing from a master of an older epoch.
+- Each broker keeps the epochs of its log in `storePathEpochFile`, in RocketMQ's format (see [format.md](format.md)). A
+  master's epoch is on its disk before the master appends. A slave has the start of an epoch on its disk before it
+  appends the first byte of that epoch. A log that ends before an epoch begins loses that epoch at the next start.
+- The master sends its epochs (EPOCHS, at most {max_epochs}) before STATE. The slave finds the last epoch that both logs
+  have with the same start. They agree up to the end of that epoch in the log in which it ends first. The search for the
+  common prefix begins there, so a checksum verifies it. If the histories have no epoch in common, the search begins at
+  the end of the shorter log.
+- If both histories begin with the first byte of the log and have no epoch in common, not even that byte is common. The
+  slave then truncates its whole log and keeps it aside.
+- Before RESUME the slave takes over the master's epochs up to the end of its log, and sends them (SLAVE_EPOCHS). The
+  master refuses an end that does not fit to its own epochs.
+- No tail is fetched from a slave: the controllers elected the best log.
+
 ## A master with an empty store
 
 A SYNC_MASTER with an empty log refuses sends and questions about offsets (SERVICE_NOT_AVAILABLE) until it knows that no
@@ -164,6 +196,39 @@ slave holds data:
 `haTailRecoveryWait = 0` starts at once and recovers nothing. A slave that speaks the two messages can show that its log
 is empty, but cannot send data; the master then waits until that slave is stopped or replaced. An ASYNC_MASTER with an
 empty store starts at once. Its slave keeps its log, topics and offsets, stops following, and logs that.
+
+## With Apache RocketMQ in controller mode
+
+AutoSwitch, the protocol of RocketMQ 5.3.3's `AutoSwitchHAConnection` and `AutoSwitchHAClient`. Nothing in it proves who
+the ends are.
+
+{autoswitch}
+
+1. The slave sends its handshake. The master answers with its own: the end of its log, and its epochs (at most {epochs}
+   are read).
+2. The slave looks for the last epoch that both have with the same start. Both logs are equal up to the earlier end of
+   that epoch. What the slave has after it is copied to `cut/` of its store and truncated, as described above. If no
+   epoch is common, the slave keeps its log and does not follow; the log line is `ha_diverged`.
+3. The slave reports the end of its log. A Sprocket slave reports up to 4 KiB less at first, and compares these bytes.
+   A slave with an empty log reports 0. Then a master begins with the first segment that it keeps, with
+   `sync_from_last_file` with the last one.
+4. The master sends its log, no piece across the end of an epoch. The slave has an epoch in its `epochFileCheckpoint`
+   before any of its bytes, and answers with reports. Its consumers see the log up to `confirm_offset`.
+
+Either end sends a heartbeat after `haSendHeartbeatInterval` without a message, and closes after
+`haHousekeepingInterval` without one from the other end.
+
+What RocketMQ's ends do differently:
+
+- Its master gives the last piece of an epoch the next epoch's number and start. So an epoch counts from its start on,
+  whatever a header says. A Sprocket master gives each piece the epoch of its bytes.
+- Its master sends nothing that precedes its first epoch. A Sprocket slave then refuses to follow and says why. A
+  Sprocket master sends these bytes with the epoch -1.
+- Its slave notes an epoch from a heartbeat, before anything was written in it. A Sprocket master tells an epoch with
+  its first byte.
+- Its slave repeats the handshake if half an answer arrived, and refuses a second answer. A Sprocket master answers
+  once.
+- Its slave reports for the first time after `haSendHeartbeatInterval`, so a Sprocket master waits that long for it.
 
 ## Tables
 
@@ -193,6 +258,8 @@ def page() -> str:
         text=hello.MAX_TEXT_BYTES,
         envelope=_table(hello.ENVELOPE),
         hello_table=_table(hello.HELLO),
+        hello_2_table=_table(hello.HELLO_2),
+        max_epochs=MAX_EPOCHS,
         welcome_table=_table(hello.WELCOME),
         proof=hello.PROOF_BYTES,
         hello_dump=_dump(_sample_hello()),
@@ -204,6 +271,8 @@ def page() -> str:
         layouts="\n\n".join(_table(layout) for layout in session.LAYOUTS if layout is not session.HEAD),
         max_range=_common.MAX_RANGE_BYTES,
         max_search=_common.MAX_BYTES,
+        autoswitch="\n\n".join(_table(layout) for layout in messages.LAYOUTS),
+        epochs=messages.MAX_EPOCHS,
         look=round(LOOK_S * 1000),
         changes=OFFSET_CHANGES,
         waiting=_queue.MAX_WAITING,

@@ -17,10 +17,6 @@ def _by_reason(*groups: tuple[str, Iterable[Code]]) -> dict[Code, str]:
 UNSUPPORTED: Final = _by_reason(
     ("Moves the records of pop out of RocksDB, which Sprocket does not use.", (Code.POP_ROLLBACK,)),
     (
-        "Sprocket's brokers have no controller mode yet; Sprocket's controllers serve brokers of RocketMQ.",
-        (Code.GET_BROKER_EPOCH_CACHE, Code.NOTIFY_BROKER_ROLE_CHANGED),
-    ),
-    (
         "Controllers of RocketMQ's jRaft kind send it to each other; those of its DLedger kind do not serve it either.",
         (
             Code.BROKER_CLOSE_CHANNEL_REQUEST, Code.CHECK_NOT_ACTIVE_BROKER_REQUEST,

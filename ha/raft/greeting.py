@@ -1,4 +1,4 @@
-"""Greeting of two members: each proves that it knows the group's secret, and which member of which group it is.
+"""Greeting of two members: each proves that it knows the group's secret, and tells its group and its id.
 
 The member with the lower id connects and sends HELLO; WELCOME, PROOF and ACCEPTED follow.  Each is a size u32 and
 MessagePack.  A proof is the HMAC-SHA256, keyed with the secret, of a label of the proving end and of HELLO and WELCOME,

@@ -7,6 +7,9 @@ import logging
 from collections.abc import Callable
 
 from proxy.brokers.metadata import Metadata
+from proxy.clients.commands import ClientCommands
+from proxy.clients.grpc_members import consumer_data, grpc_member
+from proxy.clients.members import Consumers
 from proxy.clients.registry import Clients
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.config import ProxyConfig
@@ -20,16 +23,25 @@ from proxy.wire import messaging_pb2 as wire
 logger = logging.getLogger(__name__)
 
 _CONSUMERS = frozenset({wire.PUSH_CONSUMER, wire.SIMPLE_CONSUMER, wire.PULL_CONSUMER})
+_ANSWERS = frozenset({"thread_stack_trace", "verify_message_result"})
 _MAX_NAMES = 4096
 
 
 class ClientActivity:
-    """Life of clients.  `settings_changed` is called when a producer has reported its topics."""
+    """Life of clients.  `settings_changed` is called when brokers may have to be told of a client."""
 
     def __init__(
-        self, clients: Clients, metadata: Metadata, config: ProxyConfig, settings_changed: Callable[[], None]
+        self,
+        clients: Clients,
+        consumers: Consumers,
+        commands: ClientCommands,
+        metadata: Metadata,
+        config: ProxyConfig,
+        settings_changed: Callable[[], None],
     ) -> None:
         self._clients = clients
+        self._consumers = consumers
+        self._commands = commands
         self._metadata = metadata
         self._config = config
         self._settings_changed = settings_changed
@@ -43,7 +55,7 @@ class ClientActivity:
             group_of(request.group)
         elif reported.client_type != wire.PRODUCER:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(reported.client_type))
-        self._clients.seen(call.client_id)
+        self._heard(call, reported, self._clients.seen(call.client_id).seen_at)
         return wire.HeartbeatResponse(status=OK)
 
     async def notify_client_termination(
@@ -57,7 +69,7 @@ class ClientActivity:
             group_of(request.group)
         elif client.reported.client_type != wire.PRODUCER:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(client.reported.client_type))
-        self._clients.remove(call.client_id)
+        self._clients.end(call.client_id)
         return wire.NotifyClientTerminationResponse(status=OK)
 
     async def telemetry(self, call: Call, command: wire.TelemetryCommand, stream: TelemetryStream) -> None:
@@ -65,8 +77,7 @@ class ClientActivity:
         kind = command.WhichOneof("command")
         if kind == "settings":
             await self._take_settings(call, command.settings, stream)
-        elif kind in ("thread_stack_trace", "verify_message_result"):
-            # Answers to commands that this proxy does not send.
+        elif kind in _ANSWERS and not self._commands.answered(call.client_id, command):
             logger.info("event=telemetry_answer_unasked client=%r kind=%s", call.client_id, kind)
 
     async def _take_settings(self, call: Call, reported: wire.Settings, stream: TelemetryStream) -> None:
@@ -88,7 +99,13 @@ class ClientActivity:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
         if reported.client_type in (wire.LITE_PUSH_CONSUMER, wire.LITE_SIMPLE_CONSUMER):
             raise Refusal(wire.UNSUPPORTED, f"{wire.ClientType.Name(reported.client_type)} is not supported")
-        self._clients.report(call.client_id, reported, stream)
+        client = self._clients.report(call.client_id, reported, stream)
+        self._heard(call, reported, client.seen_at)
         stream.send(wire.TelemetryCommand(status=status(wire.OK), settings=merged(reported, group, self._config)))
-        if kind == "publishing":
+        if kind == "publishing" or self._config.register_consumers_at_brokers:
             self._settings_changed()
+
+    def _heard(self, call: Call, reported: wire.Settings, seen_at: float) -> None:
+        """Record a consumer as a member of its group."""
+        if reported.client_type in _CONSUMERS and reported.WhichOneof("pub_sub") == "subscription":
+            self._consumers.heard(grpc_member(call, seen_at), consumer_data(reported))

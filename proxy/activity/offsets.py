@@ -78,9 +78,11 @@ class OffsetActivity:
         )
         limit_s = wait_ms / 1000 + _POLL_SLACK_S
         response = await self._brokers.ask(queue.broker_name, RequestCode.PULL_MESSAGE, header, timeout_s=limit_s)
-        await self._write_pulled(response, queue, request.offset, write)
+        await self._write_pulled(response, queue, request.offset, set(wanted.tags_set or ()), write)
 
-    async def _write_pulled(self, response: ReceivedResponse, queue: MessageQueue, offset: int, write: Write) -> None:
+    async def _write_pulled(
+        self, response: ReceivedResponse, queue: MessageQueue, offset: int, tags: set[str], write: Write
+    ) -> None:
         if response.code == ResponseCode.PULL_OFFSET_MOVED:
             answer = header_of(response, PullMessageResponseHeader)
             refused = status(wire.ILLEGAL_OFFSET, f"offset {offset} is not in the queue")
@@ -100,6 +102,8 @@ class OffsetActivity:
         await write(wire.PullMessageResponse(status=OK))
         now_ms = self._brokers.instance.clock.wall_ms()
         for message in messages:
+            if tags and message.tags not in tags:
+                continue  # brokers compare the hashes of tags alone
             await write(wire.PullMessageResponse(message=outgoing(message, queue.topic, None, now_ms)))
         await write(wire.PullMessageResponse(next_offset=answer.next_begin_offset))
 

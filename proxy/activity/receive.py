@@ -38,6 +38,8 @@ Write = Callable[[wire.ReceiveMessageResponse], Awaitable[None]]
 
 # `ProxyUtils.MAX_MSG_NUMS_FOR_POP_REQUEST`
 _MAX_MESSAGES: Final = 32
+# Messages that the proxy renews for one client.
+MAX_HELD: Final = 16_384
 # A new group begins at the end of a topic.  Source: `ConsumeInitMode.MAX`.
 _FROM_END: Final = 1
 # Clients before this version take BAD_REQUEST for a time that is too short.
@@ -82,6 +84,9 @@ class ReceiveActivity:
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         renews = config.enable_proxy_auto_renew and request.auto_renew
         if renews:
+            held = self._renewal.held.count_of(call.client_id)
+            if held >= MAX_HELD:
+                raise Refusal(wire.TOO_MANY_REQUESTS, f"{held} messages are not acknowledged, acknowledge them first")
             invisible_ms = config.default_invisible_time_mills
         else:
             invisible_ms = duration_ms(request.invisible_duration)
@@ -187,6 +192,8 @@ class ReceiveActivity:
                 given=given,
                 receipt=receipt_of(message),
                 received_ms=self._brokers.instance.clock.wall_ms(),
+                received_at=self._brokers.instance.clock.monotonic(),
+                peer=call.peer,
                 reconsume_times=message.reconsume_times,
             )
         )

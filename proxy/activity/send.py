@@ -65,12 +65,13 @@ class SendActivity:
         topic_resource = request.messages[0].topic
         topic = topic_of(topic_resource)
         now_ms = self._brokers.instance.clock.wall_ms()
-        messages = []
+        messages: list[Incoming] = []
+        size, peer = 0, call.peer_text
         for message in request.messages:
-            if message.topic != topic_resource:
+            if messages and message.topic != topic_resource:
                 raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
-            messages.append(incoming(message, topic, call.peer_text, self._config, now_ms))
-        size = sum(len(message.body) for message in messages)
+            messages.append(incoming(message, topic, peer, self._config, now_ms))
+            size += len(messages[-1].body)
         if self._in_flight_bytes and self._in_flight_bytes + size > self._config.grpc_max_in_flight_size:
             raise Refusal(wire.TOO_MANY_REQUESTS, "flow limit")
         self._in_flight_bytes += size
@@ -130,7 +131,7 @@ class SendActivity:
                 if group or len(failed) >= len({one.broker_name for one in route.publish}):
                     raise
                 continue
-            return list(_entries(response, queue, messages))
+            return _entries(response, queue, messages)
 
     def _queue(self, route: TopicRoute, group: str, failed: Sequence[str]) -> MessageQueue:
         if not route.publish:

@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `EndTransactionActivity`, `TransactionProcessor`, `Proxy
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from proxy.brokers.brokers import Brokers
@@ -74,6 +74,7 @@ class OrphanedTransactions:
     """Questions of brokers about open transactions, passed to a connected producer of the topic.
 
     `choose` returns a number below its argument, to choose a producer; `broker_at` the broker group at an address.
+    `passed` asks a remoting producer, and returns whether there is one.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class OrphanedTransactions:
         choose: Callable[[int], int],
         broker_at: Callable[[str], str | None],
         now_ms: Callable[[], int],
+        passed: Callable[[Request[CheckTransactionStateRequestHeader], str, str, str], bool],
     ) -> None:
+        self._passed = passed
         self._clients = clients
         self._choose = choose
         self._broker_at = broker_at
@@ -111,13 +114,15 @@ class OrphanedTransactions:
             return
         message = messages[0]
         group = message.properties.get(names.PRODUCER_GROUP, "")
+        topic = message.properties.get(names.REAL_TOPIC) or message.topic
+        if self._passed(request, group, topic, broker_name):
+            return
         producers = self._clients.publishing(group)
         if not producers:
             logger.info("event=check_without_producer group=%r", group)  # the broker asks again
             return
         message_id = header.transaction_id or message.message_id
         transaction = TransactionId(message_id, broker_name, header.tran_state_table_offset, header.commit_log_offset)
-        topic = message.properties.get(names.REAL_TOPIC) or message.topic
         command = wire.TelemetryCommand()
         command.recover_orphaned_transaction_command.message.CopyFrom(outgoing(message, topic, None, self._now_ms()))
         command.recover_orphaned_transaction_command.transaction_id = transaction.encode()
@@ -127,9 +132,15 @@ class OrphanedTransactions:
 
 
 class TransactionalProducers:
-    """Topics of connected producers that take transactions: the producer groups by which brokers know the proxy."""
+    """Topics of connected producers that take transactions: the producer groups by which brokers know the proxy.
 
-    def __init__(self, clients: Clients, metadata: Callable[[], Metadata]) -> None:
+    `of_remoting` returns the groups of remoting producers that send transactions.
+    """
+
+    def __init__(
+        self, clients: Clients, metadata: Callable[[], Metadata], of_remoting: Callable[[], Iterable[str]]
+    ) -> None:
+        self._of_remoting = of_remoting
         self._clients = clients
         self._metadata = metadata
         self._groups: frozenset[str] = frozenset()
@@ -144,6 +155,7 @@ class TransactionalProducers:
         topics = {topic for client in self._clients for topic in client.topics}
         kinds = {topic: await self._metadata().message_type(topic) for topic in topics}
         groups = frozenset(topic for topic, kind in kinds.items() if kind in ("TRANSACTION", "MIXED"))
+        groups |= frozenset(self._of_remoting())
         before, self._groups = self._groups, groups
         gone_before, self._just_gone = self._just_gone, before - groups
         return bool(groups - before), (self._just_gone | gone_before) - groups

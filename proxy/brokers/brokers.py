@@ -14,13 +14,16 @@ from proxy.wire import messaging_pb2 as wire
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound, refusal
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse
+from sprocket.remoting.headers.admin import ViewMessageRequestHeader
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
@@ -155,6 +158,7 @@ class Brokers:
         if receipt.log_offset < 0:
             raise Refusal(wire.INVALID_RECEIPT_HANDLE, "commit log offset is empty")
         await self._check(receipt, topic, may_be_expired=True)
+        await self._check_topic(receipt, receipt.stored_topic(topic, group))
         header = ConsumerSendMsgBackRequestHeader(
             offset=receipt.log_offset,
             group=group,
@@ -172,6 +176,20 @@ class Brokers:
                 # It is redelivered once more, and then found in both places: better than in none.
                 logger.warning("event=ack_of_dead_letter_failed id=%s reason=%r", message_id, str(error))
         return response
+
+    async def _check_topic(self, receipt: Receipt, topic: str) -> None:
+        """Refuse a handle with the place of another topic's message: its owner would get that one to read."""
+        broker_name = receipt.handle.broker_name
+        asked = ViewMessageRequestHeader(topic=topic, offset=receipt.log_offset)
+        found = await self.ask(broker_name, RequestCode.VIEW_MESSAGE_BY_ID, asked, timeout_s=TIMEOUT_S)
+        messages = []
+        if found.code == ResponseCode.SUCCESS:
+            try:
+                messages = decode_records(found.body, MessageQueue(topic, broker_name, 0))
+            except ProtocolError as error:
+                raise AnswerUnreadable(f"the message at {receipt.log_offset} of {broker_name}: {error}") from None
+        if len(messages) != 1 or messages[0].topic != topic:
+            raise Refusal(wire.INVALID_RECEIPT_HANDLE, f"no message of {topic} is at {receipt.log_offset} in the log")
 
     async def _check(self, receipt: Receipt, topic: str, *, may_be_expired: bool = False) -> None:
         if not may_be_expired and receipt.is_expired(self.instance.clock.wall_ms()):

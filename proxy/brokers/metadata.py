@@ -42,6 +42,13 @@ class _Kept(Generic[T]):
         self._known: dict[str, tuple[float, T]] = {}
         self._asking: dict[str, asyncio.Task[T]] = {}
 
+    def known(self, name: str) -> T | None:
+        """Return the answer if it is there and new enough."""
+        known = self._known.get(name)
+        if known is None or self._monotonic() - known[0] > self._refresh_s:
+            return None
+        return known[1]
+
     async def get(self, name: str) -> T:
         known = self._known.get(name)
         if known is not None and self._monotonic() - known[0] <= self._refresh_s:
@@ -78,6 +85,10 @@ class Metadata:
         self._groups: _Kept[SubscriptionGroupConfig | None] = _Kept(
             self._ask_group, None, monotonic, config.subscription_group_config_cache_refresh_seconds
         )
+
+    def known_type(self, topic: str) -> str | None:
+        """Return the type of messages that `topic` takes, if it was asked for a short time ago."""
+        return self._topics.known(topic)
 
     async def message_type(self, topic: str) -> str:
         """Return the type of messages that `topic` takes; UNSPECIFIED if no broker says it."""

@@ -10,21 +10,26 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from proxy.clients.telemetry_stream import TelemetryStream
+from proxy.status import Refusal
 from proxy.wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
 
 _PRODUCER: Final = "publishing"
+# Ids of clients are made up by callers, and each is remembered until it has been silent for long.
+MAX_CLIENTS: Final = 65_536
 
 
 class Client:
     """One client.  Times are monotonic s."""
 
-    __slots__ = ("client_id", "reported", "seen_at", "stream", "stream_lost_at")
+    __slots__ = ("called_at", "client_id", "is_here", "reported", "seen_at", "stream", "stream_lost_at")
 
     def __init__(self, client_id: str, seen_at: float) -> None:
         self.client_id = client_id
-        self.seen_at = seen_at
+        self.seen_at = seen_at  # by this process or by another worker of the proxy
+        self.called_at = -1.0  # this process
+        self.is_here = False  # its newest telemetry stream came to this process
         self.reported: wire.Settings | None = None  # what the client sent
         self.stream: TelemetryStream | None = None
         self.stream_lost_at: float | None = None
@@ -32,7 +37,7 @@ class Client:
     @property
     def topics(self) -> list[str]:
         """Topics that a producer publishes to."""
-        if self.reported is None or self.reported.WhichOneof("pub_sub") != _PRODUCER:
+        if not self.is_here or self.reported is None or self.reported.WhichOneof("pub_sub") != _PRODUCER:
             return []
         return [topic.name for topic in self.reported.publishing.topics]
 
@@ -47,11 +52,17 @@ class Clients:
         silent_s: float,
         lost_s: float,
         died: Callable[[str], None] = lambda client_id: None,
+        max_clients: int = MAX_CLIENTS,
     ) -> None:
+        self._max_clients = max_clients
         self._monotonic = monotonic
         self._silent_s = silent_s
         self._lost_s = lost_s
         self._died = died
+        # Called with a client that has reported here, and with the id of one that ended itself or is forgotten.
+        self.on_report: list[Callable[[Client], None]] = []
+        self.on_end: list[Callable[[str], None]] = []
+        self.on_forget: list[Callable[[str], None]] = []
         self._clients: dict[str, Client] = {}
         self._awaited: dict[str, asyncio.Future[None]] = {}
 
@@ -66,16 +77,24 @@ class Clients:
         return self._clients.get(client_id)
 
     def seen(self, client_id: str) -> Client:
-        """Record a call of a client; return it."""
+        """Record a call of a client; return it.  Raises Refusal if there are too many."""
         now = self._monotonic()
         client = self._clients.get(client_id)
         if client is None:
+            if len(self._clients) >= self._max_clients:
+                raise Refusal(wire.TOO_MANY_REQUESTS, f"this proxy has {self._max_clients} clients, use another one")
             client = self._clients[client_id] = Client(client_id, now)
-        client.seen_at = now
+        client.seen_at = client.called_at = now
         return client
 
+    def heard(self, client_id: str) -> None:
+        """Record that a client called another worker of this proxy."""
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.seen_at = self._monotonic()
+
     def report(self, client_id: str, settings: wire.Settings, stream: TelemetryStream) -> Client:
-        """Record what a client reported on its telemetry stream."""
+        """Record what a client reported on its telemetry stream.  Raises Refusal if there are too many."""
         client = self.seen(client_id)
         if client.stream is not stream:
             # The newest stream counts; the old one may be half open.
@@ -83,11 +102,29 @@ class Clients:
             if previous is not None:
                 previous.close()
         client.stream_lost_at = None
+        client.is_here = True
+        self._has_reported(client, settings)
+        for listener in self.on_report:
+            listener(client)
+        return client
+
+    def report_elsewhere(self, client_id: str, settings: wire.Settings) -> None:
+        """Record what a client reported to another worker of this proxy, unless there are too many."""
+        client = self._clients.get(client_id)
+        if client is None:
+            if len(self._clients) >= self._max_clients:
+                return
+            client = self._clients[client_id] = Client(client_id, self._monotonic())
+        client.seen_at = self._monotonic()
+        if client.stream is None:
+            client.is_here = False
+        self._has_reported(client, settings)
+
+    def _has_reported(self, client: Client, settings: wire.Settings) -> None:
         client.reported = settings
-        awaited = self._awaited.pop(client_id, None)
+        awaited = self._awaited.pop(client.client_id, None)
         if awaited is not None and not awaited.done():
             awaited.set_result(None)
-        return client
 
     def stream_ended(self, client_id: str, stream: TelemetryStream) -> None:
         """Record that a telemetry stream ended; the client may open another."""
@@ -119,7 +156,15 @@ class Clients:
         client = self._clients.pop(client_id, None)
         if client is not None:
             self._died(client_id)
+            for listener in self.on_forget:
+                listener(client_id)
         return client
+
+    def end(self, client_id: str) -> None:
+        """Forget a client that says that it ends."""
+        self.remove(client_id)
+        for listener in self.on_end:
+            listener(client_id)
 
     def expire(self) -> list[str]:
         """Forget the clients that are silent for too long; return their ids."""

@@ -3,8 +3,7 @@
 Source: RocketMQ 5.3.3, `SendMessageActivity`, `TopicMessageType.parseFromMessageProperty`.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.config import ProxyConfig
 from proxy.convert.delay_levels import delay_level
@@ -19,10 +18,12 @@ from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_NORMAL, _FIFO, _DELAY, _TRANSACTION = map(
+    wire.MessageType.Name, (wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION)
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """One message of a send request, checked."""
 
     body: bytes
@@ -41,39 +42,43 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     body: bytes = message.body
     _check_body(body, config)
     table = _user_properties(message, config)
-    if not system.message_id.strip():
+    message_id: str = system.message_id
+    if not message_id.strip():
         raise Refusal(wire.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
-    _check_separators(system.message_id, wire.ILLEGAL_MESSAGE_ID, "message id")
-    table[names.UNIQ_KEY] = system.message_id
+    _check_separators(message_id, wire.ILLEGAL_MESSAGE_ID, "message id")
+    table[names.UNIQ_KEY] = message_id
     sys_flag = _COMPRESSED if system.body_encoding == wire.GZIP else 0
-    message_type = wire.MessageType.Name(wire.NORMAL)
-    if system.message_group:
-        _check_group(system.message_group, config.max_message_group_size)
-        table[names.SHARDING_KEY] = system.message_group
-        message_type = wire.MessageType.Name(wire.FIFO)
+    message_type = _NORMAL
+    message_group: str = system.message_group
+    if message_group:
+        _check_group(message_group, config.max_message_group_size)
+        table[names.SHARDING_KEY] = message_group
+        message_type = _FIFO
     if system.HasField("delivery_timestamp"):
         _add_delay(table, system, config, now_ms)
-        message_type = wire.MessageType.Name(wire.DELAY)
+        message_type = _DELAY
     if system.message_type == wire.TRANSACTION:
         _add_transaction(table, system, config)
         sys_flag |= _PREPARED
-        message_type = wire.MessageType.Name(wire.TRANSACTION)
+        message_type = _TRANSACTION
     if system.delivery_attempt:
         table[names.RECONSUME_TIME] = str(system.delivery_attempt)
     table[names.PRODUCER_GROUP] = topic  # gRPC producers have no group: their topic stands for it
     if system.trace_context:
         _check_separators(system.trace_context, wire.BAD_REQUEST, "trace context")
         table[TRACE_CONTEXT] = system.trace_context
-    _check_separators(system.born_host, wire.BAD_REQUEST, "born host")
-    table[BORN_HOST] = system.born_host.strip() or peer
+    born_host: str = system.born_host
+    _check_separators(born_host, wire.BAD_REQUEST, "born host")
+    table[BORN_HOST] = born_host.strip() or peer
     born_ms = now_ms
-    if system.HasField("born_timestamp") and is_timestamp(system.born_timestamp):
-        born_ms = timestamp_ms(system.born_timestamp)
+    if system.HasField("born_timestamp") and is_timestamp(born := system.born_timestamp):
+        born_ms = timestamp_ms(born)
         table[names.BORN_TIMESTAMP] = str(born_ms)
     text = names.encode(table)
-    if len(text) > MAX_PROPERTIES_BYTES or len(text.encode()) > MAX_PROPERTIES_BYTES:
+    size = len(text) if text.isascii() or len(text) > MAX_PROPERTIES_BYTES else len(text.encode())
+    if size > MAX_PROPERTIES_BYTES:
         raise Refusal(wire.MESSAGE_PROPERTIES_TOO_LARGE, f"the properties exceed the max {MAX_PROPERTIES_BYTES}")
-    return Incoming(body, text, system.message_id, system.message_group, message_type, sys_flag, born_ms)
+    return Incoming(body, text, message_id, message_group, message_type, sys_flag, born_ms)
 
 
 def _check_body(body: bytes, config: ProxyConfig) -> None:

@@ -7,7 +7,7 @@ acknowledgement finds it here.  Source: RocketMQ 5.3.3, `ReceiptHandleGroup`, `D
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ RENEWALS_MS: Final = tuple(minutes * _MINUTE_MS for minutes in (1, 3, 5, 10, 30,
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One message that a client works on.  Times are ms since the epoch."""
+    """One message that a client works on.  Times are ms since the epoch unless they say otherwise."""
 
     client_id: str
     group: str
@@ -30,6 +30,9 @@ class Held:
     receipt: Receipt  # the newest
     received_ms: int
     reconsume_times: int
+    peer: tuple[str, int] = ("", 0)  # the connection of the receive
+    received_at: float = 0.0  # monotonic s
+    is_delivered: bool = False  # whether the client has the message for certain
     renewals: int = 0
     failures: int = 0
     renewing: asyncio.Future[None] | None = None  # the renewal under way
@@ -52,6 +55,8 @@ class HeldHandles:
     def __init__(self) -> None:
         self._of_client: defaultdict[str, dict[tuple[str, str, str], Held]] = defaultdict(dict)
         self._count = 0
+        # Called with the id of a client when it gets its first handle.
+        self.on_first: list[Callable[[str], None]] = []
 
     def __len__(self) -> int:
         return self._count
@@ -64,8 +69,15 @@ class HeldHandles:
         """Hold a handle that a client receives now."""
         table = self._of_client[held.client_id]
         before = len(table)
+        if not before:
+            for listener in self.on_first:
+                listener(held.client_id)
         table[held.group, held.message_id, held.given] = held
         self._count += len(table) - before
+
+    def count_of(self, client_id: str) -> int:
+        """Return how many handles a client holds."""
+        return len(self._of_client.get(client_id, ()))
 
     def take(self, client_id: str, group: str, message_id: str, given: str) -> Held | None:
         """Remove the handle that the client names by the one that it has; None if it is not held."""

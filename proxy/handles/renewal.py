@@ -5,12 +5,13 @@ Source: RocketMQ 5.3.3, `DefaultReceiptHandleManager`, `ReceiptHandleProcessor`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Final
 
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.receipts import Receipt, parse_receipt
+from proxy.clients.connections import Connections
 from proxy.config import ProxyConfig
 from proxy.convert.settings import retry_delay_ms
 from proxy.handles.held_handles import Held, HeldHandles
@@ -23,12 +24,26 @@ logger = logging.getLogger(__name__)
 
 # Requests at a time, so that a client with many messages that dies is no storm for a broker.
 _AT_ONCE: Final = 64
+# A call that comes sooner may have been on its way when the connection broke.
+_ON_ITS_WAY_S: Final = 1.0
 # Limit of an acknowledgement's wait for the renewal of its handle.
 _RENEWAL_LIMIT_S: Final = 3.0
 
 
+# Takes a handle of a client from the worker of this proxy that holds it: client, group, message id, handle.
+Elsewhere = Callable[[str, str, str, str], Awaitable[Held | None]]
+
+
+async def nowhere_else(client_id: str, group: str, message_id: str, given: str) -> Held | None:
+    """Return None: a proxy of one process has no other worker."""
+    return None
+
+
 class Renewal:
-    """Renewer of the handles in `held`; `spawn` runs work until the proxy ends."""
+    """Renewer of the handles in `held`; `spawn` runs work until the proxy ends.
+
+    `elsewhere` takes a handle that is not held here from another worker.
+    """
 
     def __init__(
         self,
@@ -36,9 +51,13 @@ class Renewal:
         brokers: Brokers,
         metadata: Metadata,
         config: ProxyConfig,
+        connections: Connections,
         spawn: Callable[[Coroutine[object, object, None]], object],
+        elsewhere: Elsewhere = nowhere_else,
     ) -> None:
+        self._connections = connections
         self.held = held
+        self._elsewhere = elsewhere
         self._brokers = brokers
         self._metadata = metadata
         self._config = config
@@ -53,6 +72,8 @@ class Renewal:
         """
         held = self.held.take(client_id, group, message_id, given)
         if held is None:
+            held = await self._elsewhere(client_id, group, message_id, given)
+        if held is None:
             return parse_receipt(given), None
         await self._settled(held)
         return held.receipt, held
@@ -63,10 +84,26 @@ class Renewal:
             self.held.add(held)
 
     def renew_due(self) -> None:
-        """Start the renewals that are due."""
+        """Start the renewals that are due, and release what clients do not have."""
+        now = self._clock.monotonic()
+        for held in self.held:
+            if not held.is_delivered:
+                self._look_at_delivery(held, now)
         for held in self.held.due(self._clock.wall_ms(), self._config.renew_ahead_time_millis):
             held.renewing = asyncio.get_running_loop().create_future()
             self._spawn(self._renew(held, held.renewing))
+
+    def _look_at_delivery(self, held: Held, now: float) -> None:
+        """Learn whether an answer reached its client, or was lost with its connection: nothing else tells.
+
+        What went out before the connection was seen alive has arrived: TCP repeats it until then.  Clients send a
+        heartbeat every 10 s.
+        """
+        if self._connections.lived(held.peer, held.received_at + _ON_ITS_WAY_S):
+            held.is_delivered = True
+        elif now - held.received_at >= self._config.client_lost_timeout_millis / 1000 and held.renewing is None:
+            self._drop(held, "its connection brought no call since, so the client may not have it")
+            self._spawn(self._release(held))
 
     def release_client(self, client_id: str) -> None:
         """Release what a client that has died holds: it is redelivered soon."""
@@ -118,6 +155,9 @@ class Renewal:
             self._drop(held, f"{held.failures} renewals failed")
         elif self._clock.wall_ms() - held.received_ms < self._config.renew_max_time_millis:
             invisible_ms = held.next_invisible_ms
+            if not held.is_delivered:
+                # For a short time only, until it is known whether the client has it.
+                invisible_ms = min(self._config.default_invisible_time_mills, invisible_ms)
             held.renewed(await self._brokers.change_invisible(held.receipt, held.group, held.topic, invisible_ms))
         else:
             group = await self._metadata.group(held.group) or SubscriptionGroupConfig(held.group)

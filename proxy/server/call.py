@@ -4,8 +4,8 @@ Source of the metadata's names: RocketMQ 5.3.3, `GrpcConstants`, `ContextInitPip
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from proxy.listeners import Listener
@@ -18,21 +18,24 @@ CLIENT_VERSION: Final = "x-mq-client-version"
 DATE_TIME: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
 _MAX_CLIENT_ID_CHARS: Final = 512
+_PARSED_PEERS: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call.  `remaining_ms` is the time to its deadline; None without one.  Nothing in `metadata` is proved."""
+class Call(NamedTuple):
+    """A call.  `remaining_ms` is the time to its deadline; None without one.  Nothing in `metadata` is proved.
+
+    Values of `metadata` are str; only names that end with ``-bin`` have bytes.
+    """
 
     client_id: str
-    metadata: Mapping[str, str]
+    metadata: Mapping[str, Any]
     peer: tuple[str, int]
     listener: Listener
     remaining_ms: int | None = None
 
     @property
     def client_version(self) -> str:
-        return self.metadata.get(CLIENT_VERSION, "")
+        return str(self.metadata.get(CLIENT_VERSION, ""))
 
     @property
     def peer_text(self) -> str:
@@ -45,8 +48,8 @@ def make_call(
     metadata: Iterable[tuple[str, Any]], peer: tuple[str, int], listener: Listener, remaining_s: float | None
 ) -> Call:
     """Return the call with this metadata.  Raises Refusal if it names no client."""
-    texts = {name: value for name, value in metadata if isinstance(value, str)}
-    client_id = texts.get(CLIENT_ID, "")
+    table = dict(metadata)
+    client_id: str = table.get(CLIENT_ID, "")
     if not client_id.strip():
         raise Refusal(wire.CLIENT_ID_REQUIRED, "client id cannot be empty")
     if len(client_id) > _MAX_CLIENT_ID_CHARS:
@@ -54,9 +57,10 @@ def make_call(
             wire.BAD_REQUEST, f"the client id has {len(client_id)} characters, at most {_MAX_CLIENT_ID_CHARS}"
         )
     remaining_ms = None if remaining_s is None else max(0, int(remaining_s * 1000))
-    return Call(client_id, texts, peer, listener, remaining_ms)
+    return Call(client_id, table, peer, listener, remaining_ms)
 
 
+@lru_cache(_PARSED_PEERS)
 def peer_of(text: str) -> tuple[str, int]:
     """Return address and port of gRPC's ``ipv4:10.0.0.1:4711`` or ``ipv6:[::1]:4711``; others have port 0."""
     kind, _, address = unquote(text).partition(":")

@@ -37,10 +37,13 @@ class Entrance:
         """Return the number of connections."""
         return len(self._visitors)
 
-    async def bind(self, host: str, port: int) -> int:
-        """Bind the port without serving it.  Return its number.  Raises ConfigError."""
+    async def bind(self, host: str, port: int, *, is_shared: bool) -> int:
+        """Bind the port without serving it.  Return its number.  Raises ConfigError.
+
+        If it is shared, other processes of the proxy bind it too.
+        """
         try:
-            self._server = await bound(lambda: _Visitor(self), host, port, backlog=1024)
+            self._server = await bound(lambda: _Visitor(self), host, port, backlog=1024, reuse_port=is_shared)
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be listened on: {reason_of(error)}") from None
         return int(self._server.sockets[0].getsockname()[1])

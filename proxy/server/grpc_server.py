@@ -17,8 +17,8 @@ from sprocket.common.errors import ConfigError
 _PING_INTERVAL_MS: Final = 10_000
 
 
-def options(config: ProxyConfig) -> list[tuple[str, Any]]:
-    """Return gRPC's options for `config`."""
+def options(config: ProxyConfig, *, is_shared: bool = False) -> list[tuple[str, Any]]:
+    """Return gRPC's options for `config`.  If ports are shared, other processes of the proxy bind them too."""
     metadata_size = config.grpc_max_inbound_metadata_size
     return [
         ("grpc.max_receive_message_length", config.grpc_max_inbound_message_size),
@@ -29,15 +29,15 @@ def options(config: ProxyConfig) -> list[tuple[str, Any]]:
         ("grpc.max_concurrent_streams", config.grpc_max_concurrent_streams),
         ("grpc.max_connection_idle_ms", config.grpc_client_idle_time_mills),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_INTERVAL_MS),
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(is_shared)),
     ]
 
 
 class GrpcServer:
     """gRPC server for the calls of one listener.  It is created inside a running event loop."""
 
-    def __init__(self, dispatcher: Dispatcher, config: ProxyConfig) -> None:
-        self._server = grpc.aio.server(options=options(config))
+    def __init__(self, dispatcher: Dispatcher, config: ProxyConfig, *, is_shared: bool) -> None:
+        self._server = grpc.aio.server(options=options(config, is_shared=is_shared))
         handlers = grpc.method_handlers_generic_handler(SERVICE.full_name, dispatcher.handlers())
         self._server.add_generic_rpc_handlers((handlers,))
         self._health = health.aio.HealthServicer()

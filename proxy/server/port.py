@@ -10,6 +10,7 @@ from proxy.server.certificates import server_credentials
 from proxy.server.dispatcher import Dispatcher
 from proxy.server.entrance import Entrance
 from proxy.server.grpc_server import GrpcServer
+from proxy.server.reserved_port import ReservedPort
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 
 _INSIDE: Final = "127.0.0.1:0"
@@ -30,31 +31,45 @@ class Port:
         self._config = config
         self._dispatcher = dispatcher
         self._entrance = Entrance(descriptors) if config.tls_server_mode == "permissive" else None
+        self._reserved: ReservedPort | None = None
+        self._credentials: Any = None
         self._server: GrpcServer | None = None
 
-    async def open(self) -> None:
-        """Bind, without serving.  Raises ConfigError."""
+    async def open(self, *, is_shared: bool) -> None:
+        """Bind, without listening: connections are refused until `serve`.  Raises ConfigError.
+
+        If the port is shared, other processes of the proxy bind it too, and the system spreads connections over them.
+        Their supervisor has reserved it.
+        """
         config = self._config
-        mode = config.tls_server_mode
-        credentials: Any = None if mode == "disabled" else server_credentials(config)
+        self._credentials = None if config.tls_server_mode == "disabled" else server_credentials(config)
+        number = self.listener.port
         if self._entrance is not None:
-            number = await self._entrance.bind(config.bind_address, self.listener.port)
-            self.listener = replace(self.listener, port=number)
-            server = self._make(self._entrance.peer_behind)
-            self._entrance.pass_to(plain_port=server.listen(_INSIDE), tls_port=server.listen(_INSIDE, credentials))
-            return
-        server = self._make(lambda peer: peer)
-        host = f"[{config.bind_address}]" if ":" in config.bind_address else config.bind_address
-        number = server.listen(f"{host}:{self.listener.port}", credentials)
+            number = await self._entrance.bind(config.bind_address, number, is_shared=is_shared)
+        elif not is_shared:
+            self._reserved = ReservedPort(config.bind_address, number)
+            number = self._reserved.number
         self.listener = replace(self.listener, port=number)
 
-    def _make(self, peer_behind: PeerBehind) -> GrpcServer:
-        self._server = GrpcServer(self._dispatcher(lambda: self.listener, peer_behind), self._config)
-        return self._server
+    def _listen(self, *, is_shared: bool) -> GrpcServer:
+        config, entrance = self._config, self._entrance
+        if entrance is not None:
+            # The ports inside belong to this process alone.
+            server = self._make(entrance.peer_behind, is_shared=False)
+            entrance.pass_to(plain_port=server.listen(_INSIDE), tls_port=server.listen(_INSIDE, self._credentials))
+            return server
+        server = self._make(lambda peer: peer, is_shared=is_shared)
+        host = f"[{config.bind_address}]" if ":" in config.bind_address else config.bind_address
+        server.listen(f"{host}:{self.listener.port}", self._credentials)
+        return server
+
+    def _make(self, peer_behind: PeerBehind, *, is_shared: bool) -> GrpcServer:
+        dispatcher = self._dispatcher(lambda: self.listener, peer_behind)
+        return GrpcServer(dispatcher, self._config, is_shared=is_shared)
 
     async def serve(self) -> None:
-        """Serve calls."""
-        assert self._server is not None
+        """Serve calls.  Raises ConfigError if another process has begun to listen at the port."""
+        self._server = self._listen(is_shared=self._reserved is None)
         await self._server.start()
         await self._server.say_serving(True)
         if self._entrance is not None:
@@ -71,3 +86,5 @@ class Port:
             await self._server.stop(grace_s)
         if self._entrance is not None:
             await self._entrance.close()
+        if self._reserved is not None:
+            self._reserved.close()

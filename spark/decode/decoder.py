@@ -26,7 +26,7 @@ from sprocket.common.limits import MAX_INFLATED_BYTES
 from sprocket.remoting.message.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
-from store.scan.record_crc import claimed_crcs, crcs_hold
+from store.scan.engine import claimed_crcs, crcs_hold
 
 CHUNK_ROWS: Final = 16384
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last of Python's dates

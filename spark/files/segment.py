@@ -31,7 +31,8 @@ from sprocket.remoting.message.record import (
 from store.layout import FILE_NAME_DIGITS
 from store.record.checksum import masked_crc
 from store.record.record import parts_of, store_timestamp_of
-from store.scan.log_walk import Chain, chain
+from store.scan.engine import chain
+from store.scan.log_walk import Chain
 from store.scan.record_search import record_starts
 
 Positions = npt.NDArray[np.int64]

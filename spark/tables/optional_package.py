@@ -4,6 +4,7 @@ from importlib import import_module
 from types import ModuleType
 
 from sprocket.common.errors import ConfigError
+from sprocket.common.extras import install
 
 
 def optional_package(name: str, what: str) -> ModuleType:
@@ -12,5 +13,5 @@ def optional_package(name: str, what: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"{what} needs the Python package {error.name}, which is not installed: pip install 'sprocket-mq[spark]'"
+            f"{what} needs the Python package {error.name}, which is not installed: {install('spark')}"
         ) from error

@@ -1,5 +1,5 @@
 """``python -I -m sprocket.cli``: the command `sprocket` without its console script."""
 
-from sprocket.cli.main import main
+from sprocket.cli.programs import sprocket
 
-main(prog_name="sprocket")
+sprocket()

@@ -117,13 +117,12 @@ def client_settings(namesrv: str) -> "ClientSettings":
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on uvloop; turn an error of Sprocket into a message and an exit status."""
-    import uvloop
-
+    """Run `main`; turn an error of Sprocket into a message and an exit status."""
     from sprocket.cli.permission import refusal_in, refusal_text
+    from sprocket.common import event_loops
 
     try:
-        return uvloop.run(main)
+        return event_loops.run(main)
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
     except SprocketError as error:

@@ -20,7 +20,9 @@ from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS
 
 T = TypeVar("T")
 
-MAX_DELAY_LEVEL: Final = 18  # levels of the default messageDelayLevel
+# The default messageDelayLevel of brokers, s: 1s 5s 10s 30s 1m to 10m, 20m 30m 1h 2h
+_LEVELS_S: Final = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
+MAX_DELAY_LEVEL: Final = len(_LEVELS_S)
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 # The year 2001 in ms: a smaller number is most likely a time in seconds.
 _SMALLEST_EPOCH_MS: Final = 1_000_000_000_000
@@ -202,7 +204,7 @@ def addresses(name: str, value: str | Sequence[str]) -> list[str]:
     listed = [value] if isinstance(value, str) else names_of(name, value)
     parts = [part.strip() for entry in listed for part in re.split("[;,]", entry) if part.strip()]
     if not parts:
-        raise IllegalArgument(f"no name server given: pass {name}='host:9876' or 'a:9876;b:9876'")
+        raise IllegalArgument(f"no name server given: pass {name}='host:9876' or 'a:9876;b:9876', or set NAMESRV_ADDR")
     for part in parts:
         try:
             split_address(part)
@@ -232,6 +234,14 @@ def queue_of(value: object, topic: str) -> None:
 def delay_level(value: object, *, low: int = 0, error: _Refusal = IllegalArgument) -> int:
     """Return a level of the broker's messageDelayLevel."""
     return whole("delay_level", value, low, MAX_DELAY_LEVEL, error)
+
+
+def level_of_delay(name: str, value: object) -> int:
+    """Return the smallest level of the default messageDelayLevel that is at least a delay; 1 is the first."""
+    delay_s = seconds(name, value)
+    if delay_s > _LEVELS_S[-1]:
+        raise IllegalArgument(f"{name} is {delay_s:g} s; a redelivery waits for at most {_LEVELS_S[-1]} s (2 h)")
+    return next(level for level, level_s in enumerate(_LEVELS_S, 1) if delay_s <= level_s)
 
 
 # Messages

@@ -4,15 +4,19 @@
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sprocket.common.errors import ClientError, ConfigError
 from sprocket.remoting.client import ConnectFailed
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 
+if TYPE_CHECKING:
+    from sprocket.client.message import ReceivedMessage
+
 __all__ = [
     "AnswerUnreadable",
+    "BodyUndecodable",
     "BodyUnreadable",
     "BrokerNotFound",
     "BrokerRefused",
@@ -111,15 +115,16 @@ class PermissionDenied(BrokerRefused):
 
 # How ACL 1.0 of RocketMQ and of Sprocket begins a refusal, whose code is SYSTEM_ERROR.
 _PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
-# With these words NO_PERMISSION is about the permission bits of a topic, group or broker, not about the caller.
-_PERMISSION_BITS: Final = ("forbidden", "subscription group no permission", "not allowed to")
+# With these words NO_PERMISSION is not about the caller, but about the permission bits of a topic, group or broker, or
+# about the user or policy to change.
+_NOT_THE_CALLER: Final = ("forbidden", "subscription group no permission", "not allowed to", "is not exist")
 
 
 def is_access_refusal(code: int | None, remark: str | None) -> bool:
     """Return whether access control refused a request, judged by the response's code and remark."""
     text = remark or ""
     if code == ResponseCode.NO_PERMISSION:
-        return not any(words in text for words in _PERMISSION_BITS)
+        return not any(words in text for words in _NOT_THE_CALLER)
     return code == ResponseCode.SYSTEM_ERROR and _PLAIN_REFUSAL in text
 
 
@@ -179,6 +184,14 @@ class AnswerUnreadable(ClientError):
 
 class BodyUnreadable(ClientError):
     """A compressed body that cannot be inflated within the limit."""
+
+
+class BodyUndecodable(ClientError):
+    """A body that is no value of its typed topic's type.  `message` is still to be acknowledged or rejected."""
+
+    def __init__(self, message: "ReceivedMessage", reason: str) -> None:
+        super().__init__(f"{message!r} is no value of its topic's type: {reason}")
+        self.message = message
 
 
 def code_name(code: int) -> str:

@@ -8,11 +8,14 @@ from typing import Protocol
 from sprocket.client import arguments
 from sprocket.client.compression import decompress
 from sprocket.client.errors import IllegalMessage
+from sprocket.client.settlement import Settleable, Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
+# Attributes of a received message that only the client uses.
+_INTERNAL = frozenset({"source", "stored_body", "taken_at"})
 
 __all__ = ["Message", "MessageQueue", "ReceivedMessage", "SendResult", "SendStatus"]
 
@@ -155,8 +158,18 @@ class MessageSource(Protocol):
     def queue(self) -> MessageQueue: ...
 
     @property
+    def consumer(self) -> Settlement | None:
+        """The consumer that acknowledges and rejects its messages."""
+        ...
+
+    @property
     def is_dropped(self) -> bool:
         """Whether another member may have the queue by now."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its pull waits for room."""
         ...
 
     def take(self, message: "ReceivedMessage", now: float, /) -> None:
@@ -167,11 +180,17 @@ class MessageSource(Protocol):
         """Return whether `message` still waits for its acknowledgement."""
         ...
 
+    def extend(self, message: "ReceivedMessage", counts_from: float, /) -> None:
+        """Treat `message` as if the application had got it at `counts_from`, monotonic s."""
+        ...
+
     def acknowledge(self, message: "ReceivedMessage", /) -> bool: ...
 
 
-class ReceivedMessage:
+class ReceivedMessage(Settleable):
     """One message from a broker.
+
+    A message that a consumer gave is acknowledged with `ack`, rejected with `nack`, or both in `async with process()`.
 
     Body and properties are decoded on first use; `body` raises BodyUnreadable if its compressed form is damaged.
     `topic` is the topic that it was first sent to, even after a redelivery; `queue` is the queue that it lies in.
@@ -233,6 +252,18 @@ class ReceivedMessage:
         self._born_host = born_host
         self._store_host = store_host
 
+    def __dir__(self) -> list[str]:
+        """Return the names for applications: not those by which the client keeps account."""
+        return [name for name in super().__dir__() if name not in _INTERNAL]
+
+    def _settlement(self) -> Settlement | None:
+        return None if self.source is None else self.source.consumer
+
+    def _consumer(self) -> Settlement:
+        source = self.source
+        consumer = None if source is None else source.consumer
+        return super()._consumer() if consumer is None else consumer
+
     @property
     def body(self) -> bytes:
         """The body as it was sent; inflated on first use."""
@@ -262,6 +293,11 @@ class ReceivedMessage:
     def keys(self) -> list[str]:
         """The keys, one by one."""
         return self.properties.get(names.KEYS, "").split()
+
+    @property
+    def sharding_key(self) -> str:
+        """The `sharding_key` of its send, empty for none."""
+        return self.properties.get(names.SHARDING_KEY, "")
 
     @property
     def message_id(self) -> str:

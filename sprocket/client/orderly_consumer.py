@@ -8,20 +8,25 @@ from datetime import datetime
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.connection.owner import Owner
 from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.consume.assignment import Assignment
 from sprocket.client.consume.consume_settings import ConsumeSettings
-from sprocket.client.consume.handling import BatchHandler, ReconsumeLater, call
+from sprocket.client.consume.handling import BatchHandler, Key, call
+from sprocket.client.consume.listener import ConsumerListener
 from sprocket.client.consume.offset_store import OffsetStore
 from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.consume.start_offset import ConsumeFrom, StartOffset
 from sprocket.client.consume.subscription import Topics
+from sprocket.client.consume.workers import GRACE_S, sigterm_stops
 from sprocket.client.consumer import Consumer
-from sprocket.client.errors import ClientClosed, ClientError, PermissionDenied
+from sprocket.client.errors import ClientClosed, ClientError, IllegalArgument, PermissionDenied
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.orderly.orderly_assignment import OrderlyAssignment
 from sprocket.client.orderly.orderly_queue import OrderlyQueue, Slots
 from sprocket.client.orderly.queue_locks import QueueLocks
+from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 
@@ -60,16 +65,19 @@ class OrderlyConsumer(Consumer):
         namesrv: str | Sequence[str] = "",
         *,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        listener: ConsumerListener | None = None,
         strategy: AllocateMessageQueueStrategy | None = None,
         settings: OrderlySettings | None = None,
         client: ClientSettings | None = None,
         clock: Clock | None = None,
+        trace: TraceSettings | None = None,
+        owner: Owner | None = None,
     ) -> None:
         """As `Consumer`."""
         self._orderly_settings = arguments.optional("settings", settings, OrderlySettings) or OrderlySettings()
         super().__init__(
-            group, topics, namesrv, consume_from=consume_from, strategy=strategy, settings=self._orderly_settings,
-            client=client, clock=clock,
+            group, topics, namesrv, consume_from=consume_from, listener=listener, strategy=strategy,
+            settings=self._orderly_settings, client=client, clock=clock, trace=trace, owner=owner,
         )  # fmt: skip
         self._locks = QueueLocks(self._instance, group)
         self._slots = Slots()
@@ -79,7 +87,7 @@ class OrderlyConsumer(Consumer):
 
     def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
         self._orderly = OrderlyAssignment(
-            self._instance, store, start, self._pull_loop, self._is_wanted, locks=self._locks,
+            self._instance, store, start, self._pull_loop, self._is_wanted, self, self._notifier, locks=self._locks,
             new_queue=self._new_queue, rebalance=self._rebalance.due.set,
         )  # fmt: skip
         self._instance.spawn(self._orderly.renew())
@@ -93,6 +101,7 @@ class OrderlyConsumer(Consumer):
             lambda: self._locks.is_held(process_queue.queue),
             lost,
             self._slots,
+            lambda: process_queue.queue in self._paused,
         )
 
     def _spawn_expiry(self) -> None:
@@ -110,33 +119,54 @@ class OrderlyConsumer(Consumer):
     async def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
         raise ClientError("an orderly consumer gives messages to the handler of `run` only, not to an iteration")
 
-    async def _run(self, handler: BatchHandler, concurrency: int, max_messages: int) -> None:
+    def stop(self) -> None:
+        """End `run` after the messages in work; `close` the consumer then."""
+        super().stop()
+        self._slots.close()
+        if self._run_ended is not None and not self._run_ended.done():
+            self._run_ended.set_result(None)
+
+    async def _run(self, handler: BatchHandler, concurrency: int, max_messages: int, key: Key | None = None) -> None:
         """Call `handler` with messages of up to `concurrency` queues at a time, until the consumer is closed.
 
         A handler that raises gets the same messages again after `suspend_current_queue_time_s`, or the time of a
         `ReconsumeLater`, with `reconsume_times` one higher; the queue waits.  After `max_reconsume_times` a message
         goes to the dead-letter topic.
         """
+        if key is not None:
+            raise IllegalArgument("by_key is given; an orderly consumer handles whole queues in order, so leave it out")
         if self._run_ended is not None:
             raise ClientError("an orderly consumer has one `run` at a time")
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         arguments.whole("concurrency", concurrency, 1)
+        await self._first_use()
+        if self._tracing is not None:
+            handler = self._tracing.around(handler)
         self._handler, self._concurrency, self._max_messages = handler, concurrency, max_messages
         self._run_ended = asyncio.get_running_loop().create_future()
         self._denied(self._instance.outages.denial)
-        self._slots.open(concurrency)
+        self._slots.open(0 if self._inbox.is_closed else concurrency)
+        if self._inbox.is_closed:
+            self._run_ended.set_result(None)
         try:
-            await self._run_ended
+            with sigterm_stops.calling(self.stop):
+                await self._run_ended
         except PermissionDenied:
             self._instance.outages.told()
             raise
         finally:
             self._slots.close()
-            self._run_ended = None
-            self._handler = None
+            try:
+                await self._slots.settled(GRACE_S)
+                if not self._is_closed:
+                    await self._assignment.persist()
+            finally:
+                self._run_ended = None
+                self._handler = None
 
     def _denied(self, error: PermissionDenied | None) -> None:
+        self._tell_denied(error)
         if error is not None and self._run_ended is not None and not self._run_ended.done():
             self._run_ended.set_exception(error)
 
@@ -161,6 +191,8 @@ class OrderlyConsumer(Consumer):
         for message in messages:
             if message.source is not None:
                 message.source.take(message, now)
+        if self._tracing is not None:
+            self._tracing.taken(messages)
         try:
             await call(self._handler, messages)
         except ReconsumeLater as later:
@@ -181,6 +213,8 @@ class OrderlyConsumer(Consumer):
         for message in messages:
             if message.source is not None and not message.source.is_pending(message):
                 continue
+            if self._tracing is not None:
+                self._tracing.finished(message, is_success=False)
             if await self._is_given_up(message):
                 self.acknowledge(message)
             else:

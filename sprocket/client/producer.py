@@ -3,26 +3,42 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from sprocket.client import arguments
-from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
-from sprocket.client.errors import BrokerRefused, ClientError, IllegalMessage, ReplyTimeout
+from sprocket.client.connection.client_instance import ClientSettings, settings_of
+from sprocket.client.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ClientError,
+    IllegalArgument,
+    IllegalMessage,
+    ReplyTimeout,
+)
 from sprocket.client.message import Message, ReceivedMessage, SendResult
 from sprocket.client.send.accumulator import Accumulator
+from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.queue_choice import by_sharding_key
-from sprocket.client.send.recall import recall
+from sprocket.client.send.recall import RecallHandle, recall
 from sprocket.client.send.reply import Reply
-from sprocket.client.send.request_reply import PendingReplies, ReplySender
-from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request
+from sprocket.client.send.request_reply import ReplySender
+from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
 from sprocket.client.send.sender import Attempt, Sender, is_retried
-from sprocket.common.clock import Clock, SystemClock
-from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
+from sprocket.client.trace.recorder import TraceSettings
+from sprocket.client.trace.tracing import new_tracing
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.routes import Route
 
+if TYPE_CHECKING:
+    from sprocket.client.trace.spans import Spans
+
 T = TypeVar("T")
+# Characters of a sharding key that a message carries; a longer key only chooses the queue.
+_MAX_SHARDING_KEY = 1024
 
 
 class Producer:
@@ -32,7 +48,8 @@ class Producer:
             result = await producer.send(Message("Flights", b"..."))
 
     `namesrv` is one address or several with semicolons.  Connections open on first use, so a producer opens even while
-    no server runs.  `SendSettings` has the settings of sends, `client` those of connections.
+    no server runs.  `SendSettings` has the settings of sends, `client` those of connections.  `start` and `close` are
+    for programs that cannot use `async with`.
     """
 
     def __init__(
@@ -43,30 +60,52 @@ class Producer:
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
         clock: Clock | None = None,
+        trace: TraceSettings | None = None,
+        link: ProducerLink | None = None,
     ) -> None:
-        """Raises IllegalArgument."""
+        """With `trace` the producer records what it sends.  `link` has connections that others use too.
+
+        Raises IllegalArgument.
+        """
         arguments.check_group(group)
         self.group = group
         arguments.optional("settings", settings, SendSettings)
-        clock = clock or SystemClock()
-        self._pending = PendingReplies(clock)
-        self._instance = ClientInstance(
-            settings_of(namesrv, client),
-            routes=[self._pending.route(), *self._routes()],
-            heartbeat=self._heartbeat,
-            clock=clock,
-        )
+        if link is not None and (namesrv or client is not None or clock is not None):
+            raise IllegalArgument("link has the name servers, the settings and the clock; pass it without them")
+        self._owns_link = link is None
+        self._link = link or ProducerLink(settings_of(namesrv, client), self._routes(), clock)
+        self._link.join(group)
+        self._pending = self._link.pending
+        self._instance = self._link.instance
+        self._is_closing = False
+        self._is_closed = False
         self._settings = settings or SendSettings()
+        self._usual_request = usual_requests(self._settings)
         self._sender = Sender(self._instance, group, self._settings)
+        self._tracing = new_tracing(trace, self._instance, group)
+        if self._tracing is not None:
+            self._sender.on_sent.append(self._tracing.sent)
         self._replies = ReplySender(self._sender, self._settings)
         self._accumulator: Accumulator | None = None
         if self._settings.auto_batch:
             self._accumulator = Accumulator(self._settings, self._send_alone, self._send_together)
+        # Whether a usual message is sent as it is: alone and without a span.
+        self._is_direct = self._accumulator is None and (self._tracing is None or self._tracing.spans is None)
         self._announced_topics: set[str] = set()  # their brokers know this client as a target of replies
 
     async def __aenter__(self) -> Self:
-        await self._instance.open()
+        await self.start()
         return self
+
+    async def start(self) -> None:
+        """Start without connecting; a producer of a `Connection` is started already.
+
+        Raises TlsUnusable for invalid TLS files.
+        """
+        if self._owns_link:
+            await self._instance.open()
+        if self._tracing is not None:
+            self._tracing.start()
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -74,14 +113,33 @@ class Producer:
         await self.close()
 
     async def close(self) -> None:
-        """Unregister from the brokers and close the connections."""
-        if self._instance.is_open:
-            try:
-                if self._accumulator is not None:
-                    await self._accumulator.close()
-                await self._instance.unregister(self.group, None)
-            finally:
+        """Wait for outstanding sends, for `send_msg_timeout_s` at most; then unregister and close the connections."""
+        if not self._instance.is_open or self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            if self._accumulator is not None:
+                await self._accumulator.close()
+            self._is_closed = True
+            await self._sender.settled(self._settings.send_msg_timeout_s)
+            if self._tracing is not None:
+                await self._tracing.close()
+            await self._link.leave(self.group)
+        finally:
+            self._is_closed = True
+            if self._owns_link:
                 await self._instance.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the producer was closed."""
+        return self._is_closed
+
+    def _check_open(self) -> None:
+        """Raise ClientClosed unless messages can be sent."""
+        if self._is_closed:
+            raise ClientClosed(f"the producer of group {self.group} is closed; open a new one, best with `async with`")
+        self._instance.check_open()
 
     def _routes(self) -> list[Route]:
         """Return the routes of requests that brokers send to this kind of producer."""
@@ -90,11 +148,8 @@ class Producer:
     @property
     def client_id(self) -> str:
         """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
-        self._instance.check_open()
+        self._check_open()
         return self._instance.client_id
-
-    def _heartbeat(self) -> HeartbeatData:
-        return HeartbeatData(self._instance.client_id, [ProducerData(self.group)])
 
     async def send(
         self,
@@ -114,12 +169,15 @@ class Producer:
         Raises IllegalArgument, TopicNotFound, TopicNotWritable, NameServerUnreachable, SendFailed, BrokerRefused (of
         which PermissionDenied is one), ClientClosed.
         """
+        is_anywhere = queue is None and sharding_key is None and timeout_s is None
+        if is_anywhere and self._is_direct and type(message) is Message:
+            return await self._send_direct(self._prepare(message), self._settings.send_msg_timeout_s)
         self._check_place(message, queue, sharding_key, timeout_s)
         if isinstance(message, Reply):
-            self._instance.check_open()
+            self._check_open()
             return await self._replies.send(message, timeout_s)
         if self._accumulator is not None and timeout_s is None and self._accumulator.takes(message):
-            self._instance.check_open()
+            self._check_open()
             if queue is None and sharding_key is not None:
                 route = await self._instance.publish_route(message.topic, self._settings.default_topic_queue_nums)
                 queue = by_sharding_key(route, sharding_key)
@@ -134,18 +192,58 @@ class Producer:
         timeout_s: float | None = None,
     ) -> SendResult:
         request = self._prepare(message)
+        if sharding_key and len(sharding_key) <= _MAX_SHARDING_KEY and not names.separators_in(sharding_key):
+            request.properties += names.encode({names.SHARDING_KEY: sharding_key})  # for `Consumer.run(by_key=True)`
+        if self._tracing is not None and self._tracing.spans is not None:
+            return await self._send_in_span(self._tracing.spans, request, queue, sharding_key, timeout_s)
+        return await self._send_request(request, queue, sharding_key, timeout_s)
+
+    async def _send_in_span(
+        self,
+        spans: "Spans",
+        request: SendRequest,
+        queue: MessageQueue | None,
+        sharding_key: str | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        span, properties = spans.sending(request.topic, request.message_id)
+        request.properties += properties
+        error: BaseException | None = None
+        try:
+            return await self._send_request(request, queue, sharding_key, timeout_s)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            spans.sent(span, error)
+
+    async def _send_request(
+        self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None, timeout_s: float | None
+    ) -> SendResult:
+        if queue is None and sharding_key is None:
+            limit_s = self._settings.send_msg_timeout_s if timeout_s is None else timeout_s
+            return await self._send_direct(request, limit_s)
         body_bytes = len(request.body)
         await self._sender.take_room(body_bytes)
         try:
-            if queue is None and sharding_key is None:
-                attempt = self._sender.start(
-                    request, self._settings.send_msg_timeout_s if timeout_s is None else timeout_s
-                )
-                if attempt is not None:
-                    return await self._finish(request, attempt)
             return await self._sender.send(request, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
         finally:
             self._sender.give_room(body_bytes)
+
+    async def _send_direct(self, request: SendRequest, timeout_s: float) -> SendResult:
+        """Send to the next queue; at once, if the way there is known."""
+        sender, body_bytes = self._sender, len(request.body)
+        if not sender.take_free_room(body_bytes):
+            await sender.take_room(body_bytes)
+        try:
+            attempt = sender.start(request, timeout_s)
+            if attempt is None:
+                return await sender.send(request, timeout_s=timeout_s)
+            with suppress(ClientError):  # `_finish` treats it
+                await attempt.future
+            return sender.usual_result(request, attempt) or await self._finish(request, attempt)
+        finally:
+            sender.give_room(body_bytes)
 
     async def request(
         self,
@@ -208,6 +306,7 @@ class Producer:
         Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay,
         or are larger together than maxMessageSize.
         """
+        self._check_open()
         batch = list(messages)
         for message in batch:
             self._check_place(message, queue, None, timeout_s)
@@ -234,26 +333,24 @@ class Producer:
         messages may or may not have arrived then.
         """
         arguments.whole("window", window, 1)
-        started: deque[tuple[SendRequest, Attempt | None]] = deque()
+        started: deque[tuple[SendRequest, Attempt]] = deque()
         timeout_s = self._settings.send_msg_timeout_s
         async for message in _as_async(messages):
-            while len(started) >= window or (started and _is_done(started[0][1])):
-                yield await self._next_result(started)
+            while started and (len(started) >= window or started[0][1].future.done()):
+                ended = started.popleft()
+                # Without a coroutine for each message, if its response has arrived.
+                yield self._sender.usual_result(*ended) or await self._finish(*ended)
             request = self._prepare(message)
             attempt = self._sender.start(request, timeout_s)
-            started.append((request, attempt))
-            if attempt is None:
-                # The route or the connection is missing: wait for this message before the next.
-                while started:
-                    yield await self._next_result(started)
+            if attempt is not None:
+                started.append((request, attempt))
+                continue
+            # The route or the connection is missing: wait for this message before the next.
+            while started:
+                yield await self._finish(*started.popleft())
+            yield await self._sender.send(request)
         while started:
-            yield await self._next_result(started)
-
-    async def _next_result(self, started: deque[tuple[SendRequest, Attempt | None]]) -> SendResult:
-        request, attempt = started.popleft()
-        if attempt is None:
-            return await self._sender.send(request)
-        return await self._finish(request, attempt)
+            yield await self._finish(*started.popleft())
 
     async def _finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
         """Return the result of the first attempt, or else of its retries."""
@@ -274,23 +371,32 @@ class Producer:
         broker does not recall messages; TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed,
         ConnectionLost, RemotingTimeout if the broker could not be reached.
         """
-        self._instance.check_open()
+        self._check_open()
         arguments.text("handle", handle, "pass the recall_handle of a SendResult", IllegalMessage)
-        return await recall(self._instance, self.group, handle, self._settings.send_msg_timeout_s)
+        message_id = await recall(self._instance, self.group, handle, self._settings.send_msg_timeout_s)
+        if self._tracing is not None:
+            self._tracing.recalled(RecallHandle.decode(handle).topic, message_id)
+        return message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that messages of `topic` may be sent to.  Raises TopicNotFound, NameServerUnreachable."""
-        self._instance.check_open()
+        self._check_open()
         arguments.check_topic(topic)
         route = await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)
         return list(route.publish)
 
     def _prepare(self, message: Message) -> SendRequest:
-        self._instance.check_open()
+        if self._is_closed or not self._instance.is_open:
+            self._check_open()
         if not isinstance(message, Message):
             raise IllegalMessage(f"message is of type {type(message).__name__}; pass a Message")
         arguments.check_topic(message.topic)
-        return single_request(message, self._settings, self._instance.identity.new_unique_id)
+        new_id = self._instance.identity.new_unique_id
+        if self._usual_request is not None:
+            request = self._usual_request(message, new_id)
+            if request is not None:
+                return request
+        return single_request(message, self._settings, new_id)
 
     @staticmethod
     def _check_place(
@@ -304,10 +410,6 @@ class Producer:
             arguments.sharding_key(sharding_key, queue)
         if timeout_s is not None:
             arguments.timeout("timeout_s", timeout_s)
-
-
-def _is_done(attempt: Attempt | None) -> bool:
-    return attempt is not None and attempt.future.done()
 
 
 async def _as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

@@ -18,18 +18,28 @@ from typing import Self
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.connection.identity import random_number
+from sprocket.client.connection.owner import Owner, join
 from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
-from sprocket.client.consume.handling import ReconsumeLater
+from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
+from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
-from sprocket.client.errors import ClientError, IllegalMessage, PermissionDenied
+from sprocket.client.consume.workers import GRACE_S, Workers, sigterm_stops
+from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
+from sprocket.client.message import SendResult
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop.pop_targets import PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.pop.renewal import Renewal
+from sprocket.client.send.reply import Reply, make_reply
+from sprocket.client.send.request_reply import ReplySender
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send.sender import Sender
+from sprocket.client.trace.recorder import TraceSettings
+from sprocket.client.trace.tracing import new_tracing
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
@@ -77,18 +87,22 @@ class SimpleConsumer:
 
         async with SimpleConsumer("g", {"Flights": "AA || UA"}, "127.0.0.1:9876") as consumer:
             for message in await consumer.receive(16, invisible=30):
-                ...
-                await consumer.ack(message)
+                async with message.process():
+                    ...
 
     or as they arrive, each renewed until it is acknowledged, at most for `renew_limit_s`::
 
             async for message in consumer:
-                ...
-                await consumer.ack(message)
+                async with message.process():
+                    ...
 
     A message that is not acknowledged within its invisible time is redelivered to any member of the group.  Brokers
     need RocketMQ 5.
     """
+
+    # State before `start`.
+    _is_closed = False
+    _is_stopping = False
 
     def __init__(
         self,
@@ -101,12 +115,17 @@ class SimpleConsumer:
         settings: PopSettings | None = None,
         client: ClientSettings | None = None,
         clock: Clock | None = None,
+        trace: TraceSettings | None = None,
+        owner: Owner | None = None,
     ) -> None:
         """`topics` as for `Consumer`.  With `ordered` a queue delivers nothing until its messages are acknowledged.
 
-        Raises IllegalArgument.
+        A consumer with an `owner` opens at its first use.  Raises IllegalArgument.
         """
         self.group = group
+        self._owner = owner
+        self._opening = asyncio.Lock()
+        self._runs: list[Workers] = []
         arguments.choice("consume_from", consume_from, ConsumeFrom, "pass ConsumeFrom.FIRST or ConsumeFrom.LAST")
         arguments.switch("ordered", ordered)
         self._settings = arguments.optional("settings", settings, PopSettings) or PopSettings()
@@ -117,12 +136,7 @@ class SimpleConsumer:
         )
         if not self._subscriptions:
             raise IllegalMessage("a SimpleConsumer has at least one topic")
-        self._renewal = Renewal(
-            self._renew_one,
-            clock.monotonic,
-            invisible_s=self._settings.pop_invisible_time_s,
-            limit_s=self._settings.renew_limit_s,
-        )
+        self._renewal = self._new_renewal(clock)
         self._subject = PopSubject(
             group, ";".join(arguments.addresses("namesrv", client.namesrv)), self._subscriptions,
             self._renewal.held, clock.monotonic,
@@ -137,8 +151,12 @@ class SimpleConsumer:
             denied=lambda error: self._arrived.set(),
         )
         self._pops = PopRequests(
-            self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered
-        )
+            self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered,
+            consumer=self,
+        )  # fmt: skip
+        self._back = MessageBack(self._instance, group, -1)
+        self._replies = ReplySender(Sender(self._instance, INNER_PRODUCER_GROUP, SendSettings()), SendSettings())
+        self._tracing = new_tracing(trace, self._instance, group)
         self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
         self._targets = PopTargets(
             self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number()
@@ -147,9 +165,40 @@ class SimpleConsumer:
         self._room = Wakeup()
         self._loops: dict[Target, asyncio.Task[None]] = {}
 
+    def _new_renewal(self, clock: Clock) -> Renewal:
+        settings = self._settings
+        return Renewal(
+            self._renew_one,
+            clock.monotonic,
+            invisible_s=settings.pop_invisible_time_s,
+            limit_s=settings.renew_limit_s,
+        )
+
     # Opening and closing
 
     async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def start(self) -> None:
+        """Open the consumer; a second call does nothing.  Raises as `Consumer.start`."""
+        async with self._opening:
+            if self._is_closed:
+                raise ClientClosed(f"the consumer of group {self.group} is closed; make a new one")
+            if not self._instance.is_open:
+                if self._owner is not None:
+                    self._owner.check_open()
+                await self._start()
+                await join(self._owner, self)
+
+    async def _first_use(self) -> None:
+        """Open a consumer that a connection owns.  Raises ClientClosed for any other that is not open."""
+        if self._owner is None:
+            self._instance.check_open()
+        elif not self._instance.is_open:
+            await self.start()
+
+    async def _start(self) -> None:
         await self._instance.open()
         try:
             await check_subscriptions(self._instance, self.group, self._subscriptions.values())
@@ -157,8 +206,9 @@ class SimpleConsumer:
             await self._instance.close()
             raise
         self._instance.spawn(self._renewal.run())
+        if self._tracing is not None:
+            self._tracing.start()
         self._subject.opened(self._instance.clock.wall_ms())
-        return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -166,9 +216,17 @@ class SimpleConsumer:
         await self.close()
 
     async def close(self) -> None:
-        """Return unseen messages to brokers, unregister and close the connections; iterations end."""
+        """Wait for running handlers of `run`, 15 s at most; return unseen messages to brokers, unregister and close.
+
+        Iterations end.
+        """
         if not self._instance.is_open:
             return
+        self._is_closed = True
+        self.stop()
+        for run in list(self._runs):
+            if not run.has_current:
+                await run.ended(GRACE_S)
         for task in self._loops.values():
             task.cancel()
         try:
@@ -178,8 +236,12 @@ class SimpleConsumer:
             self._left_over.clear()
             self._renewal.forget_all()
             await asyncio.gather(*(self._give_back(popped) for popped in unseen))
+            if self._tracing is not None:
+                await self._tracing.close()
             await self._instance.unregister(None, self.group)
         finally:
+            if self._owner is not None:
+                self._owner.left(self)
             await self._instance.close()
             self._arrived.set()
 
@@ -218,14 +280,16 @@ class SimpleConsumer:
         `renew` them within that.  `wait_s` is `poll_time_s` by default, 0 does not wait.
         Raises TopicNotFound, NameServerUnreachable, BrokerRefused if no broker could be asked, ClientClosed.
         """
-        self._instance.check_open()
+        await self._first_use()
         arguments.whole("max_messages", max_messages, 1, MAX_POP_NUMS)
         invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
         wait_s = arguments.wait_or("wait_s", wait_s, self._settings.poll_time_s) or 0.0
-        kept = self._take_left_over(max_messages)
-        if kept:
-            return kept
-        return await self._targets.receive(max_messages, invisible_s, wait_s)
+        received = self._take_left_over(max_messages)
+        if not received:
+            received = await self._targets.receive(max_messages, invisible_s, wait_s)
+        if self._tracing is not None:
+            self._tracing.taken(received)
+        return received
 
     def _take_left_over(self, max_messages: int) -> list[PoppedMessage]:
         now = self._instance.clock.monotonic()
@@ -245,8 +309,14 @@ class SimpleConsumer:
         ConnectFailed, ConnectionLost, RemotingTimeout if the broker could not be reached: it may be redelivered then.
         """
         _check_popped(popped)
+        popped.settled()
         await self._released(popped)
         await self._pops.ack(popped)
+        self._trace_end(popped, is_success=True)
+
+    def _trace_end(self, popped: PoppedMessage, *, is_success: bool) -> None:
+        if self._tracing is not None:
+            self._tracing.finished(popped, is_success=is_success)
 
     async def ack_all(self, batch: Iterable[PoppedMessage]) -> None:
         """Count all of `batch` as consumed, by one request to each broker.  Raises as `ack`."""
@@ -256,6 +326,7 @@ class SimpleConsumer:
         for popped in listed:
             _check_popped(popped)
         for popped in listed:
+            popped.settled()
             await self._released(popped)
             if popped.handle.is_ordered:
                 single.append(popped)
@@ -265,9 +336,15 @@ class SimpleConsumer:
             *(self._pops.ack_batch(target, part) for target, part in by_target.items()),
             *(self._pops.ack(popped) for popped in single),
         )
+        for popped in listed:
+            self._trace_end(popped, is_success=True)
+
+    async def extend(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
+        """Make `popped` invisible for `invisible` from now on (`pop_invisible_time_s` by default).  Raises as `ack`."""
+        await self.renew(popped, invisible)
 
     async def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
-        """Make `popped` invisible for `invisible` from now on (`pop_invisible_time_s` by default).  Raises as `ack`."""
+        """As `extend`, which is the newer name."""
         _check_popped(popped)
         invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
         await self._pops.change_invisible(popped, invisible_s)
@@ -276,8 +353,37 @@ class SimpleConsumer:
         """Reject `popped`: it is redelivered after `delay`, with `reconsume_times` one higher.  Raises as `ack`."""
         _check_popped(popped)
         delay_s = arguments.seconds("delay", delay)
+        popped.settled()
         await self._released(popped)
+        self._trace_end(popped, is_success=False)
         await self._pops.change_invisible(popped, delay_s)
+
+    def is_settled(self, popped: PoppedMessage) -> bool:
+        """Return whether `popped` was acknowledged or rejected."""
+        _check_popped(popped)
+        return popped.is_settled
+
+    async def dead_letter(self, popped: PoppedMessage, reason: str = "") -> None:
+        """Send `popped` to the dead-letter topic of the group, with `reason` as its property DEAD_LETTER_REASON.
+
+        Raises as `ack`, and SendFailed if no broker took it; then it is redelivered after its invisible time.
+        """
+        _check_popped(popped)
+        arguments.text("reason", reason)
+        await self._back.send_dead_letter(popped.message, reason)
+        popped.settled()
+        await self._released(popped)
+        self._trace_end(popped, is_success=False)
+        await self._pops.ack(popped)
+
+    async def reply(self, popped: PoppedMessage, answer: bytes | Reply, timeout_s: float | None = None) -> SendResult:
+        """Reply to `popped`, which was sent with `Producer.request`.  Raises as `Consumer.reply`."""
+        self._instance.check_open()
+        _check_popped(popped)
+        if timeout_s is not None:
+            arguments.timeout("timeout_s", timeout_s)
+        reply = answer if isinstance(answer, Reply) else make_reply(popped.message, answer)
+        return await self._replies.send(reply, timeout_s)
 
     async def _renew_one(self, popped: PoppedMessage) -> None:
         await self._pops.change_invisible(popped, self._settings.pop_invisible_time_s)
@@ -298,8 +404,8 @@ class SimpleConsumer:
             raise
 
     async def _iterate(self, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[PoppedMessage]:
-        self._instance.check_open()
-        while self._instance.is_open and not is_over():
+        await self._first_use()
+        while self._instance.is_open and not self._is_stopping and not is_over():
             if not self._ready:
                 denial = self._instance.outages.denial
                 if denial is not None:
@@ -310,6 +416,8 @@ class SimpleConsumer:
                 continue
             popped = self._ready.popleft()
             if popped.invisible_until > self._instance.clock.monotonic():
+                if self._tracing is not None:
+                    self._tracing.taken([popped])
                 yield popped
             else:
                 # Its broker was unreachable, or this process was suspended.
@@ -317,32 +425,47 @@ class SimpleConsumer:
                 logger.info("event=not_given_in_time message=%r", popped)
         self._arrived.set()  # for the next waiting reader
 
+    def stop(self) -> None:
+        """End `run` and iterations after the messages in work.  They give nothing more; `close` the consumer then."""
+        self._is_stopping = True
+        self._arrived.set()
+
     async def run(self, handler: PopHandler, *, concurrency: int = 20) -> None:
-        """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
+        """Hand every message to `handler`, up to `concurrency` at a time, until `stop`, `close` or SIGTERM.
 
         If the handler returns, its message is acknowledged.  If it raises, the message is redelivered after its
         invisible time, or after the `suspend_s` of a `ReconsumeLater`.  If access control refuses heartbeats or pops,
         PermissionDenied is raised after the running handlers.
         """
-        self._instance.check_open()
+        await self._first_use()
         arguments.function("handler", handler)
         arguments.whole("concurrency", concurrency, 1)
         self._subject.begin(handler, concurrency)
+        if self._tracing is not None:
+            handler = self._tracing.around(handler)
         denied: list[PermissionDenied] = []
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(concurrency):
-                    workers.create_task(self._work(handler, denied))
-            if denied:
-                self._instance.outages.told()
-                raise denied[0]
-        finally:
-            self._subject.end()
+        stopped = asyncio.Event()
 
-    async def _work(self, handler: PopHandler, denied: list[PermissionDenied]) -> None:
+        def stop() -> None:
+            stopped.set()
+            self._arrived.set()
+
+        workers = Workers(lambda: self._work(handler, denied, stopped.is_set), concurrency, stop)
+        self._runs.append(workers)
+        try:
+            with sigterm_stops.calling(self.stop):
+                await workers.run()
+        finally:
+            self._runs.remove(workers)
+            self._subject.end()
+        if denied:
+            self._instance.outages.told()
+            raise denied[0]
+
+    async def _work(self, handler: PopHandler, denied: list[PermissionDenied], is_stopped: Callable[[], bool]) -> None:
         """Handle messages until the consumer is closed, or access control refuses a worker's requests."""
         try:
-            await self._handle(handler, lambda: bool(denied))
+            await self._handle(handler, lambda: bool(denied) or is_stopped())
         except PermissionDenied as denial:
             denied.append(denial)
             self._arrived.set()
@@ -353,9 +476,13 @@ class SimpleConsumer:
                 outcome = handler(popped)
                 if inspect.isawaitable(outcome):
                     await outcome
-                await self.ack(popped)
+                if not popped.is_settled:
+                    await self.ack(popped)
             except ReconsumeLater as later:
-                await self._leave(popped, later.suspend_s)
+                if later.delay_level < 0:
+                    await self.dead_letter(popped)
+                else:
+                    await self._leave(popped, later.suspend_s)
             except SprocketError as error:
                 logger.warning("event=pop_not_acknowledged message=%r reason=%r", popped, str(error))
                 await self._leave(popped, None)
@@ -367,6 +494,7 @@ class SimpleConsumer:
 
     async def _leave(self, popped: PoppedMessage, after_s: float | None) -> None:
         await self._released(popped)
+        self._trace_end(popped, is_success=False)
         if after_s is not None:
             try:
                 await self._pops.change_invisible(popped, after_s)

@@ -25,6 +25,7 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.consume.listener import ConsumerListener
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import ALL, SqlFilter, Topics
 from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
@@ -33,6 +34,8 @@ from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.sync_message import BlockingMessage
+from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionResult, TransactionState
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
@@ -58,11 +61,28 @@ C = TypeVar("C", bound=_Opened)
 class _Blocking(Generic[C]):
     """Opens and closes `aio` in the loop's thread."""
 
-    def __init__(self, aio: C) -> None:
+    def __init__(self, aio: C, *, is_owned: bool = False) -> None:
+        """An owned object is part of a `Connection`, which keeps the loop running."""
         self._aio = aio
         self._is_open = False
+        self._is_owned = is_owned
+
+    @classmethod
+    def _part(cls, aio: C) -> Self:
+        """Return the blocking form of a part of a connection."""
+        part = cls.__new__(cls)
+        _Blocking.__init__(part, aio, is_owned=True)
+        return part
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Open the asyncio object.  Raises as its `start`."""
+        if self._is_owned:
+            shared_loop.call(_entered(self._aio))
+            return
         shared_loop.acquire()
         try:
             shared_loop.call(_entered(self._aio))
@@ -70,7 +90,6 @@ class _Blocking(Generic[C]):
             shared_loop.release()
             raise
         self._is_open = True
-        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -79,7 +98,9 @@ class _Blocking(Generic[C]):
 
     def close(self) -> None:
         """Close the asyncio object; a second call does nothing."""
-        if self._is_open:
+        if self._is_owned:
+            shared_loop.call(self._aio.__aexit__(None, None, None))
+        elif self._is_open:
             self._is_open = False
             try:
                 shared_loop.call(self._aio.__aexit__(None, None, None))
@@ -164,8 +185,9 @@ class Producer(_Producing[aio_producer.Producer]):
         *,
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
-        super().__init__(aio_producer.Producer(group, namesrv, settings=settings, client=client))
+        super().__init__(aio_producer.Producer(group, namesrv, settings=settings, client=client, trace=trace))
 
 
 class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
@@ -180,6 +202,7 @@ class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
         check_threads: int = 4,
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
         arguments.function("checker", checker)
 
@@ -188,7 +211,13 @@ class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
 
         super().__init__(
             aio_transaction.TransactionProducer(
-                group, namesrv, checker=check, check_threads=check_threads, settings=settings, client=client
+                group,
+                namesrv,
+                checker=check,
+                check_threads=check_threads,
+                settings=settings,
+                client=client,
+                trace=trace,
             )
         )
 
@@ -213,7 +242,8 @@ class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
         )
 
 
-BlockingHandler = Callable[[ReceivedMessage], object]
+Received = BlockingMessage[ReceivedMessage]
+BlockingHandler = Callable[[Received], object]
 PC = TypeVar("PC", bound=aio_consumer.Consumer)
 
 
@@ -229,14 +259,58 @@ class _Consuming(_Blocking[PC]):
     def unsubscribe(self, topic: str) -> None:
         self._call(self._aio.unsubscribe(topic))
 
-    def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        self._call(self._aio.nack(message, delay_level))
+    def nack(
+        self, message: Received | ReceivedMessage, delay_level: int = 0, *, delay: timedelta | float | None = None
+    ) -> None:
+        self._call(self._aio.nack(_plain(message), delay_level, delay=delay))
 
-    def reply(self, message: ReceivedMessage, answer: bytes | Reply, timeout_s: float | None = None) -> SendResult:
-        return self._call(self._aio.reply(message, answer, timeout_s))
+    def reply(
+        self, message: Received | ReceivedMessage, answer: bytes | Reply, timeout_s: float | None = None
+    ) -> SendResult:
+        return self._call(self._aio.reply(_plain(message), answer, timeout_s))
 
-    def run(self, handler: BlockingHandler, *, concurrency: int = 20) -> None:
-        """Hand every message to `handler` in one of `concurrency` threads, until the consumer is closed.
+    # Control of the queues
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        return self._aio.assignment
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        return self._aio.paused
+
+    def position(self, topic: str | None = None) -> dict[MessageQueue, int]:
+        return self._call(_in_loop(lambda: self._aio.position(topic)))
+
+    def committed(self, topic: str | None = None) -> dict[MessageQueue, int]:
+        return self._call(_in_loop(lambda: self._aio.committed(topic)))
+
+    def lag(self, topic: str | None = None) -> dict[MessageQueue, int]:
+        return self._call(self._aio.lag(topic))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        self._call(self._aio.seek(queue, offset))
+
+    def seek_to_time(self, when: datetime, topic: str | None = None) -> dict[MessageQueue, int]:
+        return self._call(self._aio.seek_to_time(when, topic))
+
+    def pause(self, *queues: MessageQueue) -> None:
+        self._call(_in_loop(lambda: self._aio.pause(*queues)))
+
+    def resume(self, *queues: MessageQueue) -> None:
+        self._call(_in_loop(lambda: self._aio.resume(*queues)))
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        self._call(self._aio.assign(list(queues)))
+
+    def stop(self) -> None:
+        """End `run` and iterations after the messages in work; a handler may call it."""
+        shared_loop.soon(self._aio.stop)
+
+    def run(self, handler: BlockingHandler, *, concurrency: int = 20, by_key: bool = False) -> None:
+        """Hand every message to `handler` in one of `concurrency` threads, until `stop` or `close`.
+
+        With `by_key` messages of one sharding key are handled one after the other.
 
         An interrupt ends it after the running handlers.
         """
@@ -245,9 +319,9 @@ class _Consuming(_Blocking[PC]):
         with ThreadPoolExecutor(concurrency, thread_name_prefix="sprocket-handler") as threads:
 
             async def handle(message: ReceivedMessage) -> None:
-                await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+                await asyncio.get_running_loop().run_in_executor(threads, handler, BlockingMessage(message))
 
-            self._call(self._aio.run(handle, concurrency=concurrency))
+            self._call(self._aio.run(handle, concurrency=concurrency, by_key=by_key))
 
 
 class Consumer(_Consuming[aio_consumer.Consumer]):
@@ -255,9 +329,15 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
 
     with Consumer("readers", ["Flights"], "127.0.0.1:9876") as consumer:
         for message in consumer:
-            ...
-            consumer.ack(message)
+            with message.process():
+                ...
     """
+
+    @classmethod
+    def _part(cls, aio: aio_consumer.Consumer) -> Self:
+        part = super()._part(aio)
+        part._ready = deque()
+        return part
 
     def __init__(
         self,
@@ -267,25 +347,32 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
         *,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        max_in_flight: int | None = None,
+        listener: ConsumerListener | None = None,
         strategy: AllocateMessageQueueStrategy | None = None,
         settings: ConsumeSettings | None = None,
         client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
         super().__init__(
             aio_consumer.Consumer(
-                group, topics, namesrv, model=model, consume_from=consume_from, strategy=strategy,
-                settings=settings, client=client,
+                group, topics, namesrv, model=model, consume_from=consume_from, max_in_flight=max_in_flight,
+                listener=listener, strategy=strategy,
+                settings=settings, client=client, trace=trace,
             )
         )  # fmt: skip
 
         self._ready: deque[ReceivedMessage] = deque()  # arrived together with a requested message
 
-    def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
+    def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[Received]:
         arguments.whole("max_messages", max_messages, 1)
         kept: list[ReceivedMessage] = []
         while len(kept) < max_messages and (message := self._next_ready()) is not None:
             kept.append(message)
-        return kept or self._call(self._aio.receive(max_messages, wait_s=wait_s))
+        return [BlockingMessage(message) for message in kept or self._call(self._receive(max_messages, wait_s))]
+
+    async def _receive(self, max_messages: int, wait_s: float | None = None) -> list[ReceivedMessage]:
+        return await self._aio.receive(max_messages, wait_s=wait_s)
 
     def _next_ready(self) -> ReceivedMessage | None:
         while True:
@@ -296,11 +383,11 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
             if message.source is None or not message.source.is_dropped:
                 return message
 
-    def ack(self, message: ReceivedMessage) -> None:
-        aio_consumer.check_received(message)
-        shared_loop.soon(self._aio.acknowledge, message)
+    def ack(self, message: Received | ReceivedMessage) -> None:
+        aio_consumer.check_received(_plain(message))
+        shared_loop.soon(self._aio.acknowledge, _plain(message))
 
-    def __iter__(self) -> Iterator[ReceivedMessage]:
+    def __iter__(self) -> Iterator[Received]:
         while True:
             message = self._next_ready()
             if message is None:
@@ -309,7 +396,17 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
                     return
                 self._ready.extend(came)
             else:
-                yield message
+                yield BlockingMessage(message)
+
+
+def _plain(message: Received | ReceivedMessage) -> ReceivedMessage:
+    """Return the message of the asyncio client."""
+    return message.message if isinstance(message, BlockingMessage) else message
+
+
+async def _in_loop(what: Callable[[], T]) -> T:
+    """Call `what` in the thread of the loop."""
+    return what()
 
 
 class OrderlyConsumer(_Consuming[aio_orderly.OrderlyConsumer]):
@@ -325,12 +422,23 @@ class OrderlyConsumer(_Consuming[aio_orderly.OrderlyConsumer]):
         strategy: AllocateMessageQueueStrategy | None = None,
         settings: OrderlySettings | None = None,
         client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
         super().__init__(
             aio_orderly.OrderlyConsumer(
-                group, topics, namesrv, consume_from=consume_from, strategy=strategy, settings=settings, client=client
+                group,
+                topics,
+                namesrv,
+                consume_from=consume_from,
+                strategy=strategy,
+                settings=settings,
+                client=client,
+                trace=trace,
             )
         )
+
+
+Popped = BlockingMessage[PoppedMessage]
 
 
 class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
@@ -346,10 +454,18 @@ class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
         ordered: bool = False,
         settings: PopSettings | None = None,
         client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
         super().__init__(
             aio_simple.SimpleConsumer(
-                group, topics, namesrv, consume_from=consume_from, ordered=ordered, settings=settings, client=client
+                group,
+                topics,
+                namesrv,
+                consume_from=consume_from,
+                ordered=ordered,
+                settings=settings,
+                client=client,
+                trace=trace,
             )
         )
 
@@ -360,25 +476,35 @@ class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
 
     def receive(
         self, max_messages: int = _CHUNK, *, invisible: timedelta | float | None = None, wait_s: float | None = None
-    ) -> list[PoppedMessage]:
-        return self._call(self._aio.receive(max_messages, invisible=invisible, wait_s=wait_s))
+    ) -> list[Popped]:
+        received = self._call(self._aio.receive(max_messages, invisible=invisible, wait_s=wait_s))
+        return [BlockingMessage(popped) for popped in received]
 
-    def ack(self, popped: PoppedMessage) -> None:
-        self._call(self._aio.ack(popped))
+    def ack(self, popped: Popped | PoppedMessage) -> None:
+        self._call(self._aio.ack(_plain_popped(popped)))
 
-    def ack_all(self, batch: Iterable[PoppedMessage]) -> None:
-        self._call(self._aio.ack_all(list(batch)))
+    def ack_all(self, batch: Iterable[Popped | PoppedMessage]) -> None:
+        self._call(self._aio.ack_all([_plain_popped(popped) for popped in batch]))
 
-    def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
-        self._call(self._aio.renew(popped, invisible))
+    def extend(self, popped: Popped | PoppedMessage, invisible: timedelta | float | None = None) -> None:
+        self._call(self._aio.extend(_plain_popped(popped), invisible))
 
-    def nack(self, popped: PoppedMessage, delay: timedelta | float = 1.0) -> None:
-        self._call(self._aio.nack(popped, delay))
+    def renew(self, popped: Popped | PoppedMessage, invisible: timedelta | float | None = None) -> None:
+        """As `extend`, which is the newer name."""
+        self.extend(popped, invisible)
 
-    def __iter__(self) -> Iterator[PoppedMessage]:
+    def nack(self, popped: Popped | PoppedMessage, delay: timedelta | float = 1.0) -> None:
+        self._call(self._aio.nack(_plain_popped(popped), delay))
+
+    def __iter__(self) -> Iterator[Popped]:
         messages = aiter(self._aio)
         while (popped := self._call(_next(messages))) is not None:
-            yield popped
+            yield BlockingMessage(popped)
+
+
+def _plain_popped(popped: Popped | PoppedMessage) -> PoppedMessage:
+    """Return the message of the asyncio client."""
+    return popped.message if isinstance(popped, BlockingMessage) else popped
 
 
 async def _next(messages: AsyncIterator[PoppedMessage]) -> PoppedMessage | None:

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Final, Self
+from typing import Final
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings
@@ -20,6 +20,7 @@ from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
 from sprocket.client.producer import Producer
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
@@ -65,6 +66,12 @@ class TransactionResult(SendResult):
         self.state = state
 
 
+# `LocalTransactionState`
+_STATE_NAMES = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
 # Both may be async.  A sync one runs in the event loop and must not block.
 Local = Callable[[Message, str], TransactionState | Awaitable[TransactionState]]
 Checker = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
@@ -94,16 +101,18 @@ class TransactionProducer(Producer):
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
         clock: Clock | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
         """Raises IllegalArgument."""
-        super().__init__(group, namesrv, settings=settings, client=client, clock=clock)
+        super().__init__(group, namesrv, settings=settings, client=client, clock=clock, trace=trace)
         self._checker = arguments.function("checker", checker)
         self._check_threads = arguments.whole("check_threads", check_threads, 1)
         self._questions: asyncio.Queue[tuple[Request[CheckTransactionStateRequestHeader], ReceivedMessage]]
         self._questions = asyncio.Queue(_MAX_CHECKS)
 
-    async def __aenter__(self) -> Self:
-        await super().__aenter__()
+    async def start(self) -> None:
+        """Start, and tell the brokers of this producer, which may get checks at once.  Raises as `Producer.start`."""
+        await super().start()
         for _ in range(self._check_threads):
             self._instance.spawn(self._answer_questions())
         # Brokers must know this producer before it sends anything, because they may send it checks.
@@ -112,7 +121,6 @@ class TransactionProducer(Producer):
             await self._instance.heartbeat_all()
         except ClientError as error:
             logger.info("event=brokers_not_told group=%s reason=%r", self.group, str(error))
-        return self
 
     def _routes(self) -> list[Route]:
         return [
@@ -187,11 +195,20 @@ class TransactionProducer(Producer):
             if address is None:
                 raise ClientError(f"the address of {sent.queue.broker_name} is not known any more")
             await self._instance.remoting.notify(address, RequestCode.END_TRANSACTION, header)
+            self._trace_end(topic, sent.message_id, sent.transaction_id, state, address, is_check=False)
         except ClientError as error:
             logger.warning(
                 "event=transaction_end_not_sent message_id=%s state=%s reason=%r",
                 sent.message_id, state.name, str(error),
             )  # fmt: skip
+
+    def _trace_end(
+        self, topic: str, message_id: str, transaction_id: str | None, state: TransactionState, address: str,
+        *, is_check: bool,
+    ) -> None:  # fmt: skip
+        if self._tracing is not None:
+            name = _STATE_NAMES[state]
+            self._tracing.ended_transaction(topic, message_id, transaction_id, name, address, is_check=is_check)
 
     # Answering checks
 
@@ -233,6 +250,10 @@ class TransactionProducer(Producer):
                 broker_name=asked.broker_name,
             )
             request.channel.notify(RequestCode.END_TRANSACTION, header)
+            peer = "{}:{}".format(*request.channel.peer)
+            self._trace_end(
+                asked.topic or message.topic, message.message_id, asked.transaction_id, state, peer, is_check=True
+            )
 
 
 async def _outcome(answer: TransactionState | Awaitable[TransactionState]) -> TransactionState:

@@ -24,5 +24,12 @@ async def outcome_of(shared: "asyncio.Task[T]", ended: Exception) -> T:
         return await asyncio.shield(shared)
     except asyncio.CancelledError:
         if is_cancelled():
+            shared.add_done_callback(_retrieve)
             raise
         raise ended from None
+
+
+def _retrieve(task: "asyncio.Task[T]") -> None:
+    """Take the error of a task that perhaps nobody awaits any more: asyncio would log it as never retrieved."""
+    if not task.cancelled():
+        task.exception()

@@ -1,7 +1,9 @@
 """Clocks.  Every reader of time takes a `Clock`, so that a test can control it."""
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_BOOT_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -24,3 +26,11 @@ class SystemClock:
 
     # The function itself, without a method around it: it is read twice per append.
     monotonic = staticmethod(time.monotonic)
+
+
+def since_boot() -> float:
+    """Return the seconds since the machine booted, with those in which it slept; never steps back.  For leases.
+
+    A system without such a clock gives the one of `Clock.monotonic`, which may stand still while the machine sleeps.
+    """
+    return time.clock_gettime(_BOOT_CLOCK)

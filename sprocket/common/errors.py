@@ -90,6 +90,15 @@ class ReplicasNotEnough(StoreBusy):
         super().__init__(message, Reason.REPLICAS_NOT_ENOUGH)
 
 
+class NoLease(StoreError):
+    """Refused by a master that controllers may replace by now; what was appended may be lost."""
+
+    refusal_reason = Reason.NO_LEASE
+
+    def __init__(self) -> None:
+        super().__init__("no controller has confirmed this master lately, and another one may lead: send again")
+
+
 class DiskFailed(StoreError):
     """A write or sync failed in a way that leaves the file's content unknown.  Latched: fail-stop."""
 

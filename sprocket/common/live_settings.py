@@ -3,6 +3,7 @@
 Everyone reads it; only update requests change it.
 """
 
+from collections.abc import Callable
 from typing import Generic
 
 from sprocket.common import config
@@ -11,13 +12,17 @@ from sprocket.common.configuration_file import ConfigurationFile, kept
 
 
 class LiveSettings(Generic[C]):
-    """Configuration in force.  `file` keeps updates; without it they last until the process ends."""
+    """Configuration in force.  `file` keeps updates; without it they last until the process ends.
+
+    `on_update` is called with the changed keys and values, once they are in force.
+    """
 
     def __init__(self, initial: C, file: ConfigurationFile | None = None) -> None:
         self._configuration = Configuration((initial,))
         self._file = file
         self.note: str | None = None
         self.current = initial
+        self.on_update: list[Callable[[dict[str, str]], None]] = []
 
     def text(self) -> str:
         """Return all keys and values as a properties file."""
@@ -37,4 +42,7 @@ class LiveSettings(Generic[C]):
         self.note = kept(self._file, after, text)
         self._configuration = after
         self.current = self._configuration.of(type(self.current))
+        if changed:
+            for listener in self.on_update:
+                listener(changed)
         return changed

@@ -5,10 +5,13 @@ a directory of the user may come first on `sys.path`.  Two callers outside `spro
 """
 
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from sprocket.common.errors import SprocketError
+from sprocket.common.extras import missing_package
 
 # `<root>/sprocket/common/own_packages.py`: our packages lie side by side in the root.
 _ROOT = Path(__file__).parents[2]
@@ -28,6 +31,18 @@ def check_own_packages(*names: str) -> None:
                 f"Rename your package, or remove its directory from PYTHONPATH, sys.path and --py-files.",
                 name=name,
             )
+
+
+def import_own(module: str, what: str) -> ModuleType:
+    """Return a module of one of our flat packages; `what` is the public name that needs it.
+
+    Raises PackageHidden, and ImportError with the extra to install if a package that it needs is missing.
+    """
+    check_own_packages(module.partition(".")[0])
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ImportError(missing_package(error, what) or str(error), name=error.name) from error
 
 
 def _place_of(name: str) -> Path | None:

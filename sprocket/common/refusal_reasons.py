@@ -24,6 +24,7 @@ class Reason(Enum):
     LOCKED_OUT = "too many wrong signatures came from the address, see authFailuresPerSecond"
     SLAVE = "a slave does not serve the request"
     MASTER_WAITS = "the master waits for a slave's copy of its log, see haTailRecoveryWait"
+    NO_LEASE = "no controller has confirmed this master lately, see enableControllerMode"
     NOT_READY = "the server has just started, see needWaitForService and startAcceptSendRequestTimeStamp"
     TURNED_OFF = "a configuration key turns the request off"
 

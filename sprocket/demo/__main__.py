@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
-from sprocket.common.log_format import LineFormatter
+from sprocket.common.logs.line_format import LineFormatter
 from sprocket.demo.cluster import CLUSTER_NAME, DemoCluster
 from sprocket.demo.consuming import ConsumerProcess, Received
 from sprocket.demo.flights import Flight, load_flights

@@ -38,7 +38,10 @@ def isolated(module: str, *arguments: str) -> list[str]:
 
 
 def bound(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs `module` in a process that ends when this one ends for any reason."""
+    """Return the command that runs `module` in a process that ends when this one ends for any reason.
+
+    The system sends the signal when the thread that launched the process ends: launch it in one that lives as long.
+    """
     return isolated("sprocket.processes.bound", str(os.getpid()), module, *arguments)
 
 

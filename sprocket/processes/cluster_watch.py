@@ -4,16 +4,17 @@ An edge file: it polls members while a cluster starts.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError, ConfigRefused
 from sprocket.client.errors import BrokerRefused, PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from sprocket.processes.child_process import end_of
-from sprocket.processes.local_cluster import ClusterNotStarted, LocalCluster, Member, Started
+from sprocket.processes.local_cluster import HOST, ClusterNotStarted, LocalCluster, Member, Started
+from sprocket.processes.profile import REPLICA
 from sprocket.remoting.bodies.route import ClusterInfo
 from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.codec.fastjson import loads
@@ -39,6 +40,8 @@ class MemberStatus:
     without a connection to its master; ``silent``: it runs but does not respond; ``refusing``: access control demands
     the signature of an administrator; ``killed``: it ended without `down`; or ``stopped``.
     `log_end` is a physical offset.  `log_end`, `lag_bytes` and `is_in_sync` are None where they do not apply.
+    Under controllers `elected_role` is MASTER or SLAVE and `master_epoch` the newest epoch that the broker knows, while
+    it responds; elsewhere both are None.
     """
 
     member: Member
@@ -47,6 +50,13 @@ class MemberStatus:
     log_end: int | None = None
     lag_bytes: int | None = None
     is_in_sync: bool | None = None
+    elected_role: str | None = None
+    master_epoch: int | None = None
+
+    @property
+    def role(self) -> str:
+        """The role now; REPLICA under controllers if the broker does not tell."""
+        return self.elected_role or self.member.role
 
     @property
     def is_up(self) -> bool:
@@ -74,8 +84,8 @@ class ClusterWatch:
                 if status.member.is_broker and status.state == RUNNING:
                     known = all(status.member.address in addresses for addresses in registered)
                     tables[name] = status if known and registered else replace(status, state="unregistered")
-            for master in self._cluster.masters:
-                await self._add_slaves(admin, master, tables)
+            for group in dict.fromkeys(member.broker_name for member in self._cluster.members if member.is_broker):
+                await self._add_slaves(admin, group, tables)
             return list(tables.values())
 
     async def _one(self, admin: AdminClient, member: Member) -> tuple[MemberStatus, set[str] | None]:
@@ -86,30 +96,39 @@ class ClusterWatch:
             return MemberStatus(member, "killed" if pid_file.exists else "stopped"), None
         running = MemberStatus(member, RUNNING, identity.pid)
         try:
+            if member.is_proxy:
+                return await _of_proxy(running), None
             if member.is_broker:
                 figures = await admin.broker_runtime_info(member.address)
-                return replace(running, log_end=int(figures["commitLogMaxOffset"])), None
+                found = replace(running, log_end=int(figures["commitLogMaxOffset"]))
+                return (await _with_role(admin, found, figures) if member.role == REPLICA else found), None
             answer = await admin.ask(member.address, RequestCode.GET_BROKER_CLUSTER_INFO)
             brokers = loads(bytes(answer.body), ClusterInfo).broker_addr_table.values()
             return running, {address for broker in brokers for address in broker.broker_addrs.values()}
         except (AdminError, ProtocolError) as error:
             return replace(running, state=REFUSING if is_refusal(error) else "silent"), None
 
-    async def _add_slaves(self, admin: AdminClient, master: Member, tables: dict[str, MemberStatus]) -> None:
-        """Add to `tables` what a master reports about its slaves.
+    async def _add_slaves(self, admin: AdminClient, group: str, tables: dict[str, MemberStatus]) -> None:
+        """Add to `tables` what the master of `group` reports about its slaves.
 
         The master knows slaves only by the addresses of their connections.  So the connection with the highest offset
         is attributed to the slave with the longest log, and so on.
         """
-        ours = [slave for slave in self._cluster.slaves if slave.broker_name == master.broker_name]
-        slaves = [tables[slave.name] for slave in ours if tables[slave.name].log_end is not None]
-        if not slaves or tables[master.name].log_end is None:
+        ours = [one for one in tables.values() if one.member.broker_name == group and one.log_end is not None]
+        slaves = [one for one in ours if one.role == "SLAVE"]
+        # An old master may not know yet that another one leads.
+        master = max((one for one in ours if one.role.endswith("MASTER")), key=_epoch, default=None)
+        if not slaves:
             return
-        try:
-            answer = await admin.ask(master.address, RequestCode.GET_BROKER_HA_STATUS)
-            connections = loads(bytes(answer.body), HARuntimeInfo).ha_connection_info
-        except (AdminError, ProtocolError):
-            return
+        if master is None:
+            # Under controllers this is the time between two masters.
+            connections = []
+            slaves = [one for one in slaves if one.elected_role is not None]
+        else:
+            try:
+                connections = (await _replication(admin, master.member)).ha_connection_info
+            except (AdminError, ProtocolError):
+                return
         slaves.sort(key=lambda status: -(status.log_end or 0))
         connections.sort(key=lambda connection: -connection.slave_ack_offset)
         for status, connection in zip(slaves, connections, strict=False):
@@ -127,7 +146,7 @@ class ClusterWatch:
         cluster.check_ports()
         with started.undone_on_failure():
             # Brokers register with name servers, and slaves learn their masters' addresses from them.
-            for members in (cluster.name_servers, cluster.masters, cluster.slaves):
+            for members in (cluster.name_servers, cluster.masters, cluster.slaves, cluster.proxies):
                 cluster.launch(members, started)
                 await self._await_up({member.name for member in members})
             await self._await_up({member.name for member in cluster.members})
@@ -157,10 +176,38 @@ class ClusterWatch:
         raise ClusterNotStarted(f"{status.member.name} is {status.state}; the end of {log}:\n{end_of(log)}")
 
 
+async def _replication(admin: AdminClient, member: Member) -> HARuntimeInfo:
+    """Raises AdminError or ProtocolError."""
+    answer = await admin.ask(member.address, RequestCode.GET_BROKER_HA_STATUS)
+    return loads(bytes(answer.body), HARuntimeInfo)
+
+
+async def _with_role(admin: AdminClient, found: MemberStatus, figures: Mapping[str, str]) -> MemberStatus:
+    """Add the role that controllers decided.  Raises AdminError or ProtocolError."""
+    epoch, replication = int(figures.get("controllerMasterEpoch", -1)), await _replication(admin, found.member)
+    role = "MASTER" if replication.master else "SLAVE"
+    return replace(found, elected_role=role, master_epoch=None if epoch < 0 else epoch)
+
+
+def _epoch(status: MemberStatus) -> int:
+    return -1 if status.master_epoch is None else status.master_epoch
+
+
+async def _of_proxy(running: MemberStatus) -> MemberStatus:
+    """Return the status of a proxy: it accepts connections once it serves."""
+    try:
+        async with asyncio.timeout(_ASK_LIMIT_S):
+            _, writer = await asyncio.open_connection(HOST, running.member.port)
+    except (OSError, TimeoutError):
+        return replace(running, state="silent")
+    writer.close()
+    return running
+
+
 def is_refusal(error: BaseException) -> bool:
     """Return whether access control refused; ACL 1.0 has no response code of its own for that."""
     if isinstance(error, PermissionDenied):
         return True
-    if not isinstance(error, AdminError | BrokerRefused):
+    if not isinstance(error, AdminError | BrokerRefused) or isinstance(error, ConfigRefused):
         return False
     return error.code == ResponseCode.NO_PERMISSION or _PLAIN_REFUSAL in str(error)

@@ -20,17 +20,23 @@ from sprocket.common.properties import parse, render
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, isolated
 from sprocket.processes.pid_file import PidFile
 from sprocket.processes.ports import WantedPort, refuse_taken
-from sprocket.processes.profile import Plan, Profile
+from sprocket.processes.profile import REPLICA, Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
 
 HOST: Final = "127.0.0.1"
 # RocketMQ's ports: 9876 for the first name server, and 10911 for the first broker.
 PORT_BASE: Final = 9876
 _FIRST_BROKER: Final = 10911 - PORT_BASE
+_FIRST_PROXY: Final = 8081 - PORT_BASE
+_PROXY_PORTS: Final = 10  # ports from one proxy to the next; remoting clients connect to the proxy's port - 1
 _BROKER_PORTS: Final = 10  # ports from one broker to the next; slaves connect to the broker's port + 1
+_NO_PORT: Final = -1
 _START_LIMIT_S: Final = 60.0
 _STOP_LIMIT_S: Final = 30.0
-_ROLE_ORDER: Final = ("MASTER", "SLAVE", "NAMESRV")
+# Controllers run in name servers: the distance of their ports from that of the first name server.
+_FIRST_CONTROLLER: Final = 100
+_CONTROLLER_PORTS: Final = 2  # one for brokers, one for the other controllers
+_ROLE_ORDER: Final = ("PROXY", REPLICA, "MASTER", "SLAVE", "NAMESRV")
 
 
 class ClusterNotStarted(SprocketError):
@@ -42,7 +48,7 @@ class Member:
     """One server of the cluster."""
 
     name: str
-    role: str  # NAMESRV, ASYNC_MASTER, SYNC_MASTER, SLAVE
+    role: str  # NAMESRV, ASYNC_MASTER, SYNC_MASTER, SLAVE, REPLICA, PROXY
     port: int
     cluster: str = ""
     broker_name: str = ""
@@ -50,7 +56,11 @@ class Member:
 
     @property
     def is_broker(self) -> bool:
-        return self.role != "NAMESRV"
+        return self.role not in ("NAMESRV", "PROXY")
+
+    @property
+    def is_proxy(self) -> bool:
+        return self.role == "PROXY"
 
     @property
     def is_slave(self) -> bool:
@@ -85,12 +95,16 @@ class LocalCluster:
 
         Raises ConfigError if the ports exceed 65535 or `tls` has no keys, OSError if a file cannot be written.
         """
+        if tls is not None and any(plan.role == "PROXY" for plan in profile.plans):
+            raise ConfigError(f"{profile.name} with TLS: proxies speak plain text to brokers; use one without them")
         if tls is not None:
             tls.client_settings()
         members = _members(profile.plans, port_base)
-        addresses = ";".join(member.address for member in members if not member.is_broker)
+        addresses = ";".join(member.address for member in members if member.role == "NAMESRV")
+        controllers = _controllers(profile.plans, port_base)
         for plan, member in zip(profile.plans, members, strict=True):
-            replace_file(_file(directory, member), _configuration(plan, member, directory.absolute(), addresses, tls))
+            content = _configuration(plan, member, directory.absolute(), addresses, controllers, tls)
+            replace_file(_file(directory, member), content)
         facts: dict[str, object] = {
             "profile": profile.name,
             "portBase": port_base,
@@ -103,7 +117,11 @@ class LocalCluster:
 
     @property
     def name_servers(self) -> list[Member]:
-        return [member for member in self.members if not member.is_broker]
+        return [member for member in self.members if member.role == "NAMESRV"]
+
+    @property
+    def proxies(self) -> list[Member]:
+        return [member for member in self.members if member.is_proxy]
 
     @property
     def masters(self) -> list[Member]:
@@ -142,8 +160,7 @@ class LocalCluster:
         for member in self.members:
             if self.pid_file(member).running() is None:
                 path = _file(self.directory, member)
-                entries = parse(path.read_bytes(), str(path)) if path.exists() else []
-                wanted += _ports(member, {entry.key: entry.value for entry in entries})
+                wanted += _ports(member, _values(member, path))
         refuse_taken(wanted, f"Stop the process that listens there, or change the port in {self.directory / 'conf'}")
 
     def launch(self, members: Sequence[Member], started: "Started") -> None:
@@ -166,7 +183,7 @@ class LocalCluster:
                 raise ClusterNotStarted(str(error)) from None
 
     def stop(self, say: Callable[[str], None]) -> None:
-        """Send SIGTERM to masters, then to slaves, then to name servers; send SIGKILL to those that do not end."""
+        """Send SIGTERM to proxies, masters, slaves, then name servers; send SIGKILL to those that do not end."""
         for role in _ROLE_ORDER:
             tier = [member for member in self.members if member.role.endswith(role)]
             running = [(member, self.pid_file(member).running()) for member in tier]
@@ -184,8 +201,8 @@ class LocalCluster:
                 self.pid_file(member).remove()
 
     def _process(self, member: Member) -> ChildProcess:
-        kind = "broker" if member.is_broker else "namesrv"
-        command = isolated("sprocket.cli", kind, "--json", "-c", str(_file(self.directory, member)))
+        kind, flag = ("proxy", "-pc") if member.is_proxy else ("broker" if member.is_broker else "namesrv", "-c")
+        command = isolated("sprocket.cli", kind, "--json", flag, str(_file(self.directory, member)))
         return ChildProcess(member.name, command, self.directory, self.log(member), is_detached=True)
 
 
@@ -229,7 +246,9 @@ def check_ports_of(profile: Profile, port_base: int) -> None:
 
 def _ports(member: Member, values: Mapping[str, str]) -> list[WantedPort]:
     """Return the ports of `member` in the values of its file; its own start refuses a value that is no port."""
-    own = {"listenPort": member.port, **({"haListenPort": member.port + 1} if member.is_broker else {})}
+    own = {"grpcServerPort" if member.is_proxy else "listenPort": member.port}
+    own |= {"haListenPort": member.port + 1} if member.is_broker else {}
+    own |= {"remotingListenPort": member.port - 1} if member.is_proxy else {}
     host = values.get("bindAddress", HOST).strip()
     texts = {key: values.get(key, str(port)).strip() for key, port in own.items()}
     return [
@@ -239,25 +258,74 @@ def _ports(member: Member, values: Mapping[str, str]) -> list[WantedPort]:
     ]
 
 
+def _values(member: Member, path: Path) -> dict[str, str]:
+    """Return the values of a member's file; none of a file that is not there or that its own start refuses."""
+    if not path.exists():
+        return {}
+    if not member.is_proxy:
+        return {entry.key: entry.value for entry in parse(path.read_bytes(), str(path))}
+    with contextlib.suppress(ValueError):
+        table = json.loads(path.read_bytes())
+        if isinstance(table, dict):
+            return {key: str(value) for key, value in table.items()}
+    return {}
+
+
 def _members(plans: Sequence[Plan], port_base: int) -> list[Member]:
-    servers = [plan for plan in plans if not plan.is_broker]
+    servers = [plan for plan in plans if plan.role == "NAMESRV"]
+    proxies = [plan for plan in plans if plan.role == "PROXY"]
     brokers = [plan for plan in plans if plan.is_broker]
     ports = {plan.name: port_base + index for index, plan in enumerate(servers)}
     ports |= {plan.name: port_base + _FIRST_BROKER + _BROKER_PORTS * index for index, plan in enumerate(brokers)}
+    ports |= {plan.name: port_base + _FIRST_PROXY + _PROXY_PORTS * index for index, plan in enumerate(proxies)}
+    if min(ports.values()) < 2:
+        raise ConfigError(f"--port-base {port_base}: the first proxy would listen on {min(ports.values())}")
     if max(ports.values()) >= 65535:
         raise ConfigError(f"--port-base {port_base}: the last broker would listen on {max(ports.values())}")
     own = {field.name for field in fields(Member)} - {"port"}
     return [Member(port=ports[plan.name], **{name: getattr(plan, name) for name in own}) for plan in plans]
 
 
+def _controllers(plans: Sequence[Plan], port_base: int) -> dict[str, str]:
+    """Return the addresses of the controllers for brokers, by the names of their name servers."""
+    names = [plan.name for plan in plans if plan.has_controller]
+    first = port_base + _FIRST_CONTROLLER
+    return {name: f"{HOST}:{first + _CONTROLLER_PORTS * index}" for index, name in enumerate(names)}
+
+
+def _of_controllers(plan: Plan, data: Path, controllers: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys by which a member finds the controllers, or is one."""
+    if plan.role == REPLICA:
+        return {"controllerAddr": ";".join(controllers.values())}
+    if not plan.has_controller:
+        return {}
+    ids = {name: f"n{number}" for number, name in enumerate(controllers)}
+    return {
+        "controllerDLegerPeers": ";".join(f"{ids[name]}-{address}" for name, address in controllers.items()),
+        "controllerDLegerSelfId": ids[plan.name],
+        "controllerRaftPortOffset": "1",
+        "controllerStorePath": str(data / "controller"),
+    }
+
+
 def _file(directory: Path, member: Member) -> Path:
-    return directory.absolute() / "conf" / f"{member.name}.properties"
+    return directory.absolute() / "conf" / f"{member.name}.{'json' if member.is_proxy else 'properties'}"
 
 
 def _configuration(
-    plan: Plan, member: Member, directory: Path, name_servers: str, tls: TlsFolder | None = None
+    plan: Plan,
+    member: Member,
+    directory: Path,
+    name_servers: str,
+    controllers: Mapping[str, str],
+    tls: TlsFolder | None = None,
 ) -> bytes:
     """Return the profile's file with the member's own ports, addresses and folders."""
+    if member.is_proxy:
+        table = json.loads(plan.content) | {"bindAddress": HOST, "grpcServerPort": member.port}
+        if table.get("remotingListenPort") != _NO_PORT:
+            table["remotingListenPort"] = member.port - 1
+        return (json.dumps(table | {"namesrvAddr": name_servers}, indent=2) + "\n").encode()
     own = {"bindAddress": HOST, "listenPort": str(member.port)}
     data = directory / member.name
     if member.is_broker:
@@ -266,6 +334,7 @@ def _configuration(
         own["storePathCommitLog"] = str(data / "store" / "commitlog")
     else:
         own["kvConfigPath"] = str(data / "kvConfig.json")
+    own |= _of_controllers(plan, data, controllers)
     if tls is not None:
         keys = tls.properties("broker" if member.is_broker else "namesrv")
         own |= {"tls.server.mode": "enforcing", "tls.config.file": str(keys)}

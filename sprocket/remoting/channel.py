@@ -18,13 +18,13 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codec.codec_json import decode_header
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
-from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.credentials import SIGNED_WITH, Credentials
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, joined
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
-from sprocket.remoting.frames import NotEncodable, as_body, encode_request, encode_response
+from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request, encode_response
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests
@@ -91,6 +91,8 @@ class RemotingChannel(asyncio.Protocol):
         self.partial_bytes = 0  # received bytes of an incomplete frame
         self.unsent = UnsentOutput(counters, on_crowded)
         self._reading = self._failed = self._flush_scheduled = False
+        self._held: list[bytes] | None = None  # what arrived since `hold`
+        self._measured = 0  # responses whose latency was measured
 
     # asyncio.Protocol
 
@@ -98,7 +100,7 @@ class RemotingChannel(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's transports do not derive from it
         self._transport = transport
         transport.set_write_buffer_limits(high=limits.WRITE_PAUSE_BYTES)
-        self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.peer = self._pending.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.local = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self.certificate_name = common_name(transport.get_extra_info("peercert"))
         self.read_at = self._loop.time()
@@ -119,6 +121,10 @@ class RemotingChannel(asyncio.Protocol):
         if self._on_close is not None:
             self._on_close(self)
 
+    def eof_received(self) -> None:
+        # The transport closes now: requests before the end still get their responses.
+        self._table.settle()
+
     def pause_writing(self) -> None:
         # A peer that does not read its responses sends no more requests either.
         self.stalled_at = self._loop.time()
@@ -128,13 +134,16 @@ class RemotingChannel(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.stalled_at = None
         self._end_drain()
-        if self._backlog:
+        if self._backlog and self._held is None:
             self._handle(())
         if self._pause_reads:
             self._read_on()
 
     def data_received(self, data: bytes) -> None:
         self.read_at = self._loop.time()
+        if self._held is not None:
+            self._held.append(data)
+            return
         decoder, counters = self._decoder, self._counters
         counters.received_bytes += len(data)
         frames = decoder.feed(data)
@@ -187,7 +196,7 @@ class RemotingChannel(asyncio.Protocol):
             self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        if self._transport is not None and self.stalled_at is None and not self.is_closed:
+        if self._transport is not None and self.stalled_at is None and not self.is_closed and self._held is None:
             self._transport.resume_reading()
 
     def _count_partial(self, size_bytes: int) -> None:
@@ -203,6 +212,33 @@ class RemotingChannel(asyncio.Protocol):
         if self._transport is None or self.is_closed:
             return 0
         return self._transport.get_write_buffer_size() + sum(len(frame[1]) + len(frame[2]) for frame in self._backlog)
+
+    # Another table
+
+    def hold(self) -> None:
+        """Serve nothing until `serve`: what arrives waits.  Requests whose handlers have yet to answer are refused."""
+        if self._held is None and not self.is_closed:
+            self._table.settle()
+            self._held = []
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+            for task in self._tasks:
+                task.cancel()
+
+    def serve(self, table: RouteTable) -> None:
+        """Serve `table` from now on, first what arrived since `hold`."""
+        self._table = table
+        held, self._held = self._held or [], None
+        # The old table's guard admitted these.
+        backlog: list[Frame] = [(frame[0], frame[1], frame[2]) for frame in self._backlog]
+        self._backlog.clear()
+        if backlog:
+            self._handle(backlog if table.guard is None else self._guarded(table.guard, backlog))
+        for data in held:
+            if not self.is_closed:
+                self.data_received(data)
+        if self._transport is not None and not self._transport.is_closing():
+            self._read_on()
 
     # Requests of the peer
 
@@ -231,6 +267,8 @@ class RemotingChannel(asyncio.Protocol):
                 frames = list(self._backlog)
                 self._backlog.clear()
             index, count = 0, len(frames)
+            if len(self._pending) and self._table.guard is None:
+                index = self._pending.resolve_usual(frames)
             while index < count:
                 index = self._serve_next(frames, index)
                 if not is_grouped and index + 1 < count:
@@ -254,6 +292,9 @@ class RemotingChannel(asyncio.Protocol):
     def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
         """Serve the frame at `index`, or the run for one batch handler from there.  Return the index after it."""
         table = self._table
+        served = table.serve_usual(cast(list[Frame], frames), index, self)
+        if served:
+            return index + served
         try:
             decoded = table.decode(frames[index])
         except UnroutableRequest as error:
@@ -265,8 +306,11 @@ class RemotingChannel(asyncio.Protocol):
             return index + 1
         entry, request = decoded
         request.channel = self
+        measured = self._measured
         if entry.batch is None:
             self._serve_one(entry.handle, request)
+            if table.latency is not None and self._measured == measured:
+                self._note_unanswered((request,))
             return index + 1
         run = [request]
         if index + 1 < len(frames):
@@ -279,6 +323,8 @@ class RemotingChannel(asyncio.Protocol):
             for request in run:
                 if not request.is_answered:
                     self.reply(request, refusal)
+        if table.latency is not None and self._measured - measured < len(run):
+            self._note_unanswered(run)
         return index + len(run)
 
     def _serve_one(self, handle: Any, request: Request[Any]) -> None:
@@ -298,6 +344,10 @@ class RemotingChannel(asyncio.Protocol):
     async def _finish(self, answer: Awaitable[Response | None], request: Request[Any]) -> None:
         try:
             response = await answer
+        except asyncio.CancelledError:
+            if self.is_closed:
+                raise
+            response = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the server ended the work on it, try again")
         except Exception as error:
             response = self._refusal(request, error)
         if response is not None:
@@ -331,9 +381,11 @@ class RemotingChannel(asyncio.Protocol):
             # The one place that every refused request passes, except those that `shed` refuses by the hundred.
             self._table.refusals.count(response.reason, request.code)
         if request.wants_answer:
-            self.answer(request, *self._encoded(request, response))
+            self.answer(request, *self._encoded(request, response), code=response.code)
         else:
             request.is_answered = 1
+            if self._table.latency is not None:
+                self._note_latency(request, 1, response.code)
 
     def _encoded(self, request: Request[Any], response: Response) -> list[Buffer]:
         try:
@@ -348,19 +400,51 @@ class RemotingChannel(asyncio.Protocol):
     def refuse(self, request: Request[Any], error: Exception) -> None:
         self.reply(request, self._refusal(request, error))
 
-    def answer(self, request: Request[Any], *frame: Buffer) -> None:
+    def answer(self, request: Request[Any], *frame: Buffer, code: int = 0) -> None:
         if request.is_answered:
             self._drop_answer(request)
             return
         request.is_answered = 1
+        if self._table.latency is not None:
+            self._note_latency(request, 1, code)
         if not request.flag & FLAG_ONEWAY:
             self.write(*frame)
 
-    def answer_run(self, requests: Sequence[Request[Any]], frames: bytes) -> None:
+    def answer_run(self, requests: Sequence[Request[Any]], frames: bytes, code: int = 0) -> None:
         for request in requests:
             request.is_answered = 1
+        if self._table.latency is not None and requests:
+            self._note_latency(requests[0], len(requests), code)
         if frames:
             self.write(frames)
+
+    def answer_frames(
+        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool
+    ) -> None:
+        latency = self._table.latency
+        if latency is not None:
+            latency.note(request_code, code, self._loop.time() - read_at, count, was_later, False)
+        if was_later or self._reading or self.is_closed:
+            self.write(frames)
+        else:
+            # The end of a turn: nothing else follows for this connection.
+            self._out.append(frames)
+            self._out_bytes += len(frames)
+            self._flush()
+
+    def _note_latency(self, request: Request[Any], count: int, code: int) -> None:
+        """Measure the latency of `count` responses; one of them is for `request`."""
+        latency, later = self._table.latency, request.read_at
+        assert latency is not None
+        self._measured += count
+        seconds = self._loop.time() - (later or self.read_at)
+        latency.note(request.code, code, seconds, count, later > 0, request.flag & FLAG_ONEWAY != 0)
+
+    def _note_unanswered(self, run: Sequence[Request[Any]]) -> None:
+        """Keep the time of the read for requests that are answered later."""
+        for request in run:
+            if not request.is_answered:
+                request.read_at = self.read_at
 
     def _drop_answer(self, request: Request[Any]) -> None:
         logger.error("event=second_answer_dropped code=%s peer=%s:%s", request.code, *self.peer)
@@ -413,6 +497,7 @@ class RemotingChannel(asyncio.Protocol):
     def close(self) -> None:
         """Send what is queued, then close."""
         if not self.is_closed and self._transport is not None:
+            self._table.settle()
             self._flush()
             self._transport.close()
 
@@ -447,21 +532,59 @@ class RemotingChannel(asyncio.Protocol):
     ) -> "asyncio.Future[ReceivedResponse]":
         """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost.  Raises NotEncodable."""
         body = body if type(body) is bytes else as_body(body)
-        future, opaque = self._pending.register(timeout_s, f"{code} at {self.peer[0]}:{self.peer[1]}")
+        header = self._signed(header, body)
+        opaque = self._pending.next_opaque()
+        prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
+        return self.request_encoded(code, opaque, prefix, body, timeout_s=timeout_s)
+
+    def next_opaque(self) -> int:
+        """Return the opaque number for a request that `request_encoded` sends."""
+        return self._pending.next_opaque()
+
+    @property
+    def is_signing(self) -> bool:
+        """Whether requests are signed, so that `request` must encode them."""
+        return self._credentials is not None
+
+    def request_encoded(
+        self, code: int, opaque: int, prefix: bytes, body: Buffer, *, timeout_s: float
+    ) -> "asyncio.Future[ReceivedResponse]":
+        """Send a request whose header is encoded in `prefix`; return the same future as `request`."""
+        pending = self._pending
+        future = pending.register(opaque, timeout_s, code)
         if self.is_closed:
-            self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+            pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
             return future
-        try:
-            header = self._signed(header, body)
-            prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
-        except NotEncodable:
-            self._pending.forget(opaque)
-            raise
-        if len(body):
-            self.write(prefix, body)
-        else:
-            self.write(prefix)
+        size = len(body)
+        self._out.append(prefix)
+        if size:
+            self._out.append(body)
+        self._out_bytes += len(prefix) + size
+        if not self._reading and not self._flush_scheduled:
+            if len(pending) == 1:
+                # Nothing else is outstanding, so there is nothing to gather: spare a turn of the loop.
+                self._flush()
+            else:
+                self._flush_scheduled = True
+                self._loop.call_soon(self._flush)
         return future
+
+    def forward(
+        self, request: Request[Any], fields: Mapping[str, str], *, timeout_s: float
+    ) -> "asyncio.Future[ReceivedResponse] | None":
+        """Send a request of another connection with these fields and its own body; None if it is oneway.
+
+        The future is that of `request`.  With credentials the signature becomes this end's.  Raises NotEncodable.
+        """
+        body = request.body
+        if self._credentials is not None:
+            fields = self._credentials.signed({key: fields[key] for key in fields.keys() - SIGNED_WITH}, body)
+        if request.flag & FLAG_ONEWAY:
+            self.write(encode_forwarded(request, self._pending.next_opaque(), fields, len(body)), body)
+            return None
+        opaque = self._pending.next_opaque()
+        prefix = encode_forwarded(request, opaque, fields, len(body))
+        return self.request_encoded(request.code, opaque, prefix, body, timeout_s=timeout_s)
 
     def sign_with(self, credentials: Credentials | None) -> None:
         """Sign further requests: the peer has proved its identity."""

@@ -176,6 +176,7 @@ class RequestCode(IntEnum):
     NEGOTIATE_HA_SESSION = 21001
     PROVE_BROKER_IDENTITY = 21002
     FORGET_CONTROLLER = 21003
+    ADOPT_BROKER_GROUP = 21004
 
 
 class ResponseCode(IntEnum):

@@ -47,12 +47,18 @@ class Channel(Protocol):
         """Answer `request` with `error`, as if its handler had raised it."""
         ...
 
-    def answer(self, request: "Request[Any]", *frame: Buffer) -> None:
-        """Answer `request` with an encoded frame, unless it is oneway, already answered, or the channel is closed."""
+    def answer(self, request: "Request[Any]", *frame: Buffer, code: int = 0) -> None:
+        """Answer `request` with an encoded frame whose response code is `code`.
+
+        Does nothing if it is oneway or already answered, or if the channel is closed.
+        """
         ...
 
-    def answer_run(self, requests: Sequence["Request[Any]"], frames: bytes) -> None:
-        """Answer `requests` with `frames`: one frame for each request that `wants_answer`, in any order."""
+    def answer_run(self, requests: Sequence["Request[Any]"], frames: bytes, code: int = 0) -> None:
+        """Answer `requests`, all of one code and one read, with `frames`.
+
+        They are one frame with the response code `code` for each request that `wants_answer`, in any order.
+        """
         ...
 
     def notify(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
@@ -90,6 +96,8 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     access: Any = msgspec.field(name="#access", default=None)
     serialization: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#serialization", default=0)
     is_answered: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#answered", default=0)
+    # Loop time of its read, if it was not answered in that turn and latencies are measured; else 0.
+    read_at: Annotated[float, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#readAt", default=0.0)
 
     @property
     def is_oneway(self) -> bool:
@@ -123,14 +131,20 @@ class Response:
 
 
 class ReceivedResponse(msgspec.Struct, kw_only=True):
-    """Response as its caller gets it; the header fields are still the strings of the wire."""
+    """Response as its caller gets it; the header fields are still the strings of the wire.
 
-    code: int
-    opaque: int
-    version: int = 0
+    The connection sets `body` after it has decoded the header, in which its wire name means nothing.
+    """
+
+    # In the order in which common servers write them, which is the fastest order to decode.
+    code: Int
+    ext_fields: dict[str, str] = msgspec.field(name="extFields", default_factory=dict)
+    flag: Int = FLAG_RESPONSE
+    language: str | None = None
+    opaque: Int = 0
     remark: str | None = None
-    ext_fields: dict[str, str] = {}  # msgspec copies an empty default per instance
-    body: bytes = b""
+    version: Int = 0
+    body: bytes = msgspec.field(name="#body", default=b"")
 
     def header(self, header_type: type[H_co]) -> H_co:
         """Return the header fields as `header_type`.  Raises msgspec.ValidationError when they do not fit."""

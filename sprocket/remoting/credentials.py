@@ -16,6 +16,8 @@ from sprocket.remoting.command import Buffer
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"
+# Fields that `Credentials.signed` adds.
+SIGNED_WITH: Final = frozenset({ACCESS_KEY, SIGNATURE, SECURITY_TOKEN})
 # A field that clients up to 4.9.3 add after signing.  Source: `MixAll.UNIQUE_MSG_QUERY_FLAG`, `MQVersion`.
 _LATE_FIELD: Final = "_UNIQUE_KEY_QUERY"
 _V4_9_3: Final = 399

@@ -2,19 +2,23 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codes import LanguageCode
-from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Buffer, Response
+from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Buffer, Request, Response
+from sprocket.remoting.engine import response_encoder
 from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
 from sprocket.remoting.headers.base import Header, to_ext_fields
 
 _JSON_PREFIX = struct.Struct(">ii")
 # Size of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
 _BINARY_FIXED_BYTES = 21
+_LANGUAGE_NUMBERS = frozenset(map(int, LanguageCode))
+_encode_json = msgspec.json.Encoder().encode
 _BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
 
 
@@ -53,6 +57,26 @@ def encode_request(
         raise NotEncodable(f"request {code} cannot be encoded: {type(error).__name__}: {error}") from None
 
 
+def encode_forwarded(request: Request[Any], opaque: int, fields: Mapping[str, str], body_bytes: int) -> bytes:
+    """Return what stands before the body of `request` on its way to another server: with its language and version.
+
+    Servers choose features by them.  The header is JSON.  Raises NotEncodable.
+    """
+    try:
+        language = request.language or LanguageCode.OTHER.name
+        if language.isdecimal():  # a ROCKETMQ header has the number
+            language = LanguageCode(int(language)).name if int(language) in _LANGUAGE_NUMBERS else "OTHER"
+        header: dict[str, object] = {"code": request.code, "extFields": fields, "flag": request.flag & FLAG_ONEWAY}
+        header |= {"language": language, "opaque": opaque, "serializeTypeCurrentRPC": "JSON"}
+        header["version"] = request.version
+        if request.remark is not None:
+            header["remark"] = request.remark
+        encoded = _encode_json(header)
+        return frame_prefix(JSON, len(encoded), body_bytes) + encoded
+    except (TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
+        raise NotEncodable(f"request {request.code} cannot be encoded: {type(error).__name__}: {error}") from None
+
+
 def encode_response(response: Response, opaque: int, serialization: int) -> list[Buffer]:
     """Return a response's frame as buffers: prefix and header, then the body's buffers as they are."""
     header = response.header
@@ -87,6 +111,7 @@ class ResponseTemplate:
         "_binary_fixed_bytes",
         "_binary_format",
         "_binary_head",
+        "_native",
         "_values_format",
         "code",
         "json_format",
@@ -129,17 +154,34 @@ class ResponseTemplate:
         self._binary_fixed_bytes = _BINARY_FIXED_BYTES + len(remark_bytes)
         keys = [struct.pack(">h", len(name.encode())) + name.encode() for name in formats]
         constant = codec_binary.encode_map(constants or {})
+        self._native = response_encoder(
+            self.json_format, formats, keys, self._before_opaque, self._after_opaque, constant
+        )
         self._binary_format = b"".join(key.replace(b"%", b"%%") + b"%b%b" for key in keys) + constant.replace(
             b"%", b"%%"
         )
 
     def frame(self, serialization: int, opaque: int, values: tuple[bytes | int, ...], body_bytes: int = 0) -> bytes:
         """Prefix and header of a frame whose body has `body_bytes`."""
+        if self._native is not None:
+            frame: bytes | None = self._native.frame(serialization, opaque, values, body_bytes)
+            if frame is not None:
+                return frame
         if serialization == JSON:
             header = self.json_format % (*values, opaque)
             size = len(header)
             return _JSON_PREFIX.pack(4 + size + body_bytes, size) + header
         return self._binary_frame(opaque, values, body_bytes)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the compiled engine encodes the responses."""
+        return self._native is not None
+
+    @property
+    def encoder(self) -> Any:
+        """The compiled encoder of these responses; None with pure Python."""
+        return self._native
 
     def _binary_frame(self, opaque: int, values: tuple[bytes | int, ...], body_bytes: int) -> bytes:
         texts = (self._values_format % values).split(b"\0") if values else []

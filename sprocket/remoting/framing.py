@@ -12,6 +12,7 @@ import struct
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
+from sprocket.engine.choice import native
 
 JSON = 0
 ROCKETMQ = 1
@@ -26,6 +27,10 @@ LARGE_HEADER_BYTES = limits.MAX_EXT_FIELDS * 5
 # The largest header word of a known serialization.
 _MAX_WORD = 0x1FFFFFF
 
+
+_native = native("framing")
+# The compiled loop over whole usual frames, if it is in use.
+_cut_usual = None if _native is None else _native.cut
 
 # One whole frame, its header not yet decoded: serialization, header, body.  A plain tuple because a named
 # one takes three times as long to make, and there is one per message.
@@ -121,6 +126,8 @@ class FrameDecoder:
         max_frame_bytes = self.max_frame_bytes
         large_bytes = self._large_header_bytes
         append = frames.append
+        if _cut_usual is not None and type(data) is bytes:
+            position = _cut_usual(data, 0, frames, max_frame_bytes, large_bytes)
         while end - position >= 8:
             length, word = unpack(data, position)
             header_start = position + 8

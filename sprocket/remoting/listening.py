@@ -12,12 +12,15 @@ from collections.abc import Callable
 
 
 async def bound(
-    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int = 128
+    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int = 128, reuse_port: bool = False
 ) -> asyncio.Server:
-    """Return a server that is bound and does not listen yet.  Raises OSError, also for an invalid port."""
+    """Return a server that is bound and does not listen yet.  Raises OSError, also for an invalid port.
+
+    With `reuse_port` other processes of the same user may bind the port too, and share its connections.
+    """
     try:
         return await asyncio.get_running_loop().create_server(
-            factory, host, port, backlog=backlog, reuse_address=True, start_serving=False
+            factory, host, port, backlog=backlog, reuse_address=True, reuse_port=reuse_port, start_serving=False
         )
     except OverflowError:
         raise OSError(f"{port} is no port, allowed are 0 to 65535") from None
@@ -33,6 +36,51 @@ async def serve(server: asyncio.Server) -> None:
     except OSError:
         server.close()
         raise
+
+
+class KeptPort:
+    """TCP port that stays bound, and listens once it was served, while those who serve it change.
+
+    While nobody serves it, a connection is closed at once.
+    """
+
+    def __init__(self) -> None:
+        self._server: asyncio.Server | None = None
+        self._factory: Callable[[], asyncio.BaseProtocol] = _Closing
+        self._is_listening = False
+
+    async def bind(self, host: str, port: int) -> int:
+        """Bind the port, unless that was done before, and return it.  Raises OSError."""
+        if self._server is None:
+            self._server = await bound(lambda: self._factory(), host, port)
+        taken: int = self._server.sockets[0].getsockname()[1]
+        return taken
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Serve connections with protocols of `factory`, in place of the one before.  Raises OSError as `serve`."""
+        assert self._server is not None, "bind comes first"
+        if not self._is_listening:
+            await serve(self._server)
+            self._is_listening = True
+        self._factory = factory
+
+    def leave(self) -> None:
+        """Serve no new connection."""
+        self._factory = _Closing
+
+    def close(self) -> None:
+        """Release the port."""
+        self.leave()
+        server, self._server, self._is_listening = self._server, None, False
+        if server is not None:
+            server.close()
+
+
+class _Closing(asyncio.Protocol):
+    """A connection to a port that nobody serves now."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def _is_listening(one: socket.socket) -> bool:

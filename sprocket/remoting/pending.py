@@ -1,9 +1,12 @@
 """Requests that wait for their response, matched by opaque number."""
 
 import asyncio
+from collections.abc import Sequence
 
 from sprocket.common.errors import ClientError
+from sprocket.remoting.codec.codec_json import decode_response
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.framing import JSON, Frame
 
 # Deadlines are checked in steps of this, so that a request costs no timer of its own.
 _SWEEP_S = 0.05
@@ -21,9 +24,10 @@ class PendingRequests:
     """Table of the requests of one connection that wait: opaque numbers and their futures."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.peer: tuple[str, int] = ("", 0)  # address and port, for errors
         self._loop = loop
         self._opaque = 0
-        self._waiting: dict[int, tuple[asyncio.Future[ReceivedResponse], float, str]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[ReceivedResponse], float, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -33,14 +37,13 @@ class PendingRequests:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
-    def register(self, timeout_s: float, what: str) -> tuple[asyncio.Future[ReceivedResponse], int]:
-        """Return a future for the response to the opaque that is returned with it."""
+    def register(self, opaque: int, timeout_s: float, code: int) -> "asyncio.Future[ReceivedResponse]":
+        """Return a future for the response to the request `opaque` of this `code`."""
         future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
-        opaque = self.next_opaque()
-        self._waiting[opaque] = (future, self._loop.time() + timeout_s, what)
+        self._waiting[opaque] = (future, self._loop.time() + timeout_s, code)
         if self._timer is None:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
-        return future, opaque
+        return future
 
     def resolve(self, response: ReceivedResponse) -> None:
         """Hand `response` to its waiter; one that came too late is dropped."""
@@ -48,9 +51,15 @@ class PendingRequests:
         if entry is not None and not entry[0].done():
             entry[0].set_result(response)
 
-    def forget(self, opaque: int) -> None:
-        """Wait no more for the response to a request that was not sent."""
-        self._waiting.pop(opaque, None)
+    def resolve_usual(self, frames: Sequence[Frame]) -> int:
+        """Resolve the usual responses with which `frames` begin, and return their number."""
+        for index, (serialization, header, body) in enumerate(frames):
+            response = decode_response(header) if serialization == JSON else None
+            if response is None:
+                return index
+            response.body = body
+            self.resolve(response)
+        return len(frames)
 
     def fail_all(self, reason: str) -> None:
         """Fail every waiting request with ConnectionLost: the connection is gone."""
@@ -58,18 +67,21 @@ class PendingRequests:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for future, _, what in waiting.values():
+        for future, _, code in waiting.values():
             if not future.done():
-                future.set_exception(ConnectionLost(f"request {what}: {reason}"))
+                future.set_exception(ConnectionLost(f"request {self._what(code)}: {reason}"))
+
+    def _what(self, code: int) -> str:
+        return f"{code} at {self.peer[0]}:{self.peer[1]}"
 
     def _sweep(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for opaque, (future, deadline, what) in list(self._waiting.items()):
+        for opaque, (future, deadline, code) in list(self._waiting.items()):
             if future.done():
                 del self._waiting[opaque]
             elif deadline <= now:
                 del self._waiting[opaque]
-                future.set_exception(RemotingTimeout(f"request {what}: no response in time"))
+                future.set_exception(RemotingTimeout(f"request {self._what(code)}: no response in time"))
         if self._waiting:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,9 +19,11 @@ from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
+from sprocket.remoting.engine import header_decoder
 from sprocket.remoting.framing import JSON, Frame
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.refusals import Refusals
+from sprocket.remoting.rpc_latency import RpcLatency
 
 
 class Resource(Enum):
@@ -59,6 +61,10 @@ class NoHeader(Header):
     """Header of a request without fields; fields that a peer sends anyway are ignored."""
 
 
+class AllFields(Header):
+    """Header of a request that is passed on: its handler gets a dict of all fields, as the strings of the wire."""
+
+
 Answer = Response | None | Awaitable[Response | None]
 Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
@@ -74,6 +80,47 @@ Verdict = tuple[float, str]
 Overload = Callable[[Lane, float, int], Verdict]
 
 
+class FramesChannel(Protocol):
+    """The connection of frames that are served without a `Request` for each."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    @property
+    def read_at(self) -> float:
+        """Loop time of the last read."""
+        ...
+
+    def refuse(self, request: Request[Any], error: Exception, /) -> None:
+        """Respond to a decoded request that failed with `error`."""
+        ...
+
+    def answer_frames(
+        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool
+    ) -> None:
+        """Send the responses, with `code`, to `count` requests that were read at `read_at`."""
+        ...
+
+
+class FramesHandler(Protocol):
+    """Handler of the usual frames of a route."""
+
+    def serve(self, frames: list[Frame], index: int, channel: FramesChannel, /) -> int:
+        """Serve the usual ones of one read's `frames` from `index` on; return how many, 0 if the next must be decoded.
+
+        It may put the work off until `settle`, which it then calls in the next turn of the loop at the latest.
+        """
+        ...
+
+    @property
+    def settle(self) -> Callable[[], None]:
+        """Function that does now what was put off; handlers that put it off together have the same one."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Service of one request code.
@@ -81,6 +128,7 @@ class Route:
     `handle` gets one request.  It returns a `Response`, an awaitable of one, or None if it replies itself through
     ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the consecutive requests of this
     code in one read, all of one channel, and replies itself.  `checks` are asked in order before either of them.
+    `usual`, if present, is asked before `batch`, unless the route has checks or the table a guard.
     """
 
     code: RequestCode
@@ -91,12 +139,29 @@ class Route:
     lane: Lane = Lane.ADMIN
     batch: BatchHandler | None = None
     checks: Sequence[Check] = ()
+    usual: FramesHandler | None = None
+
+
+_HOT_LANES = frozenset({Lane.SEND, Lane.PULL})
 
 
 class Entry:
     """Route with its decoder.  Its handler asks the route's checks first; without checks it is the route's own."""
 
-    __slots__ = ("batch", "binary", "code", "decode", "handle", "header", "lane", "prefix", "route")
+    __slots__ = (
+        "batch",
+        "binary",
+        "code",
+        "decode",
+        "fields",
+        "handle",
+        "header",
+        "lane",
+        "native",
+        "prefix",
+        "route",
+        "usual",
+    )
 
     def __init__(self, route: Route) -> None:
         invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
@@ -106,13 +171,19 @@ class Entry:
         self.lane = route.lane
         self.handle = _checked(route.handle, route.checks) if route.handle and route.checks else route.handle
         self.batch = _checked_batch(route.batch, route.checks) if route.batch and route.checks else route.batch
+        self.usual = None if route.checks else route.usual
         prefix = b'{"code":%d,"' % route.code
         size = next((size for size in _PREFIX_SIZES if prefix[size - 1 :].startswith((b'"', b","))), 0)
         self.prefix = prefix[:size]  # start of a JSON header; empty if it does not identify the code
-        request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
+        # What the fields become: the typed struct of the route, or all of them.
+        self.fields: Any = dict[str, str] if route.header is AllFields else route.header
+        request_type = Request[self.fields | None]  # type: ignore[name-defined] # a type made at run time
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
         # The same for a ROCKETMQ header, or None if its form is unusual.
-        self.binary = BinaryDecoder(route.header).request
+        self.binary = BinaryDecoder(None if route.header is AllFields else route.header).request
+        # Both in one, compiled; None for other lanes, whose requests are too few for it.
+        is_hot = route.lane in _HOT_LANES and route.header is not AllFields
+        self.native = header_decoder(self.code, route.header) if is_hot else None
 
 
 def _checked(handle: Handler, checks: Sequence[Check]) -> Handler:
@@ -154,7 +225,9 @@ class RouteTable:
         overload: Overload | None = None,
         guard: Guard | None = None,
         refusals: Refusals | None = None,
+        latency: RpcLatency | None = None,
     ) -> None:
+        self.latency = latency  # None: latencies are not measured
         self.refusals = Refusals() if refusals is None else refusals
         self.entries: dict[int, Entry] = {}
         # JSON headers of the usual clients begin with the code: the first bytes name the route,
@@ -164,12 +237,16 @@ class RouteTable:
         # Called for every frame before any of it is decoded.
         self.guard = guard
         self.overload = overload
+        settles: dict[Callable[[], None], None] = {}
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)
             if entry.prefix:
                 self._by_prefix[entry.prefix] = entry
             self._by_short_code[entry.code & 0xFFFF] = entry
+            if entry.usual is not None:
+                settles[entry.usual.settle] = None
+        self._settles = tuple(settles)
 
     @property
     def routes(self) -> list[Route]:
@@ -177,7 +254,9 @@ class RouteTable:
 
     def behind(self, guard: Guard) -> "RouteTable":
         """Return a table of the same routes that serves only what `guard` admits."""
-        return RouteTable(self.routes, overload=self.overload, guard=guard, refusals=self.refusals)
+        return RouteTable(
+            self.routes, overload=self.overload, guard=guard, refusals=self.refusals, latency=self.latency
+        )
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.
@@ -188,9 +267,13 @@ class RouteTable:
         if self.guard is not None:
             return _admitted(frame)
         serialization, header, body = frame
-        entry = self._entry_of(frame)
+        entry = self.entry_of(frame)
         if entry is None:
             return self._decode_slowly(frame)
+        if entry.native is not None:
+            request = entry.native.request(serialization, header, body, None)
+            if request is not None:
+                return entry, request
         if serialization == JSON:
             try:
                 request = entry.decode(header)
@@ -205,6 +288,24 @@ class RouteTable:
                 return entry, usual
         return self._decode_slowly(frame)
 
+    def serve_usual(self, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+        """Serve usual frames from `index` on as a whole, and return how many; 0 if they must be decoded.
+
+        Before those, everything that was put off is done: requests of one connection keep their order.
+        """
+        if self.guard is not None:
+            return 0
+        entry = self.entry_of(frames[index])
+        served = 0 if entry is None or entry.usual is None else entry.usual.serve(frames, index, channel)
+        if not served:
+            self.settle()
+        return served
+
+    def settle(self) -> None:
+        """Do what handlers of usual frames have put off."""
+        for settle in self._settles:
+            settle()
+
     def grouped(self, frames: Sequence[Frame], start: int) -> list[Frame]:
         """Return `frames` with the batch requests after `start` grouped by handler.
 
@@ -213,14 +314,14 @@ class RouteTable:
         groups: dict[BatchHandler, list[Frame]] = {}
         end = start
         for frame in frames[start:]:
-            entry = self._entry_of(frame)
+            entry = self.entry_of(frame)
             if entry is None or entry.batch is None:
                 break
             groups.setdefault(entry.batch, []).append(frame)
             end += 1
         return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
-    def _entry_of(self, frame: Frame) -> Entry | None:
+    def entry_of(self, frame: Frame) -> Entry | None:
         """Return the entry for a frame, as far as its first bytes tell."""
         serialization, header, _ = frame
         if serialization == JSON:
@@ -234,7 +335,7 @@ class RouteTable:
         for frame in frames:
             start = frame[1][: _LONG_PREFIX_BYTES if frame[0] == JSON else _BINARY_CODE_BYTES]
             if start not in known:
-                known[start] = self._entry_of(frame)
+                known[start] = self.entry_of(frame)
             entries.append(known[start])
         return entries
 
@@ -248,6 +349,9 @@ class RouteTable:
             _append_admitted(entry, frames, run)
             return
         # The innermost loop of a server: `decode` without its calls, and one test of the route.
+        if entry.native is not None:
+            done = entry.native.run(frames, 0, first[0], run[0].channel, run)
+            frames = frames[done:]
         decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
         first_serialization, header, _ = first
         is_usual = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
@@ -285,7 +389,7 @@ class RouteTable:
         if entry is None:
             raise UnroutableRequest(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, _unsupported(request.code))
         try:
-            request.header = msgspec.convert(fields, entry.header, strict=False)
+            request.header = msgspec.convert(fields, entry.fields, strict=False)
         except msgspec.ValidationError as error:
             remark = f"header of {entry.route.code.name}: {error}"
             raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark, Reason.INVALID_HEADER) from None

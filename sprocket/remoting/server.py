@@ -29,6 +29,7 @@ class RemotingServer:
 
     `on_close` callbacks get every channel that closes.  A sweep closes idle channels, peers that stop reading and peers
     that leave a frame incomplete.  With `tls` connections may be TLS.  A free port is chosen for `port` 0.
+    With `reuse_port` other processes of the same user may share the port.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class RemotingServer:
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         on_bug: Callable[[InvariantError], None] | None = None,
         tls: ServerTls | None = None,
+        reuse_port: bool = False,
     ) -> None:
+        self._reuse_port = reuse_port
         self._table = table
         self._settings = settings
         self._requested_port = port
@@ -60,6 +63,7 @@ class RemotingServer:
         )
         self.channels: dict[int, RemotingChannel] = {}
         self.on_close: list[Callable[[RemotingChannel], None]] = []
+        self._is_held = False
 
     @property
     def port(self) -> int:
@@ -110,7 +114,9 @@ class RemotingServer:
 
     async def _bound(self, port: int) -> asyncio.Server:
         settings = self._settings
-        server = await bound(self._entrance.visitor, settings.bind_address, port, backlog=_BACKLOG)
+        server = await bound(
+            self._entrance.visitor, settings.bind_address, port, backlog=_BACKLOG, reuse_port=self._reuse_port
+        )
         try:
             # Connections inherit the options of the listening socket.
             set_buffers(server.sockets, settings.server_socket_rcv_buf_size, settings.server_socket_snd_buf_size)
@@ -129,6 +135,21 @@ class RemotingServer:
         self._others.append(server)
         return ""
 
+    def hold(self) -> None:
+        """Serve no request until `serve`; connections stay open, and requests that arrive wait."""
+        self._is_held = True
+        # Also what a connection sent that is closed by now.
+        self._table.settle()
+        for channel in list(self.channels.values()):
+            channel.hold()
+
+    def serve(self, table: RouteTable) -> None:
+        """Serve `table` from now on, on all connections."""
+        self._table = table
+        self._is_held = False
+        for channel in list(self.channels.values()):
+            channel.serve(table)
+
     async def stop_accepting(self) -> None:
         """Accept no new connections; open connections continue."""
         for server in (self._server, *self._others):
@@ -141,6 +162,7 @@ class RemotingServer:
         if self._sweep_task is not None:
             self._sweep_task.cancel()
         self._entrance.close()
+        self._table.settle()
         for channel in list(self.channels.values()):
             channel.close()
         # Give closing connections time to finish; a peer that does not read cannot block the stop.
@@ -165,6 +187,8 @@ class RemotingServer:
 
     def _opened(self, channel: RemotingChannel) -> None:
         self.channels[channel.id] = channel
+        if self._is_held:
+            channel.hold()
 
     def _closed(self, channel: RemotingChannel) -> None:
         self.channels.pop(channel.id, None)

@@ -9,10 +9,12 @@ import signal
 import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from sprocket.common.extras import install
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, bound
 
 # A full or slow disk of the machine must neither refuse nor remove a test's messages.
@@ -96,6 +98,7 @@ class Broker:
 
         Raises BrokerNotStarted.
         """
+        _check_installed()
         self.store.mkdir(parents=True, exist_ok=True)
         self._process = ChildProcess("broker", self._command(), self.directory)
         self._process.launch()
@@ -159,6 +162,13 @@ class Broker:
 
         async with AdminClient([self.namesrv]) as admin:
             await admin.create_topic(self.address, TopicConfig(topic, queues, queues))
+
+
+def _check_installed() -> None:
+    """Raise BrokerNotStarted if the packages of a broker are not installed."""
+    missing = [package for package in ("click", "numpy") if find_spec(package) is None]
+    if missing:
+        raise BrokerNotStarted(f"the broker needs {', '.join(missing)}, not installed here: {install('testing')}")
 
 
 def _run_aside(work: Coroutine[object, object, None]) -> None:

@@ -112,6 +112,12 @@ class HaConfig(SessionConfig):
         "ms",
         mutable=True,
     )
+    async_learner: bool = bool_setting(
+        "asyncLearner",
+        False,
+        "Controller mode: this broker, as a slave, never joins the sync-state set and never counts for an "
+        "acknowledgement.",
+    )
     ha_ack_flushed_offset: bool = bool_setting(
         "haAckFlushedOffset",
         False,

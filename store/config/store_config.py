@@ -14,6 +14,7 @@ from sprocket.common.limits import MAX_MESSAGE_BYTES
 from sprocket.common.setting_fields import bool_setting, int_setting
 from store.config.cold_config import ColdConfig
 from store.config.delay_levels import parse_delay_levels
+from store.config.dledger_config import DLedgerConfig
 from store.config.ha_config import HaConfig
 from store.config.timer_config import TimerConfig
 from store.layout import (
@@ -41,7 +42,7 @@ class FlushDiskType(StrEnum):
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig, HaConfig, ColdConfig):
+class StoreConfig(TimerConfig, HaConfig, ColdConfig, DLedgerConfig):
     """Settings of the store, a part of the broker's configuration.  `check` runs when the store starts."""
 
     store_path_root_dir: Path = field(
@@ -53,6 +54,14 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
         metadata={
             "key": "storePathCommitLog",
             "doc": "Directory of the CommitLog; storePathRootDir/commitlog if unset.",
+        },
+    )
+    store_path_epoch_file: Path | None = field(
+        default=None,
+        metadata={
+            "key": "storePathEpochFile",
+            "doc": "Controller mode: file with the epochs of the log's masters; storePathRootDir/epochFileCheckpoint "
+            "if unset.",
         },
     )
     mapped_file_size_commit_log: int = int_setting(
@@ -189,6 +198,21 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     )
     max_transfer_count_on_message_in_disk: int = int_setting(
         "maxTransferCountOnMessageInDisk", 8, "Maximum messages of one pull far behind the log's end.", 1, mutable=True
+    )
+    max_consume_queue_scan: int = int_setting(
+        "maxConsumeQueueScan",
+        20_000,
+        "With estimateAccumulation: max entries of a queue that are looked at to estimate a lag.",
+        1,
+        maximum=10_000_000,
+        mutable=True,
+    )
+    sample_count_threshold: int = int_setting(
+        "sampleCountThreshold",
+        5_000,
+        "With estimateAccumulation: number of wanted messages after which the rest of a lag is estimated.",
+        1,
+        mutable=True,
     )
     access_message_in_memory_max_ratio: int = int_setting(
         "accessMessageInMemoryMaxRatio",
@@ -355,6 +379,11 @@ class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     def commit_log_path(self) -> Path:
         """Directory of the CommitLog."""
         return self.store_path_commit_log or self.store_path_root_dir / "commitlog"
+
+    @property
+    def epoch_file_path(self) -> Path:
+        """File with the epochs of the log's masters."""
+        return self.store_path_epoch_file or self.store_path_root_dir / "epochFileCheckpoint"
 
     @property
     def consume_queue_path(self) -> Path:

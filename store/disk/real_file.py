@@ -121,6 +121,10 @@ class RealFile:
             self._descriptor = -1
         self._view = None
 
+    def __del__(self) -> None:
+        # A store that is dropped without a shutdown must not keep its descriptors until the process ends.
+        self.close()
+
 
 def _advise(view: memoryview, advice: int) -> None:
     mapping = view.obj

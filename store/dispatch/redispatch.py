@@ -22,8 +22,8 @@ from store.queue.logic_queue import LogicQueue, QueueType
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
 from store.record.record import NOT_DISPATCHED, Record, TagsCodes
 from store.scan.distinct_names import Integers
+from store.scan.queue_codes import queue_codes_of
 from store.scan.record_batch import RecordBatch
-from store.scan.tags_scan import queue_codes_of
 
 _log = logging.getLogger(__name__)
 _WRITE_AT: Final = 3 * 128

@@ -49,6 +49,8 @@ class Confirmation:
         self._log = log
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.on_arrival: list[ArrivalListener] = []
+        # By topic: listeners to one topic alone.  They cost nothing when messages of other topics arrive.
+        self.on_arrival_of: dict[str, list[ArrivalListener]] = {}
         self.on_failure: list[Callable[[DiskFailed], None]] = []
         # Called when a flush is needed at once.
         self.on_flush_needed: list[Callable[[], None]] = []
@@ -110,6 +112,19 @@ class Confirmation:
         if self.failure is None:
             self._advance()
 
+    def leave(self, error: StoreError) -> None:
+        """Answer all who wait with `error`, forget who listens, and what replicas have: another owner begins.
+
+        Everything that is on this replica counts as confirmed, as after a recovery.
+        """
+        self.answer_waiters(error)
+        self.on_arrival.clear()
+        self.on_arrival_of.clear()
+        self.on_append.clear()
+        self._limit = self._acknowledged = self.awaited_offset = NO_LIMIT
+        if self.failure is None:
+            self._advance()
+
     # Appended batches
 
     def appended(self, batch: Batch) -> None:
@@ -129,7 +144,7 @@ class Confirmation:
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
         else:
-            cost = batch.size_bytes + _WAITING_MESSAGE_BYTES * len(batch.appended)
+            cost = batch.size_bytes + _WAITING_MESSAGE_BYTES * batch.records
             self.waiting_bytes += cost
             self._unconfirmed.append((batch.end_offset, touched, cost))
             if self._is_sync_flush:
@@ -141,12 +156,11 @@ class Confirmation:
         for queue, _, end in touched:
             queue.max_offset = end
         for listener in self.on_arrival:
-            for queue, first, end in touched:
-                try:
-                    listener(queue.topic, queue.queue_id, end, first)
-                except Exception:
-                    # The messages are stored: an error of a listener must not become a failed send.
-                    _log.exception("event=arrival_listener_failed topic=%s queue=%d", queue.topic, queue.queue_id)
+            _tell(listener, touched)
+        if self.on_arrival_of:
+            for arrival in touched:
+                for listener in self.on_arrival_of.get(arrival[0].topic, ()):
+                    _tell(listener, [arrival])
 
     # Waiting
 
@@ -267,3 +281,12 @@ class Confirmation:
         # The timestamp is read first, so it is that of a record before `flushed`, or older.
         timestamp, flushed = self._flushed_timestamp, self.flushed_offset
         return Checkpoint(timestamp, timestamp, 0, 0, flushed)
+
+
+def _tell(listener: ArrivalListener, arrivals: list[tuple[LogicQueue, int, int]]) -> None:
+    for queue, first, end in arrivals:
+        try:
+            listener(queue.topic, queue.queue_id, end, first)
+        except Exception:
+            # The messages are stored: an error of a listener must not become a failed send.
+            _log.exception("event=arrival_listener_failed topic=%s queue=%d", queue.topic, queue.queue_id)

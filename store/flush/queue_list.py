@@ -21,7 +21,7 @@ from store.disk.disk import Disk
 from store.disk.sealed_file import read_sealed, write_sealed
 
 _log = logging.getLogger(__name__)
-_KIND: Final = b"QLST"
+QUEUE_LIST_KIND: Final = b"QLST"
 _HEAD: Final = struct.Struct(">qq?i")
 _NAME: Final = struct.Struct(">H")
 _COUNT: Final = struct.Struct(">i")
@@ -95,7 +95,7 @@ class QueueListFile:
 
     def read(self) -> QueueList | None:
         """Return its content; None if there is no file.  A damaged file is logged; then nothing is taken as flushed."""
-        content = read_sealed(self._disk, self.path, _KIND)
+        content = read_sealed(self._disk, self.path, QUEUE_LIST_KIND)
         if content is None:
             return None
         found = decode(content) if isinstance(content, bytes) else content
@@ -106,4 +106,4 @@ class QueueListFile:
 
     def write(self, queue_list: QueueList) -> None:
         """Replace it durably.  Raises `DiskFull` or `DiskFailed`."""
-        write_sealed(self._disk, self.path, _KIND, encode(queue_list))
+        write_sealed(self._disk, self.path, QUEUE_LIST_KIND, encode(queue_list))

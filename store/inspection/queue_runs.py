@@ -11,8 +11,8 @@ from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, places
 from store.record.record import TagsCodes
 from store.scan.distinct_names import Integers
+from store.scan.queue_codes import queue_codes_of
 from store.scan.record_batch import RecordBatch
-from store.scan.tags_scan import queue_codes_of
 
 _HOLD_RECORDS: Final = 64 * 1024
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from sprocket.common.errors import ProtocolError, StoreError
 from sprocket.remoting.codec.fastjson import loads
+from store.disk.epoch_checkpoint import decode_epochs
 from store.disk.sealed_file import unseal
 from store.dispatch.deleted_topics import decode as topics_content
 from store.flush.checkpoint import Checkpoint
@@ -130,6 +131,36 @@ def check_flushed_mark(root: Path, findings: Findings, log_end: int) -> bool:
     text = offset if isinstance(offset, str) else promise
     findings.add("flushed-mark", Severity.WRONG, "flushed", text, "move it aside; the broker writes a new one")
     return False
+
+
+def check_epochs(root: Path, findings: Findings, log_end: int) -> bool:
+    """Return whether ``epochFileCheckpoint`` can stay: it or its backup is whole.
+
+    Epochs that begin after the log's end do no harm: the next start takes them out.
+    """
+    name = "epochFileCheckpoint"
+    backup = f"{name}.bak"
+    found = {path: _epochs(root / path) for path in (name, backup) if (root / path).exists()}
+    whole = [epochs for epochs in found.values() if not isinstance(epochs, str)]
+    for path, epochs in found.items():
+        if isinstance(epochs, str) and whole:
+            other = backup if path == name else name
+            findings.add("epochs", Severity.NOTE, path, f"{epochs}; {other} is whole, and the next start uses it")
+        elif isinstance(epochs, str):
+            text = f"{epochs}: a broker in controller mode does not start"
+            advice = "move it aside; the broker finds by checksums where its log diverges from its master's"
+            findings.add("epochs", Severity.WRONG, path, text, advice)
+    later = sum(start >= log_end for _, start in whole[0]) if whole else 0
+    if later:
+        findings.add("epochs", Severity.NOTE, name, f"{later} epochs begin at the log's end {log_end} or after it")
+    return bool(whole) or not found
+
+
+def _epochs(path: Path) -> list[tuple[int, int]] | str:
+    try:
+        return decode_epochs(read_small(path) or b"")
+    except StoreError as error:
+        return str(error)
 
 
 def intended_end(root: Path, findings: Findings) -> int | None:

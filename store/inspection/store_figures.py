@@ -12,9 +12,9 @@ from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.record.record import TagsCodes
 from store.scan.distinct_names import Integers
+from store.scan.engine import tags_codes_of
 from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
-from store.scan.tags_scan import tags_codes_of
 
 _KEYS: Final = encoded_name(KEYS)
 _QUEUE_BITS: Final = 32

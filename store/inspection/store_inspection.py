@@ -17,6 +17,7 @@ from store.inspection.queue_table_inspection import end_entry
 from store.inspection.small_files import (
     check_checkpoint,
     check_config,
+    check_epochs,
     check_flushed_mark,
     check_queue_list,
     check_top_level,
@@ -67,6 +68,7 @@ class StoreInspection(InspectedStore):
             )
         self.queue_list_holds = self.is_running or check_queue_list(self.root, self.findings, self.figures.end)
         self.flushed_mark_holds = self.is_running or check_flushed_mark(self.root, self.findings, self.figures.end)
+        self.epochs_hold = self.is_running or check_epochs(self.root, self.findings, self.figures.end)
         self._check_committed()
         return self
 
@@ -132,5 +134,7 @@ class StoreInspection(InspectedStore):
             names.append("queuelist")
         if (self.root / "flushed").exists() and (is_log_shorter or not self.flushed_mark_holds):
             names.append("flushed")
+        if not self.epochs_hold:
+            names += [found.path for found in self.findings.kept if found.kind == "epochs"]
         damaged = {found.path for found in self.findings.kept if found.kind == "own-file"}
         return names + sorted(damaged & {"deletedtopics", "truncate"})

@@ -141,23 +141,21 @@ class ConsumeQueue:
             step = 3 * _PACK_AT_ONCE
             runs = (entries[at : at + step] for at in range(0, len(entries), step))
             content = b"".join(_packer(len(run) // 3).pack(*run) for run in runs)
+        self.write_units(content)
+        entries.clear()
+
+    def write_units(self, content: bytes) -> None:
+        """Write encoded entries after the last written one; `next_offset` counts them already."""
         at, start = self.written_offset * UNIT, self._last_start
         if start <= at <= self._last_end - len(content) and self._last_file is not None:
             self._last_file.write(at - start, content)
         else:
             self._write(at, content)
-        self.written_offset += count
-        entries.clear()
+        self.written_offset += len(content) // UNIT
 
     def append_entries(self, entries: npt.NDArray[np.void]) -> None:
         """Write entries of `CONSUME_QUEUE_DTYPE` after the last, in recovery; none may be pending."""
-        content = entries.tobytes()
-        at, start = self.written_offset * UNIT, self._last_start
-        if start <= at <= self._last_end - len(content) and self._last_file is not None:
-            self._last_file.write(at - start, content)
-        else:
-            self._write(at, content)
-        self.written_offset += len(entries)
+        self.write_units(entries.tobytes())
         self.next_offset = self.written_offset
 
     def roll_back(self, offset: int) -> None:

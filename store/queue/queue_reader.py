@@ -1,19 +1,19 @@
 """Reads of a queue's messages.  Source: RocketMQ 5.3.3, `DefaultMessageStore.getMessage`, `isTheBatchFull`."""
 
 import os
-import struct
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
 from store.config.store_config import StoreConfig
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.log.commit_log import CommitLog
 from store.queue.cold_reads import ColdReads
 from store.queue.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
+from store.queue.gathered import gathered
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.kept_values import KeptValues
 from store.queue.logic_queue import LogicQueue
@@ -28,12 +28,6 @@ _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 _FAST_MAX_MESSAGES: Final = 1024
 _FOUND: Final = GetStatus.FOUND
 _NO_RECORD: Final = memoryview(b"")
-
-
-@cache
-def _places_of(count: int) -> struct.Struct:
-    """Return the struct of physical offset and size of `count` entries."""
-    return struct.Struct(">" + "qi8x" * count)
 
 
 def physical_memory_bytes() -> int:
@@ -86,28 +80,23 @@ class QueueReader:
         view, position, available = found
         if matches is not None:
             return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
-        # The common case: all requested messages exist and are within the limits.
-        max_count, max_transfer_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
+        # The common case: all requested messages exist, are within the limits, and lie in one segment.
+        log = self._log
+        first = ENTRY.unpack_from(view, position)[0]
+        max_count, max_transfer_bytes = self._limits(first)
         count = min(max_messages, max_count, available, max_offset - offset, _FAST_MAX_MESSAGES)
-        if count > 0:
-            fields = _places_of(count).unpack_from(view, position)
-            sizes = fields[1::2]
-            size_bytes = sum(sizes)
-            if size_bytes <= max_bytes and size_bytes <= max_transfer_bytes:
-                last = fields[-2]
-                first = fields[0]
-                if offset < queue.cold_end or first < self.cold.end_offset:
-                    good = self.cold.good_prefix(queue, range(offset, offset + count), fields[::2], sizes)
-                    if good < count:
-                        return self.get(queue, offset, good, max_bytes, None)
-                if last + fields[-1] - first == size_bytes:
-                    # Neighbours in the queue that are neighbours in the log.
-                    piece = self._log.slice_at(first, size_bytes)
-                    slices = None if piece is None else [piece]
-                else:
-                    slices = self._log.slices_of(fields[::2], sizes)
-                if slices is not None:
-                    return self._found(queue, offset + count, slices, count, size_bytes, last)
+        if count > 0 and offset >= queue.cold_end and first >= self.cold.end_offset:
+            segment, base, end = log.segment_at(first)
+            records = gathered(
+                view, position, count, segment, base, min(end, log.wrote_offset), min(max_bytes, max_transfer_bytes),
+                JOIN_BYTES,
+            )  # fmt: skip
+            if records is not None:
+                size_bytes, last, slices = records
+                self.found_times += 1
+                self.transferred_messages += count
+                is_far = log.wrote_offset - last > self._memory_limit
+                return GetResult(_FOUND, offset + count, min_offset, max_offset, slices, count, size_bytes, is_far)
         count = min(max(1, max_messages), available, max_offset - offset)
         entries, starts = queue.entries(offset, count), range(offset, offset + count)
         return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)

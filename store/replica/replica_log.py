@@ -16,7 +16,7 @@ from sprocket.common.failpoints import failpoint
 from store.appender import Appender, Batch
 from store.dispatch.record_intake import RecordIntake
 from store.dispatch.redispatch import Redispatch
-from store.flush.confirmation import Confirmation
+from store.flush.confirmation import NO_LIMIT, Confirmation
 from store.log.commit_log import CommitLog
 from store.log.log_scan import ChunkScan, LogScan
 from store.queue.consume_queue_table import ConsumeQueueTable
@@ -60,6 +60,7 @@ class StoreReplicaLog:
         # The log is a copy of the master's log: only the master decides what comes next.
         appender.refuse("messages are put to the slave: send them to the master of this broker's group")
         self.received_offset = log.wrote_offset  # where the next piece begins
+        self._confirmed_to = NO_LIMIT  # consumers see the log up to here at most
         self._written_to = 0  # end of all received bytes that were written, also of those that were rejected
 
     def recover_tail(self) -> None:
@@ -76,6 +77,7 @@ class StoreReplicaLog:
             self._log.erase_between(self._log.wrote_offset, self._written_to)
         except DiskFailed as error:
             self._confirmation.fail(error)
+        self.confirmed(NO_LIMIT)
         self._appender.refuse("")
 
     @property
@@ -92,6 +94,15 @@ class StoreReplicaLog:
     def flushed_offset(self) -> int:
         """End of the part of the log that is on the disk."""
         return self._confirmation.flushed_offset
+
+    def confirmed(self, offset: int) -> None:
+        """Let consumers see the log before `offset`, and what they saw before.
+
+        With `NO_LIMIT`, as at the start, they see all of it.
+        """
+        if offset != self._confirmed_to:
+            self._confirmed_to = offset
+            self._confirmation.replicated(offset, NO_LIMIT, is_enough=False)
 
     def restart(self) -> int:
         """Discard a partial record after the end of a connection.  Return the offset where the master continues."""

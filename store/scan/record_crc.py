@@ -14,7 +14,7 @@ from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, SEAL_NAME, 
 from store.scan.distinct_names import Integers
 from store.scan.heads import Buffer
 
-# A seal of which at least three bytes differ and are not zero counts as no seal.
+# A seal counts as no seal if at least three of its bytes differ and are not zero.
 _TELLING_PLACES: Final = (0, 1, 7)
 # The numbers of so many records fit the processor's cache.
 _BLOCK_RECORDS: Final = 2048

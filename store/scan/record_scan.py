@@ -5,8 +5,8 @@ Spark shares its parts (`spark.files.segment`, `spark.decode.record_parts`).
 
 It is pure.  A part of the log is bytes in, `data`, of one segment: `base` is the physical offset of its first byte, and
 `room` the bytes from there to the segment's end, which may be more than `data` has.  Out come columns: a `RecordBatch`
-of thousands of records at a time, never an object or a call per record.  A compiled scanner needs `RecordScan` alone:
-the same arguments, the same batches, the same `end`.
+of thousands of records at a time, never an object or a call per record.  Usual records come from `store.scan.engine`,
+compiled or in arrays; what stops them is judged here, by one function for both.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from sprocket.remoting.message.record import (
     SIZE_AND_MAGIC,
 )
 from store.record.record import Record, decode
-from store.scan.log_walk import walk
-from store.scan.record_batch import RecordBatch, batch_of, read_batch
+from store.scan.engine import batches
+from store.scan.record_batch import RecordBatch, batch_of
 
 # Bytes of the log walked at once, and records decoded at once.  Arrays that fit the processor's cache are several times
 # as fast as larger ones.
@@ -132,7 +132,10 @@ class RecordScan:
         at, walk_bytes = 0, self._first_walk_bytes
         while at < limit:
             begin = at
-            for batch in self._batches(at, min(walk_bytes, limit - at)):
+            rest, left = data[at:], min(walk_bytes, limit - at)
+            for batch in batches(
+                rest, base + at, left, self._batch_records, check_crc=self._check_crc, require_seal=self._require_seal
+            ):
                 at = batch.end_offset - base
                 yield batch
             if at > begin and at - begin >= min(walk_bytes, limit - begin):
@@ -149,20 +152,3 @@ class RecordScan:
             at += found.size_bytes
             yield batch
         self.end = ScanEnd(Stop.LIMIT, at, "the scan's limit")
-
-    def _batches(self, at: int, walk_bytes: int) -> Iterator[RecordBatch]:
-        """Yield the records of one walk from `at`, up to the first unusual one."""
-        rest, base = self._data[at:], self._base + at
-        if len(rest) < MIN_RECORD_BYTES + BLANK_MIN_BYTES:
-            return
-        positions = walk(rest, base, walk_bytes)
-        for first in range(0, positions.size, self._batch_records):
-            part = positions[first : first + self._batch_records]
-            start = int(part[0])
-            batch = read_batch(
-                rest[start:], base + start, part - start, check_crc=self._check_crc, require_seal=self._require_seal
-            )
-            if len(batch):
-                yield batch
-            if len(batch) < part.size:
-                return

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.record.record import TAGS_NAME, TagsCodes
 from store.scan.distinct_names import WORD_BYTES, Integers, distinct, words_at
 from store.scan.property_scan import byte_of, candidates, separator_bits
@@ -39,15 +38,6 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     is_alone[records[~is_known]] = True
     for record in np.flatnonzero(is_alone).tolist():
         codes[record] = tags_codes.of_tag(find(batch.properties(record), TAGS_NAME) or b"")
-    return codes
-
-
-def queue_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
-    """Return each record's tags code for the ConsumeQueue."""
-    codes = tags_codes_of(batch, tags_codes)
-    if SCHEDULE_TOPIC in batch.topics:
-        for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
-            codes[record] = tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), batch.store_timestamp(record))
     return codes
 
 

@@ -292,6 +292,10 @@ class TimerMessageStore:
         slot = self._state.wheel.get(slot_ms)
         return 0 if slot is None else slot.messages
 
+    def count_between(self, from_ms: int, to_ms: int) -> int:
+        """Return the number of messages that wait for times in ``[from_ms, to_ms)``."""
+        return self._state.wheel.count_between(from_ms, to_ms)
+
     @property
     def waiting(self) -> int:
         """Number of messages in the wheel."""

@@ -150,6 +150,17 @@ class TimerWheel:
             return 0
         return int(self._pending(from_ms)["count"].sum())
 
+    def count_between(self, from_ms: int, to_ms: int) -> int:
+        """Return the number of messages in the slots in ``[from_ms, to_ms)``, which are no more than the ring has."""
+        number, end, count = from_ms // self.slot_ms, to_ms // self.slot_ms, 0
+        while self._file is not None and number < end:
+            begin = number % self.ring_slots
+            size = min(end - number, self.ring_slots - begin)
+            part = self._slots()[begin : begin + size]
+            count += int(part["count"][part["time"] == np.arange(number, number + size)].sum())
+            number += size
+        return count
+
     def latest_ms(self) -> int:
         """Return the latest time of any slot ever set; 0 for none."""
         if self._file is None:

@@ -239,6 +239,11 @@ class OneUser:
 
     def check_right(self, account: str, asked: AccessRequest) -> None: ...
 
+    revision = 0
+
+    def secret_key(self, account: str) -> str | None:
+        return None
+
 
 def by(name: str, signature: str) -> dict[str, str]:
     return {**FIELDS, "AccessKey": name, "Signature": signature}
@@ -292,6 +297,11 @@ async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
             return None
 
         def check_right(self, account: str, asked: AccessRequest) -> None: ...
+
+        revision = 0
+
+        def secret_key(self, account: str) -> str | None:
+            return None
 
     gate = Gate([Open()], GateSettings(), ManualClock(), is_white=lambda asked: (asked.access_key or "-") in white)
     door = Doors([SEND], gate.stand_before)

@@ -6,11 +6,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.system import engines, generator, native
 from benchmarks.system.frames import QUEUES
 from benchmarks.system.workload import LoadError, Workload
+from store.layout import CONSUME_QUEUE_DTYPE
+from store.record.record import TagsCodes
+from store.scan.engine import tags_codes_of
+from store.scan.record_scan import RecordScan, Stop
 from tests.compat import wire
 
 LOOPS = [
@@ -23,6 +28,31 @@ LOOPS = [
 def naive(tmp_path: Path) -> Iterator[str]:
     with engines.started("naive", tmp_path / "naive", sync_flush=False) as running:
         yield running.address
+
+
+@pytest.mark.skipif(native.compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize("serialization", [wire.JSON, wire.ROCKETMQ])
+def test_the_floor_stores_what_a_broker_stores(tmp_path: Path, serialization: int) -> None:
+    """Its log is a log: each answered send is one valid record, and each queue says where its records are."""
+    with engines.started("floor", tmp_path / "floor", sync_flush=False) as running:
+        result = generator.run(running.address, "Orders", Workload("send", 300, 64, 2, serialization), 0.3, "auto")
+        count = stored(running.address, "Orders")
+        assert count == result.messages + 64
+        pulled = generator.run(running.address, "Orders", Workload("pull", 300, 4), 0.2, "auto")
+        assert pulled.messages > 0
+    store = tmp_path / "floor" / "store"
+    segment = (store / "segment").read_bytes()
+    scan = RecordScan(memoryview(segment), 0, len(segment), check_crc=True)
+    found = {}
+    for batch in scan:
+        codes = tags_codes_of(batch, TagsCodes("1s"))
+        for index, position in enumerate((batch.base + batch.positions).tolist()):
+            key = int(batch.queue_ids[index]), int(batch.queue_offsets[index])
+            found[key] = position, int(batch.sizes[index]), int(codes[index])
+    assert scan.end.stop is Stop.ZEROS
+    assert len(found) == count
+    entries = [np.fromfile(store / f"queue-{queue}", CONSUME_QUEUE_DTYPE, count) for queue in range(QUEUES)]
+    assert sorted(found.values()) == sorted(entry.item() for queue in entries for entry in queue if entry["size"])
 
 
 def stored(address: str, topic: str) -> int:

@@ -31,7 +31,7 @@ def test_a_median_is_not_moved_by_one_odd_round() -> None:
 
 def test_ratios_are_taken_slice_by_slice_and_name_their_control() -> None:
     # 90 / 10, 600 / 20, 100 / 90: what both saw in the same slice.
-    assert sample().ratios("w", "sprocket") == {"rate_over_apache": 9.0, "cpu_over_apache": 1.0}
+    assert sample().ratios("w", "sprocket") == {"rate_over_apache": 9.0, "p99_over_apache": 1.0, "cpu_over_apache": 1.0}
     assert sample().ratios("w", "apache") == {}
 
 

@@ -14,6 +14,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.held_pulls import HeldPulls
+from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
@@ -79,6 +80,7 @@ class HotPath:
     server: RemotingServer
     client: RemotingClient
     clock: ManualClock
+    flow: MessageFlow
 
     @property
     def address(self) -> str:
@@ -154,7 +156,7 @@ async def hot_path(
     config = LiveConfig(replace(broker_config, **(broker or {})), small_store(root, **(store or {})))  # type: ignore[arg-type]
     message_store = MessageStore(config.store, clock=SystemClock(), notify=loop.call_soon_threadsafe)
     message_store.store_host = STORE_HOST
-    clock = ManualClock()
+    clock, flow = ManualClock(), MessageFlow()
     settings = root / "config"
     topics = TopicTable(config, ConfigFile(settings / "topics.json"), clock)
     groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json"), clock)
@@ -167,11 +169,11 @@ async def hot_path(
     below = random.Random(7).randrange
     timer = TimerIntake(config, SystemClock(), below, lambda slot_time: 0)
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
-    sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
+    sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock, flow)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
-    pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, held=held)
+    pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, flow, held=held)
     message_store.on_arrival.append(held.arrived)
     server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ConnectionSettings("127.0.0.1"))
     server.on_close.append(lambda channel: held.drop_channel(channel.id))
@@ -182,7 +184,7 @@ async def hot_path(
     try:
         yield HotPath(
             config, message_store, topics, groups, consumers, offsets, locks, sends, pulls, held, waits, server,
-            client, clock,
+            client, clock, flow,
         )  # fmt: skip
     finally:
         await client.close()

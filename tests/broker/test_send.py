@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.processor.send import SendProcessor
 from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -599,8 +598,9 @@ async def test_a_failed_flush_acknowledges_nothing(tmp_path: Path) -> None:
         assert "EIO" in (response.remark or "")
 
 
-def test_every_code_of_sending_is_routed() -> None:
-    routes = SendProcessor.routes(SendProcessor.__new__(SendProcessor))
+async def test_every_code_of_sending_is_routed(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        routes = path.send_processor.routes()
     assert {route.code for route in routes} == {
         RequestCode.SEND_MESSAGE,
         RequestCode.SEND_MESSAGE_V2,

@@ -7,8 +7,8 @@ from sprocket.common.errors import ClientError
 from sprocket.remoting.bodies.topic import TopicConfigTable
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads
-from sprocket.remoting.codes import RequestCode
-from tests.chaos.load import read_queue, send_message
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from tests.chaos.load import Refused, read_queue, send_message
 
 _TIMEOUT_S: Final = 60.0
 
@@ -45,7 +45,13 @@ class FirstSends:
             await asyncio.sleep(self._pause_s)
 
     async def _send(self, client: RemotingClient, address: str, topic: str) -> None:
-        await send_message(client, address, topic, 0, "", topic.encode())
+        try:
+            await send_message(client, address, topic, 0, "", topic.encode())
+        except Refused as refused:
+            # A disk that is busy for seconds: the message is stored, and nobody knows whether it is on the disk.
+            if refused.code != ResponseCode.FLUSH_DISK_TIMEOUT:
+                raise
+            return
         self.acknowledged[topic] = self.acknowledged.get(topic, 0) + 1
 
     async def problems(self, address: str) -> list[str]:

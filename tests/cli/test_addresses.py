@@ -17,6 +17,7 @@ _WORDS = {"integer": "1", "integer range": "1", "float": "1", "boolean": "true"}
 _DATA = Path(__file__).with_name("data")
 _MORE = {
     "show": ["Word"],
+    "trace show": [],
     "updateUser": ["-p", "word"],
     "resetOffsetByTime": ["-s", "1"],
     "getSyncStateSet": ["-c", "Word"],
@@ -74,7 +75,15 @@ def test_a_wrong_address_is_wrong_usage(command: tuple[str, ...], address: str) 
     for one in asked:
         good = [] if one.name == "namesrv" else ["-n", "127.0.0.1:1"]
         done = CliRunner().invoke(
-            group, [*path, *needed(found, one), *_MORE.get(path[-1], []), *good, one.opts[0], address]
+            group,
+            [
+                *path,
+                *needed(found, one),
+                *_MORE.get(" ".join(path), _MORE.get(path[-1], [])),
+                *good,
+                one.opts[0],
+                address,
+            ],
         )
         assert isinstance(done.exception, SystemExit), done.exception
         assert done.exit_code == exit_codes.USAGE, done.output

@@ -5,12 +5,13 @@ import pytest
 from sprocket.cli.client_session import WrongUsage
 from sprocket.cli.columns import fitted, java_map, millis_text, perm_text
 from sprocket.cli.mqadmin.broker import Member, cluster_lines, more_lines
-from sprocket.cli.mqadmin.consumer.consumer import progress_lines, queue_progress, version_text
+from sprocket.cli.mqadmin.consumer.consumer import progress_lines, queue_progress
 from sprocket.cli.mqadmin.topic import parse_attributes, route_lines, topic_config_text
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.version_names import version_text
 
 RUNTIME = {
     "brokerActive": "true",

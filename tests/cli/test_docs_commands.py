@@ -34,7 +34,7 @@ def code_of(page: str) -> Iterator[str]:
 
 def commands_in(page: str, program: str) -> set[str]:
     """Return the commands of `program` that the page's code names."""
-    named = re.compile(rf"(?<![\w/.-])(?<!from ){program}\s+([a-z][A-Za-z-]*)")
+    named = re.compile(rf"(?<![\w/.-])(?<!from )(?<!import ){program}\s+([a-z][A-Za-z-]*)")
     return {name for code in code_of(page) for name in named.findall(code)}
 
 

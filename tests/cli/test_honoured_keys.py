@@ -14,7 +14,16 @@ SETTINGS = [setting for declaration in CLASSES for setting in settings_of(declar
 
 
 def _sources() -> str:
-    folders = ("namesrv", "controller", "sprocket/cli/server", "broker", "store", "sprocket/remoting", "acl")
+    folders = (
+        "namesrv",
+        "controller",
+        "sprocket/cli/server",
+        "broker",
+        "store",
+        "sprocket/remoting",
+        "sprocket/metrics",
+        "acl",
+    )
     return "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 

@@ -65,6 +65,7 @@ def test_by_unique_key_id_and_offset(cluster: Cluster, topic: str) -> None:
         output = mqadmin(cluster, *words, "-t", topic, "-f", "UTF-8")
         assert str(message["offsetMsgId"]) in output
         assert "body first" in output
+        assert output.endswith("\n\nWARN: No Consumer")
     where = ("-b", str(message["broker"]), "-i", "0", "-o", "1")
     assert "body second" in mqadmin(cluster, "queryMsgByOffset", "-t", topic, *where, "-f", "UTF-8")
 

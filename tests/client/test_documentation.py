@@ -4,6 +4,7 @@ import asyncio
 import re
 import textwrap
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,23 @@ def snippet(words: str) -> str:
     return found
 
 
+async def test_first_message(broker: Broker) -> None:
+    made = await run(snippet("import sprocket\n").replace("127.0.0.1:9876", broker.namesrv))
+    assert made["message"].is_settled  # type: ignore[attr-defined]
+
+
+async def test_recipes(broker: Broker) -> None:
+    begin = PAGE.index("## Recipes")
+    recipes = re.findall(r"^```python\n(.*?)^```", PAGE[begin : PAGE.index("## Coming from")], re.DOTALL | re.MULTILINE)
+    assert len(recipes) == 8
+    made: dict[str, object] = {}
+    async with sprocket.connect(broker.namesrv) as mq:
+        for code in [*recipes, snippet("ConsumerListener")]:
+            made |= await asyncio.wait_for(run(code, mq=mq, dataclass=dataclass), 40)
+    assert made["reply"].body == b"3"  # type: ignore[attr-defined]
+    assert made["order"].item == "shoes"  # type: ignore[attr-defined]
+
+
 async def run(code: str, **names: object) -> dict[str, object]:
     """Run `code`, which may await, with `names`; its own names are returned."""
     space: dict[str, object] = {name: getattr(sprocket, name) for name in sprocket.__all__}
@@ -34,7 +52,18 @@ async def run(code: str, **names: object) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Broker]":
     with Broker(tmp_path_factory.mktemp("pages"), properties={"recallMessageEnable": "true"}) as running:
-        for topic in ("Flights", "Jobs", "Readings", "Reminders", "Invoices"):
+        for topic in (
+            "Flights",
+            "Jobs",
+            "Readings",
+            "Reminders",
+            "Invoices",
+            "Claimed",
+            "Orders",
+            "Steps",
+            "Sums",
+            "TypedOrders",
+        ):
             running.create_topic(topic)
         yield running  # type: ignore[misc]
 
@@ -68,10 +97,36 @@ async def test_deduplication(broker: Broker) -> None:
     assert seen == [b"..."]
 
 
+async def test_deduplication_by_claims_in_a_file(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[bytes] = []
+    async with Producer("g", broker.namesrv) as producer:
+        for _ in range(2):
+            await producer.send(Message("Claimed", b"...", unique_key="invoice-4711"))
+    async with sprocket.Consumer("claiming", ["Claimed"], broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+
+        def handler(message: ReceivedMessage) -> None:
+            seen.append(message.body)
+
+        task = asyncio.create_task(run(snippet("SqliteClaims("), consumer=consumer, handler=handler))
+        while sum(consumer.committed("Claimed").values()) < 2:
+            await asyncio.sleep(0.02)
+    await task
+    assert seen == [b"..."]
+
+
 async def test_without_an_event_loop(broker: Broker) -> None:
-    code = snippet("with sync.Producer")
+    code = snippet("with sync.connect")
     made = await asyncio.to_thread(lambda: exec(code, space := {"namesrv": broker.namesrv}) or space)
     assert "Flights" in made["topics"]
+
+
+async def test_administration(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    made = await run(snippet("admin.create_group("), namesrv=broker.namesrv)
+    assert made["broker"] == broker.address
+    assert capsys.readouterr().out == "8388608\n"
 
 
 async def test_pop(broker: Broker) -> None:

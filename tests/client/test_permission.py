@@ -25,7 +25,7 @@ from sprocket import (
     TopicNotWritable,
     sync,
 )
-from sprocket.client.admin.auth_admin import AclChange, AuthAdmin
+from sprocket.client.admin.auth_requests import AclChange
 from sprocket.client.errors import refusal
 from sprocket.remoting.bodies.auth import UserInfo
 from sprocket.remoting.bodies.route import ClusterInfo
@@ -77,7 +77,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     async def prepare(broker: Broker) -> None:
         async with AdminClient(broker.namesrv, credentials=ADMIN) as admin:
             await admin.create_topic(broker.address, TopicConfig("T", 4, 4))
-            await AuthAdmin(admin).create_user(broker.address, UserInfo("reader", "secret-of-reader", "Normal"))
+            await admin.create_user(broker.address, UserInfo("reader", "secret-of-reader", "Normal"))
 
     with Broker(tmp_path_factory.mktemp("guarded"), properties=PROPERTIES) as broker:
         asyncio.run(prepare(broker))
@@ -92,12 +92,12 @@ async def grant(broker: Broker, *resources: str) -> None:
     """Let `reader` do anything with `resources`."""
     async with AdminClient(broker.namesrv, credentials=ADMIN) as admin:
         change = AclChange("User:reader", resources, ("Pub", "Sub"), (), "Allow")
-        await AuthAdmin(admin).create_acl(broker.address, change.info)
+        await admin.create_acl(broker.address, change.info)
 
 
 async def withdraw(broker: Broker) -> None:
     async with AdminClient(broker.namesrv, credentials=ADMIN) as admin:
-        await AuthAdmin(admin).delete_acl(broker.address, "User:reader")
+        await admin.delete_acl(broker.address, "User:reader")
 
 
 @pytest.mark.parametrize("credentials", [None, READER])
@@ -113,7 +113,7 @@ async def test_send_without_permission_is_tried_once(
         ):
             with pytest.raises(PermissionDenied, match=r"NO_PERMISSION.*credentials.*createAcl"):
                 await work
-        assert not producer._sender.faults.any_avoided  # the broker is healthy
+        assert not producer._sender.faults.avoided_until  # the broker is healthy
     assert "send_attempt_failed" not in caplog.text
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -167,6 +168,15 @@ def test_a_client_tells_the_id_that_operators_see(shared_broker: Broker, topic: 
         assert simple.client_id
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_interrupt_ends_the_call_that_waits(shared_broker: Broker, topic: str) -> None:
     with consumer_of(shared_broker, topic) as consumer, sync.Producer("g", shared_broker.namesrv) as producer:
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))

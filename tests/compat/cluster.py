@@ -24,6 +24,15 @@ STOP_LIMIT_S = 20.0
 _POLL_S = 0.02
 CLUSTER_NAME = "DefaultCluster"
 
+# Files are allocated whole.  With RocketMQ's sizes a broker takes a gigabyte and more, before the first message.
+_SMALL_FILES = {
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "maxHashSlotNum": "500000",
+    "maxIndexNum": "2000000",
+}
+# RocketMQ's sizes, for benchmarks.
+LARGE_FILES = {"mappedFileSizeCommitLog": str(1024**3), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000"}
+
 # Small enough for a CI machine that runs the client's JVM beside it.
 SMALL_HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4")
 SMALL_NAME_SERVER_HEAP = ("-Xms64m", "-Xmx128m", "-XX:+UseSerialGC")
@@ -95,7 +104,7 @@ class Cluster(ABC):
     """Name servers and brokers below `directory`; a context manager that starts and stops them.
 
     `brokers` are masters, `slaves` has one slave of each of the first of them; `start_slaves` starts those.
-    `properties` go into every broker's configuration file and win over the defaults here.
+    `properties` go into every broker's configuration file and win over the defaults here, among them small files.
     """
 
     def __init__(
@@ -229,7 +238,9 @@ class Cluster(ABC):
         }
         # Whatever `properties` say of a master, a slave stays one.
         role = {"brokerRole": "SLAVE"} if broker_id else {}
-        _write(configuration, {**defaults, **self.extra_properties(), **properties, **role})
+        # A store that the test brings has the sizes that the test knows.
+        sizes = {} if "storePathRootDir" in properties else _SMALL_FILES
+        _write(configuration, {**defaults, **sizes, **self.extra_properties(), **properties, **role})
         return Server(
             name, f"127.0.0.1:{port}", self.broker_command(configuration), directory, self.environment(directory)
         )

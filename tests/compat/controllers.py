@@ -39,7 +39,7 @@ class ControllerCluster(Replicas):
         self.controllers = [self._controller(number, port, properties or {}) for number, port in enumerate(chosen)]
 
     def _controller(self, number: int, port: int, properties: Mapping[str, str]) -> Server:
-        home = self._root / f"controller-{number}"
+        home = self._root / f"{self.kind}-controller-{number}"
         home.mkdir(parents=True)
         content = {
             "controllerDLegerGroup": "group1",
@@ -61,6 +61,12 @@ class ControllerCluster(Replicas):
             command = [str(Path(sys.executable).parent / "mqcontroller"), "-c", str(configuration)]
             environment = {}
         return self.stack(Server(f"controller-{number}", f"127.0.0.1:{port}", command, home, environment))
+
+    def replace_controllers(self, kind: Kind) -> None:
+        """Put controllers of the other kind, not started yet, at the addresses of those that have been stopped."""
+        self.kind = kind
+        chosen = [int(server.address.rpartition(":")[2]) for server in self.controllers]
+        self.controllers = [self._controller(number, port, {}) for number, port in enumerate(chosen)]
 
     @property
     def controller_addresses(self) -> str:
@@ -95,8 +101,8 @@ class ControllerCluster(Replicas):
             return bool(wire.invoke(controller.address, GET_METADATA).fields.get("controllerLeaderId"))
         return False
 
-    def add_broker(self, number: int, **properties: str) -> Server:
-        """An Apache broker of the group, in controller mode, not started yet."""
+    def add_broker(self, number: int, kind: Kind = "apache", group: str = GROUP, **properties: str) -> Server:
+        """A broker of the group, in controller mode, not started yet."""
         mode = {
             "enableControllerMode": "true",
             "controllerAddr": self.controller_addresses,
@@ -104,29 +110,34 @@ class ControllerCluster(Replicas):
             "brokerIP1": "127.0.0.1",
         }
         # -1: the controllers assign the id.
-        broker = self.add("apache", GROUP, -1 - number, role="SLAVE", **(mode | properties))
+        broker = self.add(kind, group, -1 - number, role="SLAVE", **(mode | properties))
         configuration = broker.directory / "broker.conf"
         configuration.write_text(configuration.read_text().replace(f"brokerId={-1 - number}\n", "brokerId=-1\n"))
         return broker
 
-    def replica_info(self) -> dict[str, str]:
-        """What the leader says of the group; empty without a leader or a group."""
+    def add_sprocket_broker(self, number: int, **properties: str) -> Server:
+        """A broker of ours in the group, in controller mode, not started yet."""
+        mode = {"enableControllerMode": "true", "controllerAddr": self.controller_addresses, "inSyncReplicas": "2"}
+        return self.add("sprocket", GROUP, number, role="ASYNC_MASTER", **(mode | properties))
+
+    def replica_info(self, group: str = GROUP) -> dict[str, str]:
+        """What the leader says of a group; empty without a leader or a group."""
         leader = self.leader()
         if leader is None:
             return {}
-        answer = wire.invoke(leader.address, GET_REPLICA_INFO, {"brokerName": GROUP})
+        answer = wire.invoke(leader.address, GET_REPLICA_INFO, {"brokerName": group})
         if answer.code != 0:
             return {}
         return {**answer.fields, "body": answer.body.decode()}
 
-    def master(self, brokers: Sequence[Server]) -> Server | None:
+    def master(self, brokers: Sequence[Server], group: str = GROUP) -> Server | None:
         """The broker that the controllers call the master."""
-        address = self.replica_info().get("masterAddress")
+        address = self.replica_info(group).get("masterAddress")
         return next((one for one in brokers if one.address == address), None)
 
-    def in_sync(self) -> int:
+    def in_sync(self, group: str = GROUP) -> int:
         """How many replicas are in sync."""
-        ids = self.replica_info().get("body", "").partition('"syncStateSet":[')[2].partition("]")[0]
+        ids = self.replica_info(group).get("body", "").partition('"syncStateSet":[')[2].partition("]")[0]
         return len([one for one in ids.split(",") if one])
 
     def routed_master(self) -> str:

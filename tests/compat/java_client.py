@@ -77,11 +77,13 @@ def run_scenarios(
     home: Path,
     scenarios: tuple[str, ...] = ("all",),
     account: tuple[str, str] | None = None,
+    create_at: str | None = None,
 ) -> dict[str, Outcome]:
     """Runs scenarios in one JVM with this client; a scenario that never reported is missing in the answer.
 
     `home` takes the client's logs and local offsets; `account` is the access key and secret key that requests are
-    signed with.  Raises maven.JavaMissingError.
+    signed with; `create_at` are the name servers of the brokers that create topics, if others.
+    Raises maven.JavaMissingError.
     """
     run = f"{version.replace('.', '')}-{serialization.lower()}-{home.name}"
     command = [
@@ -92,6 +94,7 @@ def run_scenarios(
         f"-Drocketmq.serialize.type={serialization}",
         f"-Drocketmq.client.rebalance.waitInterval={_REBALANCE_MS}",
         *([] if account is None else [f"-Dcompat.accessKey={account[0]}", f"-Dcompat.secretKey={account[1]}"]),
+        *([] if create_at is None else [f"-Dcompat.createAt={create_at}"]),
         "-cp",
         maven.client_classpath(version),
         "compat.Main",
@@ -153,6 +156,7 @@ class AdminShell:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=home,  # consumerStatus writes its files there
         )
 
     def run(self, *arguments: str) -> str:

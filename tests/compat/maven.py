@@ -43,6 +43,14 @@ def apache_classpath() -> str:
     return f"{target / 'lib'}/*"
 
 
+def proxy_classpath() -> str:
+    """Apache RocketMQ's proxy."""
+    target = BUILD / f"proxy-{APACHE_VERSION}"
+    pom = JAVA_SOURCES / "proxy" / "pom.xml"
+    _build(pom, target, [pom], f"-Drocketmq.version={APACHE_VERSION}")
+    return f"{target / 'lib'}/*"
+
+
 def spark_classpath() -> str:
     """Apache Spark with the readers of Delta Lake and Apache Iceberg that are made for it."""
     target = BUILD / "spark-tables"

@@ -14,8 +14,9 @@ from pathlib import Path
 from tests.compat import maven
 from tests.compat.java_client import Outcome
 
-_SOURCES = Path(__file__).resolve().parent / "grpc_clients"
-_JAVA = Path(__file__).resolve().parent / "java" / "grpc"
+_HERE = Path(__file__).resolve().parent
+_SOURCES = _HERE / "grpc_clients"
+_JAVA = _HERE / "java" / "grpc"
 _BUILD_LIMIT_S = 400
 _RUN_LIMIT_S = 270
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
@@ -41,12 +42,16 @@ def type_of(scenario: str) -> str:
     return _TYPES.get(scenario, "NORMAL")
 
 
-def run_java(endpoints: str, run: str, scenarios: Sequence[str], home: Path, *, tls: bool) -> dict[str, Outcome]:
-    """Raises maven.JavaMissingError."""
+def java_classpath() -> str:
+    """Scenarios with RocketMQ's gRPC client for Java.  Raises maven.JavaMissingError."""
     target = maven.BUILD / "grpc-client"
     maven._build(_JAVA / "pom.xml", target, [_JAVA / "pom.xml", *sorted((_JAVA / "src").rglob("*.java"))])
-    classpath = f"{target / 'classes'}:{target / 'lib'}/*"
-    command = [maven.java(), "-Xmx256m", f"-Duser.home={home}", "-cp", classpath, "compat.grpc.Main"]
+    return f"{target / 'classes'}:{target / 'lib'}/*"
+
+
+def run_java(endpoints: str, run: str, scenarios: Sequence[str], home: Path, *, tls: bool) -> dict[str, Outcome]:
+    """Raises maven.JavaMissingError."""
+    command = [maven.java(), "-Xmx256m", f"-Duser.home={home}", "-cp", java_classpath(), "compat.grpc.Main"]
     return _run([*command, endpoints, str(tls).lower(), run, *scenarios], home)
 
 
@@ -78,7 +83,17 @@ def run_node(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> 
 
 def run_go(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> dict[str, Outcome]:
     """Raises ClientMissingError."""
-    folder, sources = maven.BUILD / "grpc-go", _SOURCES / "go"
+    program = _go_program(_SOURCES / "go", maven.BUILD / "grpc-go")
+    return _run([str(program), endpoints, "", "", run, *scenarios], home)
+
+
+def run_remoting_go(address: str, topic: str, count: int, home: Path) -> dict[str, Outcome]:
+    """Let the Go client of RocketMQ 4 send and consume at a remoting port.  Raises ClientMissingError."""
+    program = _go_program(_HERE / "remoting_clients" / "go", maven.BUILD / "remoting-go")
+    return _run([str(program), address, topic, str(count)], home)
+
+
+def _go_program(sources: Path, folder: Path) -> Path:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources.iterdir()))).hexdigest()
 
     def build() -> None:
@@ -86,7 +101,7 @@ def run_go(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> di
         _called([_tool("go"), "build", "-o", str(folder / "client"), "."], sources)
 
     _built(folder, digest, build)
-    return _run([str(folder / "client"), endpoints, "", "", run, *scenarios], home)
+    return folder / "client"
 
 
 def _built(folder: Path, version: str, build: Callable[[], None]) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.admin.auth_admin import AuthAdmin
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import Credentials
 from tests.compat import wire
@@ -171,8 +170,8 @@ def allowed(door: Door) -> dict[str, int]:
 async def moved(source: Door, target: Door, name_servers: str) -> None:
     """All users and acls, with our own tool."""
     async with AdminClient([name_servers], credentials=ADMIN) as client:
-        assert "elsewhere" in await AuthAdmin(client).copy_users(source.address, target.address)
-        assert "User:elsewhere" in await AuthAdmin(client).copy_acls(source.address, target.address)
+        assert "elsewhere" in await client.copy_users(source.address, target.address)
+        assert "User:elsewhere" in await client.copy_acls(source.address, target.address)
 
 
 @pytest.fixture(scope="module")

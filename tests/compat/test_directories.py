@@ -42,7 +42,7 @@ async def test_a_directory_of_a_killed_apache_broker_is_taken_over(tmp_path: Pat
     ("kinds", "ending"),
     [
         ((ApacheBroker, SprocketCluster, ApacheBroker), "kill"),
-        ((SprocketCluster, ApacheBroker, SprocketCluster), "stop"),
+        pytest.param((SprocketCluster, ApacheBroker, SprocketCluster), "stop", marks=pytest.mark.slow),
     ],
     ids=["theirs-ours-theirs-killed", "ours-theirs-ours-stopped"],
 )

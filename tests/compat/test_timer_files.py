@@ -92,7 +92,7 @@ async def await_all(cluster: Cluster, wanted: set[str]) -> Counter[str]:
     ("kinds", "ending"),
     [
         ((ApacheBroker, SprocketCluster, ApacheBroker), "kill"),
-        ((SprocketCluster, ApacheBroker, SprocketCluster), "stop"),
+        pytest.param((SprocketCluster, ApacheBroker, SprocketCluster), "stop", marks=pytest.mark.slow),
     ],
     ids=["theirs-ours-theirs-killed", "ours-theirs-ours-stopped"],
 )

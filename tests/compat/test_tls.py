@@ -24,6 +24,7 @@ transactionCheckInterval=5000
 diskSpaceWarningLevelRatio=100
 diskMaxUsedSpaceRatio=100
 brokerFastFailureEnable=false
+mappedFileSizeCommitLog=67108864
 """
 
 

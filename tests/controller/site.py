@@ -10,12 +10,13 @@ from controller.config import ControllerConfig
 from controller.server import Controller
 from controller.state.group import Group
 from ha.raft.consensus import StateMachine
+from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
-from sprocket.remoting.bodies.controller import SyncStateSet
+from sprocket.remoting.bodies.controller import EpochEntry, EpochEntryCache, SyncStateSet
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse, Request
+from sprocket.remoting.command import ReceivedResponse, Request, Response
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.controller import (
     AlterSyncStateSetRequestHeader,
@@ -26,9 +27,9 @@ from sprocket.remoting.headers.controller import (
     NotifyBrokerRoleChangedRequestHeader,
     RegisterBrokerToControllerRequestHeader,
 )
-from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
+from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader, BrokerHeartbeatResponseHeader
 from sprocket.remoting.listener_settings import ConnectionSettings
-from sprocket.remoting.routes import Action, Resource, Route, RouteTable
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
 from tests.clock import ManualClock
 from tests.compat.ports import free_port
@@ -43,7 +44,7 @@ Notice = tuple[NotifyBrokerRoleChangedRequestHeader, SyncStateSet]
 class Site:
     """A controller, a clock that the test turns, and the connections to it."""
 
-    def __init__(self, tmp_path: Path, changes: dict[str, Any]) -> None:
+    def __init__(self, tmp_path: Path, changes: dict[str, Any], clock: Clock | None = None) -> None:
         self.clock = ManualClock()
         self.failures: list[SprocketError] = []
         self.consensuses: list[LoneConsensus] = []
@@ -56,7 +57,7 @@ class Site:
         }
         self.config = ControllerConfig(**(fields | changes))
         self.server = Controller(
-            self.config, clock=self.clock, on_fatal=self.failures.append, make_consensus=self._consensus
+            self.config, clock=clock or self.clock, on_fatal=self.failures.append, make_consensus=self._consensus
         )
         self.clients: list[RemotingClient] = []
         self.client = self.connection()
@@ -128,7 +129,20 @@ class FakeBroker:
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequestHeader, self._hear,
             Resource.CLUSTER, Action.UPDATE,
         )  # fmt: skip
-        self.port = RemotingServer(RouteTable([route]), ConnectionSettings("127.0.0.1"))
+        # What it answers when a controller asks for its log: its last epoch and its end; None: nothing at all.
+        self.log: tuple[int, int] | None = (1, 100)
+        asked = Route(RequestCode.GET_BROKER_EPOCH_CACHE, NoHeader, self._show_log, Resource.CLUSTER, Action.GET)
+        self.times_asked = 0
+        self.port = RemotingServer(RouteTable([route, asked]), ConnectionSettings("127.0.0.1"))
+
+    async def _show_log(self, _: Request[NoHeader]) -> Response:
+        self.times_asked += 1
+        if self.log is None:
+            await asyncio.sleep(WAIT_S)
+            raise AssertionError("nobody waits that long")
+        epoch, end = self.log
+        cache = EpochEntryCache(CLUSTER, self.name, self.broker_id, [EpochEntry(epoch, 0)], end)
+        return Response(body=dumps(cache))
 
     def _hear(self, request: Request[NotifyBrokerRoleChangedRequestHeader]) -> None:
         self.heard.append((request.header, loads(request.body, SyncStateSet)))
@@ -167,14 +181,22 @@ class FakeBroker:
         header = BrokerHeartbeatRequestHeader(**(fields | changes))
         return await self._site.ask(RequestCode.BROKER_HEARTBEAT, header, expect=expect, by=self.connection)
 
+    async def ask_lease(self, epoch: int = 1, required: int = 2, **changes: Any) -> int:
+        """Send a heartbeat that asks for a lease; return the one granted, 0 if there is none."""
+        answer = await self.beat(lease_epoch=epoch, required_acks=required, **changes)
+        granted = answer.header(BrokerHeartbeatResponseHeader)
+        assert granted.knows_leases
+        return granted.lease_millis or 0
+
     async def die(self) -> None:
         await self.connection.close()
         await self.port.stop()
 
 
 @asynccontextmanager
-async def site_at(tmp_path: Path, **changes: Any) -> AsyncIterator[Site]:
-    site = Site(tmp_path, changes)
+async def site_at(tmp_path: Path, clock: Clock | None = None, **changes: Any) -> AsyncIterator[Site]:
+    """A running controller; it has the test's own clock, which only the test moves, unless `clock` is given."""
+    site = Site(tmp_path, changes, clock)
     await site.server.start()
     try:
         yield site

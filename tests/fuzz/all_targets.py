@@ -2,6 +2,10 @@
 
 from typing import Final
 
+from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
+from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
+from tests.fuzz.engine_targets import ENGINE_TARGETS
+from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS
 from tests.fuzz.ha_targets import HA_TARGETS
 from tests.fuzz.raft_targets import RAFT_TARGETS
 from tests.fuzz.security_targets import SECURITY_TARGETS
@@ -21,5 +25,9 @@ TARGETS: Final[dict[str, Target]] = {
         *RAFT_TARGETS,
         *SECURITY_TARGETS,
         *SEND_TARGETS,
+        *ENGINE_TARGETS,
+        *ENGINE_WIRE_TARGETS,
+        *ENGINE_SEND_TARGETS,
+        *ENGINE_READ_TARGETS,
     )
 }

@@ -10,6 +10,7 @@ import msgspec
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
+from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
 from broker.send.admission import Admission
 from broker.send.intake import MessageIntake
@@ -55,10 +56,10 @@ class Channel:
     def refuse(self, request: Request[Any], error: Exception) -> None:
         raise error
 
-    def answer(self, request: Request[Any], *frame: Buffer) -> None:
+    def answer(self, request: Request[Any], *frame: Buffer, code: int = 0) -> None:
         self.answer_run([request], b"".join(frame))
 
-    def answer_run(self, requests: list[Request[Any]], frames: bytes) -> None:
+    def answer_run(self, requests: list[Request[Any]], frames: bytes, code: int = 0) -> None:
         self.written += frames
 
 
@@ -78,12 +79,12 @@ def _processor() -> SendProcessor:
     admission: Any = SimpleNamespace(admit=lambda header, peer: Admission(TopicConfig(header.topic, 4, 4)))
     groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
     topics: Any = SimpleNamespace(get_or_create=lambda topic, queues: None)
-    waits: Any = SimpleNamespace(is_needed=False, is_for_slaves=False)
+    waits: Any = SimpleNamespace(is_needed=False, is_for_slaves=False, may_acknowledge=True)
     timer = TimerIntake(config, clock, random.Random(1).randrange, lambda slot_time: 0)
     intake = MessageIntake(
         config, topics, groups, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer
     )
-    return SendProcessor(config, Store(), admission, intake, waits, clock)
+    return SendProcessor(config, Store(), admission, intake, waits, clock, MessageFlow())
 
 
 PROCESSOR: Final = _processor()

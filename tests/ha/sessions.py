@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
+from ha.epochs.epoch_file import EpochFile
 from ha.greeting import Credentials
 from ha.hello import Identity
 from ha.master_link import LinkRules
@@ -59,6 +60,8 @@ class Ends:
         epoch: int = EPOCH,
         batch_bytes: int = 64,
         tables: Sequence[TableUpdate] = (),
+        master_epochs: EpochFile | None = None,
+        slave_epochs: EpochFile | None = None,
     ) -> None:
         self.applied: list[TableContent] = []
         # The slave's `tables` as the master received them.
@@ -66,10 +69,23 @@ class Ends:
         self.master_log, self.slave_log = master_log, slave_log
         rules = LinkRules(batch_bytes=batch_bytes, segment_bytes=SEGMENT, from_last_segment=False)
         self.tail = tail or TailRecovery()
-        shared = SessionRules(master or credentials(), epoch, tail=self.tail, take_tables=self.given.extend)
+        # The newer epochs that the slave told the master.
+        self.newer: list[int] = []
+        if master_epochs is not None and master_epochs.history.last is not None:
+            epoch = master_epochs.history.last.number
+        shared = SessionRules(
+            master or credentials(), epoch, tail=self.tail, take_tables=self.given.extend,
+            epochs=master_epochs, on_newer_epoch=self.newer.append,
+        )  # fmt: skip
         self.master = MasterSession(rules, shared, master_log, 0.0)
         self.slave = SlaveSession(
-            SlaveRules(), slave_log, slave or credentials(1), self.applied.append, 0.0, own_tables=lambda: tables
+            SlaveRules(),
+            slave_log,
+            slave or credentials(1),
+            self.applied.append,
+            0.0,
+            own_tables=lambda: tables,
+            epochs=slave_epochs,
         )
         self.to_master = self.slave.begin(0.0)
 

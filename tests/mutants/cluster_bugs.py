@@ -21,8 +21,8 @@ CLUSTER_MUTANTS: Final = (
     Mutant(
         "report of what was not sent counted",
         "ha/master_link.py",
-        "            elif offset > self.next_offset:\n",
-        "            elif offset < 0:\n",
+        "        elif offset > self.next_offset:\n",
+        "        elif offset < 0:\n",
         "any peer at the port for slaves acknowledges what no slave has",
         _CLUSTER,
     ),

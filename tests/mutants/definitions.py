@@ -8,8 +8,10 @@ from typing import Final
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
 from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.controller_bugs import CONTROLLER_MUTANTS
+from tests.mutants.epoch_bugs import EPOCH_MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.raft_bugs import RAFT_MUTANTS
+from tests.mutants.role_bugs import ROLE_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -36,11 +38,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "control characters written to the log",
-        "sprocket/common/log_format.py",
+        "sprocket/common/logs/line_format.py",
         "        return escaped(super().formatMessage(record))\n",
         "        return super().formatMessage(record)\n",
         "a group name with a line break would forge a line of the audit log",
-        ("tests/common/test_log_format.py",),
+        ("tests/common/logs/test_line_format.py",),
+    ),
+    Mutant(
+        "audit log silenced by an update of levels",
+        "sprocket/common/logs/levels.py",
+        "        logging.getLogger(AUDIT).setLevel(start)\n",
+        "",
+        "who may change levels could act without a trace",
+        ("tests/common/logs/test_levels.py",),
     ),
     Mutant(
         "start with a route without a rule",
@@ -53,8 +63,8 @@ MUTANTS: Final = (
     # Start
     Mutant(
         "port of slaves taken late",
-        "broker/server.py",
-        "        for service in self._services:\n            await service.bind()\n",
+        "broker/term.py",
+        "        for service in self.parts.services:\n            await service.bind()\n",
         "",
         "an outgoing connection could take the port while the store recovers",
         ("tests/broker/test_start_failures.py",),
@@ -184,8 +194,8 @@ MUTANTS: Final = (
     Mutant(
         "queue written before the log",
         "store/appender.py",
-        "            _BEFORE_LOG_WRITE()\n",
-        "            for queue, _ in batch.touched:\n"
+        "            batch.records = len(messages)\n            _BEFORE_LOG_WRITE()\n",
+        "            batch.records = len(messages)\n            for queue, _ in batch.touched:\n"
         "                queue.write_pending()\n"
         "            _BEFORE_LOG_WRITE()\n",
         "after a crash a ConsumeQueue points to what is not there",
@@ -424,9 +434,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "consumer offsets beyond the queue kept",
-        "broker/server.py",
-        "            self.offsets.clamp(self.store.max_offset)\n",
-        "            pass\n",
+        "broker/term.py",
+        "        if core.role.serves_group and core.offsets.clamp(self._store.max_offset):\n",
+        "        if False:\n",
         "after a crash a group skips messages that are sent later",
         ("tests/broker/test_server.py", "tests/broker/offset/test_consumer_offsets.py"),
     ),
@@ -540,8 +550,8 @@ MUTANTS: Final = (
     Mutant(
         "acknowledgement beyond what was sent accepted",
         "ha/master_link.py",
-        "            elif offset > self.next_offset:\n",
-        "            elif offset > self._log.end_offset:\n",
+        "        elif offset > self.next_offset:\n",
+        "        elif offset > self._log.end_offset:\n",
         "what the slave was never sent counts as replicated",
         _REPLICATION,
     ),
@@ -735,8 +745,10 @@ MUTANTS: Final = (
         "body that is no buffer queued",
         "sprocket/remoting/channel.py",
         """        body = body if type(body) is bytes else as_body(body)
-        future, opaque""",
-        "        future, opaque",
+        header = self._signed(header, body)
+        opaque""",
+        """        header = self._signed(header, body)
+        opaque""",
         "one bad message takes the requests of its neighbours with it",
         ("tests/client/test_producer_faults.py::test_bad_messages_harm_none_of_those_sent_with_them",),
     ),
@@ -855,4 +867,6 @@ MUTANTS: Final = (
     *COMMAND_MUTANTS,
     *RAFT_MUTANTS,
     *CONTROLLER_MUTANTS,
+    *EPOCH_MUTANTS,
+    *ROLE_MUTANTS,
 )

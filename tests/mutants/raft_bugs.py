@@ -1,4 +1,4 @@
-"""Bugs of the Raft layer, each of which loses what was acknowledged or lets two members lead; see `definitions`."""
+"""Bugs of the Raft layer.  Each loses acknowledged entries or lets two members lead; see `definitions`."""
 
 from typing import Final
 

@@ -222,3 +222,46 @@ def test_members_are_judged_by_what_they_are_now(cluster: Cluster) -> None:
     assert cluster.states()["broker-a"] == "killed"
     assert "broker-a stopped" not in cluster.run("down").stdout  # else this test would have ended here
     assert set(cluster.states().values()) == {"stopped"}
+
+
+async def test_a_cluster_with_proxies_serves_grpc_clients(cluster: Cluster) -> None:
+    """Two pairs and two proxies of two processes each; a proxy that is killed starts again with `up`."""
+    pytest.importorskip("grpc")
+    from tests.proxy.rig import GrpcClient, handle_of
+
+    started = cluster.up("2m-2s-sync-proxy")
+    assert started.returncode == 0, started.stderr
+    rows = cluster.status()
+    assert {row["state"] for row in rows.values()} == {"running"}
+    assert [row["role"] for row in rows.values()][-2:] == ["PROXY"] * 2
+    await exchange(cluster.namesrv, "first")  # makes the topic
+    ports = [int(rows[name]["address"].rpartition(":")[2]) for name in ("proxy-a", "proxy-b")]
+    first, second = (GrpcClient(port, "client") for port in ports)
+    await first.receive("Orders", "grpc-group", wait_s=0)
+    assert not (await first.send("Orders", "one")).status.code % 20000
+    (message,) = await second.messages("Orders", "grpc-group", 1)
+    assert message.body == b"one"
+    assert not (await first.ack("Orders", "grpc-group", handle_of(message))).status.code % 20000
+    os.kill(rows["proxy-a"]["pid"], signal.SIGKILL)
+    repaired = cluster.up()
+    assert repaired.stderr.split() == ["proxy-a", "started"], repaired.stderr
+    assert not (await first.send("Orders", "two")).status.code % 20000
+    for client in (first, second):
+        await client.close()
+    stopped = cluster.run("down")
+    assert stopped.stdout.count(" stopped\n") == 8, stopped.stdout
+
+
+def test_the_status_shows_who_leads_under_controllers(cluster: Cluster, tmp_path: Path) -> None:
+    profile, whole = tmp_path / "profile", Path(__file__).parents[2] / "conf" / "controller"
+    profile.mkdir()
+    for name in ("namesrv-a", "broker-a-1", "broker-a-2"):
+        shutil.copy(whole / f"{name}.properties", profile)
+    started = cluster.up(str(profile))
+    assert started.returncode == 0, started.stderr
+    rows = cluster.status()
+    brokers = [rows["broker-a-1"], rows["broker-a-2"]]
+    assert sorted(row["role"] for row in brokers) == ["MASTER", "SLAVE"]
+    assert {row["state"] for row in brokers} == {"running"}
+    assert brokers[0]["epoch"] == brokers[1]["epoch"] >= 1
+    assert rows["namesrv-a"]["epoch"] is None

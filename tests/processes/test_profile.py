@@ -32,6 +32,21 @@ def test_profiles_that_come_with_sprocket(name: str, master: str, slaves: int) -
     assert [plan.name for plan in plans if plan.is_broker][:2] == ["broker-a", "broker-b"]
 
 
+def test_replicas_under_controllers_have_no_ids_and_know_all_controllers(tmp_path: Path) -> None:
+    profile = find_profile("controller")
+    assert [plan.role for plan in profile.plans] == ["NAMESRV"] * 3 + ["REPLICA"] * 6
+    cluster = LocalCluster.create(tmp_path, profile, 20000)
+    texts = {member.name: (tmp_path / "conf" / f"{member.name}.properties").read_text() for member in cluster.members}
+    assert "controllerAddr=127.0.0.1:20100;127.0.0.1:20102;127.0.0.1:20104\n" in texts["broker-b-3"]
+    peers = "n0-127.0.0.1:20100;n1-127.0.0.1:20102;n2-127.0.0.1:20104"
+    for number, name in enumerate(("namesrv-a", "namesrv-b", "namesrv-c")):
+        assert f"controllerDLegerPeers={peers}\n" in texts[name]
+        assert f"controllerDLegerSelfId=n{number}\n" in texts[name]
+    from sprocket.cli.server.server_config import broker_configuration
+
+    assert broker_configuration(tmp_path / "conf" / "broker-a-1.properties", None).notices == ()
+
+
 def test_brokers_for_traces_are_asked_for() -> None:
     assert "broker-trace" not in {plan.name for plan in find_profile("2m-noslave").plans}
     assert "broker-trace" in {plan.name for plan in find_profile("2m-noslave", with_trace=True).plans}
@@ -82,7 +97,7 @@ def test_a_folder_that_is_no_profile(tmp_path: Path, files: dict[str, str], reas
 
 
 def test_an_unknown_name_tells_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="2m-2s-async, 2m-2s-sync, 2m-noslave"):
+    with pytest.raises(ConfigError, match="2m-2s-async, 2m-2s-sync, 2m-2s-sync-proxy, 2m-noslave, controller"):
         find_profile("3m-3s")
 
 

@@ -18,6 +18,7 @@ from tests.proxy.rig import (
     create_group,
     create_topic,
     handle_of,
+    message,
     producer_settings,
     receive_request,
     running,
@@ -367,5 +368,22 @@ async def test_offsets(rig: Rig, broker: Broker) -> None:
     parts = await client.stream("PullMessage", wire.PullMessageRequest(offset=1, batch_size=8, **named))
     assert [part.message.body for part in parts if part.HasField("message")] == [b"b", b"c"]
     assert parts[0].status.code == wire.OK and parts[-1].next_offset == 3
+    for at_s, offset in ((0, 0), (4_000_000_000, 3)):
+        request = wire.QueryOffsetRequest(message_queue=queue, query_offset_policy=wire.TIMESTAMP)
+        request.timestamp.seconds = at_s
+        assert (await client.call("QueryOffset", request)).offset == offset
+    nothing = await client.stream("PullMessage", wire.PullMessageRequest(offset=3, batch_size=8, **named))
+    assert nothing[0].status.code == wire.MESSAGE_NOT_FOUND and nothing[-1].next_offset == 3
+    waiting = wire.PullMessageRequest(offset=3, batch_size=8, **named)
+    waiting.long_polling_timeout.seconds = 20
+    waiting.filter_expression.CopyFrom(wire.FilterExpression(type=wire.TAG, expression="Aa"))
+    polling = asyncio.ensure_future(client.stream("PullMessage", waiting))
+    await asyncio.sleep(0.2)
+    await client.call("SendMessage", wire.SendMessageRequest(messages=[
+        message(topic, "other", tag="BB"),  # Java's hash of both tags is the same
+        message(topic, "wanted", tag="Aa"),
+    ]))  # fmt: skip
+    found = [part.message.body for part in await polling if part.HasField("message")]
+    assert found == [b"wanted"]
     refused = await client.stream("PullMessage", wire.PullMessageRequest(offset=-1, **named))
     assert refused[0].status.code == wire.ILLEGAL_OFFSET

@@ -46,6 +46,7 @@ def test_lists_and_objects_are_values(tmp_path: Path) -> None:
         ({"messageDelayLevel": "1y"}, "messageDelayLevel"),
         ({"tlsTestModeEnable": False}, "tlsKeyPath"),
         ({"tlsServerMode": "on"}, "tlsServerMode"),
+        ({"proxyProcesses": 2, "metricsExporterType": "PROM", "metricsPromExporterPort": 0}, "metricsPromExporterPort"),
         ({"metricCollectorMode": "on", "metricCollectorAddress": "x"}, "metricCollectorAddress"),
     ],
 )

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -11,13 +12,17 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from proxy.config import ProxyConfig
+from proxy.listeners import Listener
 from proxy.proxy_server import Proxy
-from proxy.server.dispatcher import SERVICE
+from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
+from proxy.server.port import PeerBehind, Port
 from proxy.wire import messaging_pb2 as wire
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError
 from sprocket.processes.tls_folder import TlsFolder
+from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.testing import Broker
+from tests.compat.ports import free_port
 from tests.proxy.rig import ENDPOINTS, Rig, consumer_settings, handle_of, receive_request, running, until
 
 
@@ -25,11 +30,56 @@ def _route(topic: str) -> wire.QueryRouteRequest:
     return wire.QueryRouteRequest(topic=wire.Resource(name=topic), endpoints=ENDPOINTS)
 
 
-async def test_proxy_waits_for_brokers_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("mode", ["permissive", "disabled", "enforcing"])
+async def test_connections_are_refused_before_brokers_are_there(mode: str) -> None:
+    config = ProxyConfig(
+        namesrv_addr=f"127.0.0.1:{free_port()}", grpc_server_port=0, remoting_listen_port=0, bind_address="127.0.0.1",
+        tls_server_mode=mode, listeners='[{"name": "lan", "port": 0}]',
+    )  # fmt: skip
+    proxy = Proxy(config, clock=SystemClock(), choose=random.randrange)
+    await proxy.start()
+    try:
+        ports = {listener.port for listener in [*proxy.listeners, *proxy.remoting.listeners]}
+        assert len(ports) == 3
+        for port in ports:
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+    finally:
+        await proxy.stop()
+
+
+@pytest.mark.parametrize("mode", ["permissive", "disabled", "enforcing"])
+async def test_two_proxies_that_wait_at_one_port_do_not_both_serve(mode: str) -> None:
+    config = ProxyConfig(bind_address="127.0.0.1", tls_server_mode=mode)
+    methods = Methods({}, {}, lambda *_: None, lambda *_: None)
+
+    def dispatcher(listener: Callable[[], Listener], peer_behind: PeerBehind) -> Dispatcher:
+        return Dispatcher(methods, listener, lambda *_: None, Limits(1.0, 1.0), peer_behind)
+
+    async def opened(number: int) -> Port:
+        port = Port(Listener("default", number), config, dispatcher, DescriptorReserve())
+        await port.open(is_shared=False)
+        return port
+
+    first = await opened(0)
+    second = await opened(first.listener.port)  # nobody listens yet
+    try:
+        await first.serve()
+        with pytest.raises(ConfigError, match="cannot be listened on"):
+            await second.serve()
+    finally:
+        await first.stop(0)
+        await second.stop(0)
+
+
+@pytest.mark.parametrize("mode", ["permissive", "disabled"])
+async def test_proxy_waits_for_brokers_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: str) -> None:
     with Broker(tmp_path) as broker:
         broker.create_topic("Early")
         broker.stop()
-        config = ProxyConfig(namesrv_addr=broker.namesrv, grpc_server_port=0, bind_address="127.0.0.1")
+        config = ProxyConfig(
+            namesrv_addr=broker.namesrv, grpc_server_port=0, bind_address="127.0.0.1", tls_server_mode=mode
+        )
         proxy = Proxy(config, clock=SystemClock(), choose=random.randrange)
         await proxy.start()
         try:
@@ -37,7 +87,7 @@ async def test_proxy_waits_for_brokers_and_says_so(tmp_path: Path, caplog: pytes
             rig = Rig(proxy, broker)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await rig.client().call("QueryRoute", _route("Early"), timeout_s=1)
-            assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
             broker.start()
             await until(lambda: proxy.is_serving, 30)
             options = [("grpc.use_local_subchannel_pool", 1)]  # without the memory of the failure above
@@ -60,6 +110,9 @@ async def test_stop_finishes_long_polls_and_waits_for_acknowledgements(broker: B
         await asyncio.sleep(0.3)
         refused = await sender.receive(topic, "group-stop")
         assert refused[0].status.code == wire.TOO_MANY_REQUESTS
+        asked = health_pb2.HealthCheckRequest(service=SERVICE.full_name)
+        health = await health_pb2_grpc.HealthStub(sender.channel).Check(asked)
+        assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
         await sender.send(topic, "last")
         (received,) = [part.message for part in await polling if part.HasField("message")]
         await asyncio.sleep(0.3)
@@ -124,10 +177,17 @@ async def test_port_takes_tls_and_plain_text(broker: Broker, topic: str, tmp_pat
         assert len(received.body) == 300_000 and received.system_properties.born_host.startswith("127.0.0.1:")
 
 
-async def test_tls_alone_refuses_plain_text(broker: Broker, topic: str) -> None:
-    async with running(broker, tls_server_mode="enforcing") as rig:
+async def test_tls_alone_refuses_plain_text(broker: Broker, topic: str, tmp_path: Path) -> None:
+    folder = TlsFolder(tmp_path)
+    folder.create(["localhost"], datetime.datetime.now(datetime.UTC), 1)
+    settings = {"tls_test_mode_enable": False, "tls_cert_path": str(tmp_path / "broker.pem")}
+    settings["tls_key_path"] = str(tmp_path / "broker.key")
+    async with running(broker, tls_server_mode="enforcing", **settings) as rig:
         with pytest.raises(grpc.aio.AioRpcError):
             await rig.client().call("QueryRoute", _route(topic), timeout_s=2)
+        trusted = grpc.ssl_channel_credentials(folder.authority_file.read_bytes())
+        secure = rig.client(channel=grpc.aio.secure_channel(f"localhost:{rig.port}", trusted))
+        assert (await secure.send(topic, "x")).status.code == wire.OK
 
 
 async def test_health_and_reflection(rig: Rig) -> None:

@@ -10,7 +10,16 @@ import pytest
 from proxy.server.dispatcher import SERVICE
 from proxy.wire import messaging_pb2 as wire
 from sprocket.testing import Broker
-from tests.proxy.rig import ENDPOINTS, Rig, create_topic, handle_of, message, receive_request, running
+from tests.proxy.rig import (
+    ENDPOINTS,
+    Rig,
+    consumer_settings,
+    create_topic,
+    handle_of,
+    message,
+    receive_request,
+    running,
+)
 
 _FAR = 1_900_000_000_000
 
@@ -200,6 +209,31 @@ async def test_time_that_is_too_short_for_a_long_poll(broker: Broker, topic: str
     async with running(broker, grpc_client_consumer_min_long_polling_timeout_millis=5000) as rig:
         parts = await rig.client().stream("ReceiveMessage", receive_request(topic, "group"), timeout_s=2)
         assert parts[0].status.code == wire.ILLEGAL_POLLING_TIME
+
+
+async def test_long_poll_without_a_time_ends_before_the_deadline_of_its_call(rig: Rig, topic: str) -> None:
+    client = rig.client()
+    settings = consumer_settings(topic, "group-deadline")
+    settings.request_timeout.seconds = 2  # half of it stays for the way
+    stream, _ = await client.report(settings)
+    request = receive_request(topic, "group-deadline")
+    request.ClearField("long_polling_timeout")
+    parts = await client.stream("ReceiveMessage", request, timeout_s=2.5)
+    assert parts[0].status.code == wire.MESSAGE_NOT_FOUND
+    stream.cancel()
+
+
+async def test_calls_of_one_connection_are_bounded(broker: Broker, topic: str) -> None:
+    async with running(broker, grpc_max_concurrent_streams=2) as rig:
+        client = rig.client()
+        await client.call("QueryRoute", wire.QueryRouteRequest())  # the client learns the limit
+        polls = [client.open_stream("ReceiveMessage", receive_request(topic, "group-streams")) for _ in range(2)]
+        with pytest.raises(grpc.aio.AioRpcError) as waited:
+            await client.call("QueryRoute", wire.QueryRouteRequest(), timeout_s=0.5)
+        assert waited.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        for poll in polls:
+            poll.cancel()
+        assert (await client.call("QueryRoute", wire.QueryRouteRequest())).status.code == wire.ILLEGAL_TOPIC
 
 
 async def test_method_that_is_not_built_is_refused_by_name(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""Every refused request is counted once, by reason and by request code, whoever refuses it."""
+"""Every refused request is counted once, by reason and by request code, whichever part refuses it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

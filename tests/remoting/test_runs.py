@@ -144,7 +144,7 @@ def test_the_first_bytes_tell_where_a_request_goes(code: int, serialization: int
     codes = [RequestCode(one) for one in (10, 37, 310, 1007, 200050, 200051, 200054)]
     routes = RouteTable([Route(one, NoHeader, lambda _: None, Resource.NONE, Action.NONE) for one in codes])
     frame = frames_of(encode_request(code, 1, serialization=serialization))[0]
-    entry = routes._entry_of(frame)
+    entry = routes.entry_of(frame)
     assert entry is not None
     assert entry.code == code
 

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import RequestError, RestartNeeded, StoreError
@@ -41,14 +42,14 @@ _STEPS: Final[dict[str, int]] = {
 }
 
 
-def read_log(disk: SimDisk, segment_bytes: int) -> ReadLog:
+def read_log(disk: SimDisk, segment_bytes: int, folder: Path = LOG_ROOT) -> ReadLog:
     """Reads the log past the store, from the files that are there when they are first read."""
     segments: dict[int, memoryview] = {}
 
     def read(offset: int, size_bytes: int) -> bytes:
         number, position = divmod(offset, segment_bytes)
         if number not in segments:
-            segments[number] = disk.look(LOG_ROOT / file_name(offset - position))
+            segments[number] = disk.look(folder / file_name(offset - position))
         return bytes(segments[number][position : position + size_bytes])
 
     return read

@@ -16,6 +16,7 @@ APPLICATION = Path(__file__).parent / "cluster_application.py"
 TOPICS = 4
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_executors_need_only_the_wheel(tmp_path: Path) -> None:
     try:

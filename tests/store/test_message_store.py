@@ -212,6 +212,22 @@ def test_arrivals_name_the_new_offsets_once_per_queue(stores: Stores) -> None:
     assert seen == [("A", 0, 2, 0), ("B", 1, 1, 0), ("A", 0, 3, 2)]
 
 
+def test_a_listener_to_one_topic_hears_of_that_topic_alone(stores: Stores) -> None:
+    store = stores.open()
+    seen: list[tuple[str, int, int, int]] = []
+
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("listener")
+
+    store.on_arrival_of["B"] = [broken, lambda *arguments: seen.append(arguments)]
+    store.append([message("A", 0), message("B", 1), message("B", 0), message("B", 1)])
+    store.append([message("A", 0)])
+    assert seen == [("B", 1, 2, 0), ("B", 0, 1, 0)]
+    store.leave(StoreError("the role changes"))
+    store.append([message("B", 1)])
+    assert len(seen) == 2
+
+
 def test_only_one_store_uses_a_directory(stores: Stores) -> None:
     store = stores.open()
     with pytest.raises(StoreError, match="in use"):

@@ -20,6 +20,11 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/common/config.py", "disk"): "edge: `load` reads the file that the operator names",
     ("sprocket/common/configuration_file.py", "disk"): "edge: keeps updates in the file that the operator names",
     ("sprocket/common/rocketmq_keys.py", "disk"): "reads a table that is part of the package",
+    ("sprocket/common/logs/rolling_file.py", "disk"): "edge: the log, which must not depend on the store's disk",
+    ("sprocket/engine/choice.py", "disk"): "edge: compares the compiled engine with the sources beside it",
+    # client
+    ("sprocket/client/deduplication/deduplicator.py", "randomness"): "edge: owners of claims, unique among all members",
+    ("sprocket/client/deduplication/deduplicator.py", "sleep"): "edge: waits between two requests to a database",
     # remoting
     ("sprocket/remoting/server.py", "sleep"): "edge: the listening side's sweep",
     ("sprocket/remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
@@ -37,7 +42,15 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/inspection/file_view.py", "disk"): "edge: opens files read-only, whatever state they are in",
     ("store/repair/rebuild.py", "disk"): "edge: writes new queues and index files",
     ("store/repair/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
+    ("store/backup/copied_file.py", "disk"): "edge: copies files of a store and of a backup",
+    ("store/backup/restore.py", "disk"): "edge: builds a store from the files of a backup",
+    ("sprocket/cli/doctor/machine_facts.py", "clock"): "edge: how long the disk takes, and when certificates end",
+    ("sprocket/cli/doctor/machine_facts.py", "disk"): "edge: facts of the machine",
+    ("sprocket/cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",
+    ("sprocket/cli/store/backup.py", "clock"): "composition root: an injected function",
     # ha
+    ("controller/elections.py", "sleep"): "edge: waits for the end of a lease, and for a replica that catches up",
+    ("controller/failover.py", "sleep"): "edge: waits before it asks replicas again",
     ("ha/raft/peers.py", "sleep"): "edge: waits before it connects again, and between two looks at waiting connections",
     # acl
     ("acl/plain/files.py", "disk"): "edge: reads the files of accounts",
@@ -50,8 +63,15 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("broker/replication/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
     ("broker/server.py", "randomness"): "composition root: the default of an injected function",
     # proxy
+    ("proxy/config.py", "network"): "edge: asks the system for this machine's name",
     ("proxy/server/certificates.py", "clock"): "edge: from when the certificate of the test mode is valid",
     ("sprocket/cli/server/mqproxy.py", "randomness"): "composition root: an injected function",
+    ("proxy/server/reserved_port.py", "network"): "edge: reserves the ports",
+    ("proxy/workers/link.py", "network"): "edge: the line that the supervisor of workers passed on",
+    ("sprocket/cli/server/proxy_workers.py", "network"): "edge: lines to workers",
+    # dashboard
+    ("dashboard/server.py", "randomness"): "composition root: ids of sessions and the key of forms",
+    ("dashboard/server.py", "sleep"): "composition root: an injected function",
     # sprocket.client
     (
         "sprocket/client/admin/admin_client.py",
@@ -97,6 +117,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/pages/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("docs/pages/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
     ("docs/pages/figures_page.py", "disk"): "writes docs/figures.md",
+    ("docs/pages/metrics_page.py", "disk"): "writes docs/metrics.md",
     ("docs/pages/format_page.py", "disk"): "writes docs/format.md",
     ("docs/pages/replication_page.py", "disk"): "writes docs/replication-protocol.md",
     ("docs/pages/mqadmin_page.py", "disk"): "writes docs/mqadmin.md",

@@ -25,7 +25,7 @@ from tests.tidy.rules import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("sprocket", "docs", "namesrv", "controller", "broker", "proxy", "store", "ha", "acl", "spark")
+PACKAGES = ("sprocket", "docs", "namesrv", "controller", "broker", "proxy", "dashboard", "store", "ha", "acl", "spark")
 # Written by a program, not by hand.
 GENERATED_SUFFIX = "_pb2.py"
 # Programs that use the product: they own their clock and files, the other rules hold.

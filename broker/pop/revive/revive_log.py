@@ -63,6 +63,8 @@ class ReviveLog:
         self._settle(core.config.store)
         self.checkpoints_written = 0
         self.acks_written = 0
+        # Records made, by group, topic and kind (CK, ACK).
+        self.made: dict[tuple[str, str, str], int] = {}
 
     @property
     def queue_count(self) -> int:
@@ -79,6 +81,7 @@ class ReviveLog:
             f"@{CK_TAG}"
         )
         deliver_ms = checkpoint.revive_time - ACK_INTERVAL_MS
+        self._count(checkpoint.c, checkpoint.t, "CK")
         return self._message(encode_checkpoint(checkpoint), revive_queue_id, CK_TAG, key, deliver_ms)
 
     def ack(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int) -> PendingMessage:
@@ -89,7 +92,12 @@ class ReviveLog:
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
         # The same for one and for several messages, as in RocketMQ.
         key = f"{ack.t}@{ack.q}@{ack.ao}@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
+        self._count(ack.c, ack.t, "ACK")
         return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
+
+    def _count(self, group: str, topic: str, kind: str) -> None:
+        key = (group, topic, kind)
+        self.made[key] = self.made.get(key, 0) + 1
 
     def _message(self, body: bytes, revive_queue_id: int, tag: str, key: str, deliver_ms: int) -> PendingMessage:
         if NAME_END in key or VALUE_END in key:

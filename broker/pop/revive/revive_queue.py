@@ -187,14 +187,17 @@ class ReviveQueue:
                 checkpoint = _decode_checkpoint(body)
                 checkpoint.ro = queue_offset
                 self.figures.checkpoints += 1
+                self.figures.read[checkpoint.c, checkpoint.t, "CK"] += 1
                 window.take_checkpoint(checkpoint, deliver_at, now, monotonic)
             elif tag == _ACK:
                 ack = _decode_ack(body)
                 self.figures.acks += 1
+                self.figures.read[ack.c, ack.t, "ACK"] += 1
                 window.take_ack(ack, (ack.ao,), queue_offset, deliver_at, now, monotonic)
             elif tag == _BATCH_ACK:
                 acks = _decode_batch_ack(body)
                 self.figures.acks += 1
+                self.figures.read[acks.c, acks.t, "ACK"] += 1
                 window.take_ack(acks, acks.aol, queue_offset, deliver_at, now, monotonic)
             else:
                 window.skip(deliver_at)

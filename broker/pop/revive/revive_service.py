@@ -111,7 +111,7 @@ class ReviveService(Service):
     def activate(self) -> None:
         """Start to revive."""
         self._is_running = True
-        self._core.store.on_arrival.append(self._arrived)
+        self._core.store.on_arrival_of.setdefault(self._log.topic, []).append(self._arrived)
         self._wake_in(0.0)
 
     def deactivate(self) -> None:
@@ -119,7 +119,7 @@ class ReviveService(Service):
         if not self._is_running:
             return
         self._is_running = False
-        self._core.store.on_arrival.remove(self._arrived)
+        self._core.store.on_arrival_of[self._log.topic].remove(self._arrived)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -168,7 +168,7 @@ class ReviveService(Service):
     # The timer
 
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if topic == self._log.topic and queue_id < len(self.queues):
+        if queue_id < len(self.queues):
             self.queues[queue_id].arrived()
             self._wake_in(self._core.config.broker.revive_interval / 1000)
 

@@ -4,8 +4,9 @@ Source: RocketMQ 5.3.3, `PopReviveService.reviveMsgFromCk`, `reviveRetry`, `rePu
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from broker.core import BrokerCore
@@ -47,6 +48,9 @@ class ReviveFigures:
     acks: int = 0  # read; one record may acknowledge several messages
     retried: int = 0  # messages stored in retry topics
     rewritten: int = 0  # checkpoints written again
+    # Records read, by group, topic and kind (CK, ACK), and messages stored in retry topics, by group and topic.
+    read: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    retried_by: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 class Due:
@@ -210,5 +214,6 @@ class Reviver:
             self._figures.rewritten += 1
             return
         self._figures.retried += 1
+        self._figures.retried_by[checkpoint.c, checkpoint.t] += 1
         for listener in self._on_revived:
             listener(checkpoint, 1)

@@ -24,6 +24,7 @@ class PeekProcessor:
     def __init__(self, core: BrokerCore, checks: PopChecks, offsets: PopOffsets) -> None:
         self._config = core.config
         self._store = core.store
+        self._flow = core.flow
         self._topics = core.topics
         self._random_below = core.random_below
         self._checks = checks
@@ -49,6 +50,8 @@ class PeekProcessor:
             self._peek_all(seen, header.consumer_group, retry, draw)
         rest = {"restNum": str(seen.rest)}
         if seen.slices:
+            size_bytes = sum(map(len, seen.slices))
+            self._flow.delivered(header.topic, header.consumer_group, header.max_msg_nums - seen.room, size_bytes)
             return Response(ResponseCode.SUCCESS, GetStatus.FOUND.name, rest, seen.slices)
         return Response(ResponseCode.PULL_NOT_FOUND, GetStatus.NO_MESSAGE_IN_QUEUE.name, rest)
 

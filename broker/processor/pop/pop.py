@@ -49,6 +49,7 @@ class PopProcessor:
         self._random_below = core.random_below
         self._waits = core.waits
         self._store = core.store
+        self._flow = core.flow
         self._checks = checks
         self._filters = filters
         self._queues = queues
@@ -56,8 +57,6 @@ class PopProcessor:
         self._log = log
         self._next_revive_queue = 0
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.answer_held)
-        self.popped_messages = 0
-        self.popped_bytes = 0
 
     def pop(self, run: list[Request[Any]]) -> None:
         """Process the pops of one read."""
@@ -225,9 +224,19 @@ class PopProcessor:
 
     def _answer(self, found: list[Popped]) -> None:
         for popped in found:
-            self.popped_messages += popped.count
-            self.popped_bytes += popped.size_bytes
+            self._count(popped)
             popped.answer(ResponseCode.SUCCESS)
         for popped in found:
             if popped.rest > 0:
                 self._wake(popped)
+
+    def _count(self, popped: Popped) -> None:
+        """Count what a pop delivers; retries and others of one pop share its bytes by their number."""
+        header, count = popped.request.header, popped.count
+        retries = sum(taken.messages for taken in popped.taken if taken.topic != header.topic)
+        retry_bytes = popped.size_bytes * retries // count if count else 0
+        if retries:
+            self._flow.delivered(header.topic, header.consumer_group, retries, retry_bytes, "true")
+        if count > retries:
+            rest_bytes = popped.size_bytes - retry_bytes
+            self._flow.delivered(header.topic, header.consumer_group, count - retries, rest_bytes, "false")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sprocket.processes.cluster_watch import MemberStatus
     from sprocket.processes.local_cluster import LocalCluster
 
-_HEAD = ("member", "role", "address", "pid", "state", "logEnd", "slaveLag", "inSync")
+_HEAD = ("member", "role", "address", "pid", "state", "logEnd", "slaveLag", "inSync", "epoch")
 _directory_option = click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -55,10 +55,10 @@ def up(
 ) -> None:
     """Start a cluster of local processes and wait until all members have registered and connected.
 
-    PROFILE is one of Sprocket's (2m-2s-sync, 2m-2s-async, 2m-noslave) or a folder with a configuration file for each
-    server, such as RocketMQ's.  For an existing cluster, PROFILE may be left out: members that were killed or stopped
-    start again with their data, and running members are not touched.  If a member does not start, this command stops
-    the members that it started.
+    PROFILE is one of Sprocket's (2m-2s-sync, 2m-2s-async, 2m-noslave, controller) or a folder with a configuration
+    file for each server, such as RocketMQ's.  For an existing cluster, PROFILE may be left out: members that were
+    killed or stopped start again with their data, and running members are not touched.  If a member does not start,
+    this command stops the members that it started.
     """
     from sprocket.common.clock import SystemClock
     from sprocket.processes.cluster_watch import ClusterWatch
@@ -74,7 +74,7 @@ def up(
 @_directory_option
 @json_option
 def status(directory: Path, as_json: bool) -> None:
-    """Show the members, and the lag of slaves in bytes.
+    """Show the members, the lag of slaves in bytes, and under controllers who leads in which epoch.
 
     Exit status 0 if every member runs, is registered and follows its master; else 1.
     """
@@ -160,5 +160,6 @@ def _show(cluster: "LocalCluster", found: "list[MemberStatus]", as_json: bool) -
 
 def _row(one: "MemberStatus") -> tuple[object, ...]:
     in_sync = None if one.is_in_sync is None else "yes" if one.is_in_sync else "no"
-    role = one.member.role
-    return (one.member.name, role, one.member.address, one.pid, one.state, one.log_end, one.lag_bytes, in_sync)
+    member = one.member
+    placed = (member.name, one.role, member.address, one.pid, one.state)
+    return (*placed, one.log_end, one.lag_bytes, in_sync, one.master_epoch)

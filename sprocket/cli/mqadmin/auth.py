@@ -22,7 +22,6 @@ from sprocket.cli.mqadmin.options import Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.auth_admin import AuthAdmin
     from sprocket.remoting.bodies.auth import AclInfo, UserInfo
 
 _USER: Final = "%-16s  %-22s  %-22s  %-22s"
@@ -30,7 +29,7 @@ _ACL: Final = "%-16s  %-10s  %-22s  %-20s  %-24s  %-10s"
 _HIDDEN: Final = "******"
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-Change = Callable[["AuthAdmin", str], Awaitable[None]]
+Change = Callable[["AdminClient", str], Awaitable[None]]
 
 
 def _acl_options(command: F) -> F:
@@ -50,23 +49,21 @@ def _change(namesrv: str | None, target: Target, change: Change, done: str) -> N
     """Apply `change` to one broker, or to every master and slave of a cluster; print `done` with each address."""
 
     async def session(admin: "AdminClient") -> None:
-        from sprocket.client.admin.auth_admin import AuthAdmin
 
         for address in await target.addresses(admin, masters_only=False):
-            await change(AuthAdmin(admin), address)
+            await change(admin, address)
             click.echo(f"{done} {address} success.")
 
     with_admin(namesrv, session)
 
 
-def _ask(namesrv: str | None, target: Target, ask: "Callable[[AuthAdmin, str], Awaitable[T]]") -> list[tuple[str, T]]:
+def _ask(namesrv: str | None, target: Target, ask: "Callable[[AdminClient, str], Awaitable[T]]") -> list[tuple[str, T]]:
     """Return the responses of one broker, or of each master of a cluster, with their addresses."""
 
     async def session(admin: "AdminClient") -> list[tuple[str, T]]:
-        from sprocket.client.admin.auth_admin import AuthAdmin
 
         addresses = await target.addresses(admin, masters_only=True)
-        return [(address, await ask(AuthAdmin(admin), address)) for address in addresses]
+        return [(address, await ask(admin, address)) for address in addresses]
 
     return with_admin(namesrv, session)
 
@@ -89,7 +86,7 @@ def create_user(namesrv: str | None, target: Target, username: str, password: st
     from sprocket.remoting.bodies.auth import UserInfo
 
     user = UserInfo(username.strip(), password.strip(), user_type and user_type.strip())
-    _change(namesrv, target, lambda auth, address: auth.create_user(address, user), "create user to")
+    _change(namesrv, target, lambda admin, address: admin.create_user(address, user), "create user to")
 
 
 @click.command("updateUser", context_settings=HELP)
@@ -114,7 +111,7 @@ def update_user(
         raise click.UsageError("give one of -p, -t and -s")
     said = (word and word.strip() for word in (password, user_type, user_status))
     user = UserInfo(username.strip(), *said)
-    _change(namesrv, target, lambda auth, address: auth.update_user(address, user), "update user to")
+    _change(namesrv, target, lambda admin, address: admin.update_user(address, user), "update user to")
 
 
 @click.command("deleteUser", context_settings=HELP)
@@ -124,7 +121,7 @@ def update_user(
 def delete_user(namesrv: str | None, target: Target, username: str) -> None:
     """Delete a user."""
     name = username.strip()
-    _change(namesrv, target, lambda auth, address: auth.delete_user(address, name), "delete user to")
+    _change(namesrv, target, lambda admin, address: admin.delete_user(address, name), "delete user to")
 
 
 _show_password = click.option("--showPassword", "show", is_flag=True, help="Show passwords (super users only).")
@@ -139,7 +136,7 @@ _show_password = click.option("--showPassword", "show", is_flag=True, help="Show
 def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_json: bool) -> None:
     """Show a user."""
     name = username.strip()
-    answers = _ask(namesrv, target, lambda auth, address: auth.user(address, name))
+    answers = _ask(namesrv, target, lambda admin, address: admin.user(address, name))
     _print_users([user for _, user in answers if user is not None][:1], show, as_json)
 
 
@@ -152,7 +149,7 @@ def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_
 def list_user(namesrv: str | None, target: Target, filter_: str | None, show: bool, as_json: bool) -> None:
     """List the users."""
     wanted = filter_ and filter_.strip()
-    answers = _ask(namesrv, target, lambda auth, address: auth.users(address, wanted))
+    answers = _ask(namesrv, target, lambda admin, address: admin.users(address, wanted))
     address, users = next(((address, users) for address, users in answers if users), ("", []))
     _print_users(users, show, as_json)
     if target.cluster is not None and users and not as_json:
@@ -181,14 +178,14 @@ def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None
 def copy_user(namesrv: str | None, source: str, target: str, usernames: str | None) -> None:
     """Copy users from one broker to another one."""
     names = list(_parts(usernames))
-    _copy(namesrv, source, target, "user", lambda auth: auth.copy_users(source.strip(), target.strip(), names))
+    _copy(namesrv, source, target, "user", lambda admin: admin.copy_users(source.strip(), target.strip(), names))
 
 
 # Acls
 
 
 def _put_acl(namesrv: str | None, target: Target, is_new: bool, *written: str | None) -> None:
-    from sprocket.client.admin.auth_admin import AclChange
+    from sprocket.client.admin.auth_requests import AclChange
 
     subject, resources, actions, source_ips, decision = written
     change = AclChange(
@@ -197,8 +194,8 @@ def _put_acl(namesrv: str | None, target: Target, is_new: bool, *written: str | 
     if not change.resources:
         raise CommandFailed("no resource given: use -r, as in -r Topic:orders")
 
-    def put(auth: "AuthAdmin", address: str) -> Awaitable[None]:
-        return (auth.create_acl if is_new else auth.update_acl)(address, change.info)
+    def put(admin: "AdminClient", address: str) -> Awaitable[None]:
+        return (admin.create_acl if is_new else admin.update_acl)(address, change.info)
 
     _change(namesrv, target, put, f"{'create' if is_new else 'update'} acl to")
 
@@ -235,7 +232,7 @@ def update_acl(
 def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str | None) -> None:
     """Delete the policies of a user."""
     whose, what = subject.strip(), resource and resource.strip()
-    _change(namesrv, target, lambda auth, address: auth.delete_acl(address, whose, what), "delete acl to")
+    _change(namesrv, target, lambda admin, address: admin.delete_acl(address, whose, what), "delete acl to")
 
 
 @click.command("getAcl", context_settings=HELP)
@@ -245,7 +242,7 @@ def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str 
 @json_option
 def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) -> None:
     """Show the policies of a user."""
-    answers = _ask(namesrv, target, lambda auth, address: auth.acl(address, subject.strip()))
+    answers = _ask(namesrv, target, lambda admin, address: admin.acl(address, subject.strip()))
     _print_acls([acl for _, acl in answers if acl is not None], as_json)
 
 
@@ -260,7 +257,7 @@ def list_acl(
     as_json: bool,
 ) -> None:  # fmt: skip
     """List the policies of all users."""
-    answers = _ask(namesrv, target, lambda auth, address: auth.acls(address, subject, resource))
+    answers = _ask(namesrv, target, lambda admin, address: admin.acls(address, subject, resource))
     _print_acls([acl for _, acls in answers for acl in acls], as_json)
 
 
@@ -289,18 +286,13 @@ def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
 def copy_acl(namesrv: str | None, source: str, target: str, subjects: str | None) -> None:
     """Copy policies from one broker to another one."""
     keys = list(_parts(subjects))
-    _copy(namesrv, source, target, "acl", lambda auth: auth.copy_acls(source.strip(), target.strip(), keys))
+    _copy(namesrv, source, target, "acl", lambda admin: admin.copy_acls(source.strip(), target.strip(), keys))
 
 
 def _copy(
-    namesrv: str | None, source: str, target: str, what: str, copy: "Callable[[AuthAdmin], Awaitable[list[str]]]"
+    namesrv: str | None, source: str, target: str, what: str, copy: "Callable[[AdminClient], Awaitable[list[str]]]"
 ) -> None:
-    async def session(admin: "AdminClient") -> list[str]:
-        from sprocket.client.admin.auth_admin import AuthAdmin
-
-        return await copy(AuthAdmin(admin))
-
-    for name in with_admin(namesrv, session):
+    for name in with_admin(namesrv, copy):
         click.echo(f"copy {what} of {name} from {source.strip()} to {target.strip()} success.")
 
 

@@ -13,8 +13,7 @@ import click
 
 from sprocket.cli.client_session import HELP, namesrv_option, with_admin
 from sprocket.cli.columns import seconds_text
-from sprocket.cli.mqadmin.options import Target, target_options
-from sprocket.common import properties
+from sprocket.cli.mqadmin.options import NO_MASTER, Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -29,10 +28,11 @@ async def _from_all(admin: "AdminClient", target: Target, request: Request) -> l
     if target.broker is not None:
         return [f" ============{target.broker}============", await request(admin, target.broker)]
     lines = []
-    masters = await target.addresses(admin, masters_only=True)
-    for address in await target.addresses(admin, masters_only=False):
-        kind = "Master" if address in masters else "Slave"
-        lines += [f" ============{kind}: {address}============", await request(admin, address)]
+    for master, slaves in await admin.broker_groups(target.cluster or ""):
+        heads = {} if master is None else {master: f"Master: {master}"}
+        heads |= {slave: f"My Master: {master or NO_MASTER}=====Slave: {slave}" for slave in slaves}
+        for address, head in heads.items():
+            lines += [f" ============{head}============", await request(admin, address)]
     return lines
 
 
@@ -50,13 +50,9 @@ async def _from_masters(admin: "AdminClient", target: Target, request: Request) 
 )  # fmt: skip
 def set_read_ahead_mode(namesrv: str | None, target: Target, mode: str) -> None:
     """Switch read-ahead of the CommitLog on or off."""
-    from sprocket.remoting.codes import RequestCode
-    from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 
     async def request(admin: "AdminClient", address: str) -> str:
-        header = SetCommitLogReadModeRequestHeader(read_ahead_mode=int(mode))
-        response = await admin.ask(address, RequestCode.SET_COMMITLOG_READ_MODE, header)
-        return f"commitLog set readAhead mode rstStr{response.remark}"
+        return f"commitLog set readAhead mode rstStr{await admin.set_read_ahead(address, on=mode == '0')}"
 
     for line in with_admin(namesrv, lambda admin: _from_all(admin, target, request)):
         click.echo(line)
@@ -74,7 +70,7 @@ def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
         for reads in info["runtimeTable"].values():
             reads["lastColdReadTimeFormat"] = seconds_text(int(reads.pop("lastColdReadTimeMills")))
             reads["createTimeFormat"] = seconds_text(int(reads.pop("createTimeMills")))
-        return json.dumps(info, indent="\t", ensure_ascii=False)
+        return json.dumps(info, indent="\t", ensure_ascii=False, separators=(",", ":"))
 
     for line in with_admin(namesrv, lambda admin: _from_all(admin, target, request)):
         click.echo(line)
@@ -89,12 +85,9 @@ def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
 )
 def update_cold_flow_group(namesrv: str | None, target: Target, group: str, threshold: int) -> None:
     """Set the threshold of a group for reads of old messages."""
-    from sprocket.remoting.codes import RequestCode
-
-    body = properties.render({group.strip(): str(threshold)}).encode()
 
     async def request(admin: "AdminClient", address: str) -> str:
-        await admin.ask(address, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=body)
+        await admin.set_cold_threshold(address, group.strip(), threshold)
         return f"updateColdDataFlowCtrGroupConfig success, {address}"
 
     for line in with_admin(namesrv, lambda admin: _from_masters(admin, target, request)):
@@ -107,10 +100,9 @@ def update_cold_flow_group(namesrv: str | None, target: Target, group: str, thre
 @_group_option
 def remove_cold_flow_group(namesrv: str | None, target: Target, group: str) -> None:
     """Remove the threshold of a group for reads of old messages."""
-    from sprocket.remoting.codes import RequestCode
 
     async def request(admin: "AdminClient", address: str) -> str:
-        await admin.ask(address, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=group.strip().encode())
+        await admin.remove_cold_threshold(address, group.strip())
         return f"remove broker cold read threshold success, {address}"
 
     for line in with_admin(namesrv, lambda admin: _from_masters(admin, target, request)):

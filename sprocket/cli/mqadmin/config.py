@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sprocket.cli.client_session import HELP, json_option, name_servers, namesrv_option, print_json, with_admin
-from sprocket.cli.mqadmin.options import Target, target_options
+from sprocket.cli.mqadmin.options import NO_MASTER, Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
 
 _ENTRY: Final = "%-50s=  %s"
-_NO_MASTER: Final = "NO_MASTER"  # `CommandUtil.NO_MASTER_PLACEHOLDER`
 
 key_option = click.option("-k", "--key", required=True, help="Key of the configuration.")
 value_option = click.option("-v", "--value", required=True, help="New value.")
@@ -29,10 +28,8 @@ def update_broker_config(namesrv: str | None, target: Target, with_slaves: bool,
     key, value = key.strip(), value.strip()
 
     async def update(admin: "AdminClient") -> None:
-        from sprocket.client.admin.server_admin import ServerAdmin
-
         for address in await target.addresses(admin, masters_only=not with_slaves):
-            note = await ServerAdmin(admin).update_broker_config(address, key, value)
+            note = await admin.update_broker_config(address, {key: value})
             click.echo(f"update broker config success, {address}")
             if note:
                 click.echo(f"{address}: {note}", err=True)
@@ -59,17 +56,15 @@ def broker_config(namesrv: str | None, target: Target, as_json: bool) -> None:
 
 async def _broker_configs(admin: "AdminClient", target: Target) -> list[tuple[str, str, dict[str, str] | None]]:
     """Return address, title and configuration of each broker; no configuration for a master that is not there."""
-    from sprocket.client.admin.server_admin import ServerAdmin
 
-    servers = ServerAdmin(admin)
     if target.broker is not None:
-        return [(target.broker, target.broker, await servers.broker_config(target.broker))]
+        return [(target.broker, target.broker, await admin.broker_config(target.broker))]
     found: list[tuple[str, str, dict[str, str] | None]] = []
-    for master, slaves in await servers.groups(target.cluster or ""):
-        name = master or _NO_MASTER
-        found.append((name, f"Master: {name}", await servers.broker_config(master) if master else None))
+    for master, slaves in await admin.broker_groups(target.cluster or ""):
+        name = master or NO_MASTER
+        found.append((name, f"Master: {name}", await admin.broker_config(master) if master else None))
         found += [
-            (slave, f"My Master: {name}=====Slave: {slave}", await servers.broker_config(slave)) for slave in slaves
+            (slave, f"My Master: {name}=====Slave: {slave}", await admin.broker_config(slave)) for slave in slaves
         ]
     return found
 
@@ -84,13 +79,7 @@ def _show(table: Mapping[str, str]) -> None:
 @json_option
 def namesrv_config(namesrv: str | None, as_json: bool) -> None:
     """Show the configuration of each name server."""
-
-    async def ask(admin: "AdminClient") -> dict[str, dict[str, str]]:
-        from sprocket.client.admin.server_admin import ServerAdmin
-
-        return await ServerAdmin(admin).name_server_configs()
-
-    found = with_admin(namesrv, ask)
+    found = with_admin(namesrv, lambda admin: admin.name_server_configs())
     if as_json:
         print_json(found)
         return
@@ -106,13 +95,7 @@ def namesrv_config(namesrv: str | None, as_json: bool) -> None:
 def update_namesrv_config(namesrv: str | None, key: str, value: str) -> None:
     """Change a key of all name servers' configurations while they run."""
     key, value = key.strip(), value.strip()
-
-    async def update(admin: "AdminClient") -> dict[str, str | None]:
-        from sprocket.client.admin.server_admin import ServerAdmin
-
-        return await ServerAdmin(admin).update_name_server_configs(key, value)
-
-    notes = with_admin(namesrv, update)
+    notes = with_admin(namesrv, lambda admin: admin.update_name_server_configs({key: value}))
     click.echo(f"update name server config success![{', '.join(name_servers(namesrv))}]")
     click.echo(f"{key} : {value}")
     for address, note in notes.items():

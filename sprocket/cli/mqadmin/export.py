@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sprocket.cli.client_session import HELP, WrongUsage, namesrv_option, with_admin
-from sprocket.cli.mqadmin.consumer.consumer import version_text
 from sprocket.cli.mqadmin.files import export_option, write_export
 from sprocket.cli.mqadmin.options import Target, target_options
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.version_names import version_text
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.table_admin import TableAdmin
     from sprocket.remoting.bodies.group import SubscriptionGroupConfig
     from sprocket.remoting.bodies.topic import TopicConfig
 
@@ -55,28 +54,27 @@ def export_metadata(
     name = "topic.json" if only_topics else "subscriptionGroup.json" if only_groups else "metadata.json"
 
     async def read(admin: "AdminClient") -> object:
-        from sprocket.client.admin.table_admin import TableAdmin
-
-        tables = TableAdmin(admin)
         if target.broker is not None:
             if with_topics:
-                return await tables.user_topics(target.broker, with_retry=with_retry)
-            return await tables.user_groups(target.broker)
+                return await admin.user_topics(target.broker, with_retry=with_retry)
+            found = await admin.user_consumer_groups(target.broker)
+            # What RocketMQ's SubscriptionGroupWrapper has.
+            return {"dataVersion": found.data_version, "subscriptionGroupTable": found.subscription_group_table}
         content: dict[str, object] = {"exportTime": _CLOCK.wall_ms()}
         addresses = await target.addresses(admin, masters_only=True)
         if with_groups:
-            content["subscriptionGroupTable"] = await _all_groups(tables, addresses)
+            content["subscriptionGroupTable"] = await _all_groups(admin, addresses)
         if with_topics:
-            content["topicConfigTable"] = await _all_topics(tables, addresses, with_retry)
+            content["topicConfigTable"] = await _all_topics(admin, addresses, with_retry)
         return content
 
     write_export(folder, name, with_admin(namesrv, read))
 
 
-async def _all_topics(tables: "TableAdmin", addresses: list[str], with_retry: bool) -> "dict[str, TopicConfig]":
+async def _all_topics(admin: "AdminClient", addresses: list[str], with_retry: bool) -> "dict[str, TopicConfig]":
     merged: dict[str, TopicConfig] = {}
     for address in addresses:
-        table = (await tables.user_topics(address, with_retry=with_retry)).topic_config_table
+        table = (await admin.user_topics(address, with_retry=with_retry)).topic_config_table
         for name, config in table.items():
             if name in merged:
                 config.write_queue_nums += merged[name].write_queue_nums
@@ -85,10 +83,10 @@ async def _all_topics(tables: "TableAdmin", addresses: list[str], with_retry: bo
     return dict(sorted(merged.items()))
 
 
-async def _all_groups(tables: "TableAdmin", addresses: list[str]) -> "dict[str, SubscriptionGroupConfig]":
+async def _all_groups(admin: "AdminClient", addresses: list[str]) -> "dict[str, SubscriptionGroupConfig]":
     merged: dict[str, SubscriptionGroupConfig] = {}
     for address in addresses:
-        for name, config in (await tables.user_groups(address)).subscription_group_table.items():
+        for name, config in (await admin.user_consumer_groups(address)).subscription_group_table.items():
             if name in merged:
                 config.retry_queue_nums += merged[name].retry_queue_nums
             merged[name] = config
@@ -103,13 +101,11 @@ def export_configs(namesrv: str | None, cluster: str, folder: Path) -> None:
     """Write the main configuration of every master, and the size of the cluster, to configs.json."""
 
     async def read(admin: "AdminClient") -> object:
-        from sprocket.client.admin.server_admin import ServerAdmin
-
-        servers, configs = ServerAdmin(admin), {}
-        groups = await servers.groups(cluster.strip())
+        configs = {}
+        groups = await admin.broker_groups(cluster.strip())
         masters = [master for master, _ in groups if master is not None]
         for master in masters:
-            table = await servers.broker_config(master)
+            table = await admin.broker_config(master)
             configs[table.get("brokerName", master)] = {key: table[key] for key in _CONFIG_KEYS if key in table}
         scale = {
             "masterBrokerSize": len(masters),
@@ -148,15 +144,12 @@ def export_metrics(namesrv: str | None, cluster: str, folder: Path) -> None:
 
 async def _report(admin: "AdminClient", address: str) -> tuple[str, dict[str, dict[str, Any]]]:
     """Return a broker's name and its figures, named as RocketMQ's `ExportMetricsCommand` does."""
-    from sprocket.client.admin.server_admin import ServerAdmin
-    from sprocket.client.admin.table_admin import TableAdmin
     from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 
     runtime = await admin.broker_runtime_info(address)
-    config = await ServerAdmin(admin).broker_config(address)
-    tables = TableAdmin(admin)
-    groups = (await tables.user_groups(address)).subscription_group_table
-    topics = (await tables.user_topics(address, with_retry=False)).topic_config_table
+    config = await admin.broker_config(address)
+    groups = (await admin.user_consumer_groups(address)).subscription_group_table
+    topics = (await admin.user_topics(address, with_retry=False)).topic_config_table
     trans_tps, trans_day = await _puts(admin, address, TRANS_HALF_TOPIC)
     schedule_tps, schedule_day = await _puts(admin, address, SCHEDULE_TOPIC)
     quota = {

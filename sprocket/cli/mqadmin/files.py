@@ -43,7 +43,7 @@ export_option = click.option(
     "--filePath",
     "folder",
     type=click.Path(path_type=Path),
-    default=Path("/tmp/rocketmq/export"),  # noqa: S108: RocketMQ's default
+    default=Path("/tmp/rocketmq/export"),  # RocketMQ's default
     help="Folder of the file.",
 )
 

@@ -14,24 +14,29 @@ import click
 
 import sprocket.cli.mqadmin as package
 from sprocket.cli.client_session import HELP
+from sprocket.cli.mqadmin.absent import ABSENT
 
 
 class CommandGroup(click.Group):
     """Group whose commands are found in upper and lower case, as RocketMQ's are (`MQAdminStartup.findSubCommand`)."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command; None if there is none."""
+        """Return the command; None if there is none.  Raises UsageError for one that has no meaning here."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             return found
         alike = (name for name in self.commands if name.lower() == cmd_name.lower())
-        return self.commands.get(next(alike, ""))
+        command = self.commands.get(next(alike, ""))
+        reason = next((text for name, text in ABSENT.items() if name.lower() == cmd_name.lower()), None)
+        if command is None and reason is not None:
+            raise click.UsageError(f"RocketMQ's command {cmd_name} does not exist here. {reason}")
+        return command
 
 
 @click.group(cls=CommandGroup, context_settings=HELP)
 def main() -> None:
     """Administer a cluster: RocketMQ's command names and flags."""
-    from sprocket.common.log_format import escape_unconfigured
+    from sprocket.common.logs.line_format import escape_unconfigured
 
     escape_unconfigured()
 

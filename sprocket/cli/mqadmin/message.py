@@ -7,7 +7,7 @@ push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from sprocket.cli.mqadmin.options import route_option, topic_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.message_tracks import MessageTrack
     from sprocket.client.message import ReceivedMessage
 
 _FIELD = "%-20s %s"
@@ -80,13 +81,39 @@ def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
     }
 
 
-def show_message(message: "ReceivedMessage", body_format: str | None = None, *, number: int = 0, with_id: bool) -> None:
-    """Print a message and write its body to a file, as RocketMQ does."""
+def show_message(
+    message: "ReceivedMessage",
+    tracks: "Sequence[MessageTrack]",
+    body_format: str | None = None,
+    *,
+    number: int = 0,
+    with_id: bool,
+) -> None:
+    """Print a message and what its groups did with it, and write its body to a file, as RocketMQ does."""
     body_path = _write_body(message, number)
     for name, value in message_fields(message, body_path, with_id=with_id):
         click.echo(_FIELD % (name, value))
     if body_format is not None:
         click.echo(_FIELD % ("Message Body:", _decoded(message.body, body_format)))
+    click.echo("\n")
+    # RocketMQ ends the line of a group in all commands but queryMsgByUniqueKey, which has no id of the broker either.
+    for track in tracks:
+        words = f"consumerGroup={track.group}, trackType={track.type.value}, exceptionDesc={track.reason or 'null'}"
+        click.echo(f"MessageTrack [{words}]", nl=with_id)
+    if not tracks:
+        click.echo("WARN: No Consumer", nl=False)
+
+
+async def _tracks(admin: "AdminClient", message: "ReceivedMessage") -> "list[MessageTrack]":
+    """Return what the groups did with a message; none, after a line on stderr, if that cannot be asked."""
+    from sprocket.client.admin.admin_client import AdminError
+    from sprocket.client.admin.message_tracks import message_tracks
+
+    try:
+        return await message_tracks(admin, message)
+    except AdminError as error:
+        click.echo(str(error), err=True)
+        return []
 
 
 def _write_body(message: "ReceivedMessage", number: int) -> str:
@@ -121,20 +148,24 @@ def query_by_id(
     """Show messages with these ids."""
     ids = [word.strip() for word in message_ids.split(",") if word.strip()]
 
-    async def ask(admin: "AdminClient") -> list["ReceivedMessage | None"]:
+    async def ask(admin: "AdminClient") -> "list[tuple[ReceivedMessage, list[MessageTrack]] | None]":
         from sprocket.client.admin.message_lookup import MessageLookup
 
         lookup = MessageLookup(admin)
-        return [await lookup.by_id(topic.strip(), message_id, cluster) for message_id in ids]
+        messages = [await lookup.by_id(topic.strip(), message_id, cluster) for message_id in ids]
+        return [
+            None if message is None else (message, [] if as_json else await _tracks(admin, message))
+            for message in messages
+        ]
 
     found = with_admin(namesrv, ask)
     if as_json:
-        print_json([message_json(message) for message in found if message is not None])
-    for message in [] if as_json else found:
-        if message is None:
+        print_json([message_json(one[0]) for one in found if one is not None])
+    for one in [] if as_json else found:
+        if one is None:
             click.echo("\nMessage not found!")
         else:
-            show_message(message, body_format, with_id=True)
+            show_message(*one, body_format, with_id=True)
     if None in found:
         raise CommandFailed("Message not found!")
 
@@ -195,20 +226,21 @@ def query_by_unique_key(
 ) -> None:
     """Show the message with the id that its producer set."""
 
-    async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
+    async def ask(admin: "AdminClient") -> "list[tuple[ReceivedMessage, list[MessageTrack]]]":
         from sprocket.client.admin.message_lookup import MessageLookup
 
-        return await MessageLookup(admin).by_unique_key(topic.strip(), message_id.strip(), cluster)
+        found = await MessageLookup(admin).by_unique_key(topic.strip(), message_id.strip(), cluster)
+        shown = found if show_all else found[:1]
+        return [(message, [] if as_json else await _tracks(admin, message)) for message in shown]
 
-    found = with_admin(namesrv, ask)
-    shown = found if show_all else found[:1]
+    shown = with_admin(namesrv, ask)
     if as_json:
-        print_json([message_json(message) for message in shown])
+        print_json([message_json(message) for message, _ in shown])
         return
-    if not found:
+    if not shown:
         raise CommandFailed("query message by key finished, but no message.")
-    for number, message in enumerate(shown):
-        show_message(message, number=number, with_id=False)
+    for number, (message, tracks) in enumerate(shown):
+        show_message(message, tracks, number=number, with_id=False)
 
 
 @click.command("queryMsgByOffset", context_settings=HELP)
@@ -230,23 +262,25 @@ def query_by_offset(
 ) -> None:
     """Show the message at an offset of a queue."""
 
-    async def ask(admin: "AdminClient") -> "ReceivedMessage | None":
+    async def ask(admin: "AdminClient") -> "tuple[ReceivedMessage, list[MessageTrack]] | None":
         from sprocket.client.admin.message_lookup import MessageLookup
 
         lookup = MessageLookup(admin)
         for queue, address in await lookup.queues(topic.strip()):
             if (queue.broker_name, queue.queue_id) == (broker_name.strip(), queue_id):
                 messages, _ = await lookup.messages(queue, address, offset, max_messages=1)
-                return messages[0] if messages and messages[0].queue_offset == offset else None
+                if not messages or messages[0].queue_offset != offset:
+                    return None
+                return messages[0], [] if as_json else await _tracks(admin, messages[0])
         raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
 
-    message = with_admin(namesrv, ask)
-    if message is None:
+    found = with_admin(namesrv, ask)
+    if found is None:
         raise CommandFailed("Message not found!")
     if as_json:
-        print_json(message_json(message))
+        print_json(message_json(found[0]))
     else:
-        show_message(message, body_format, with_id=True)
+        show_message(*found, body_format, with_id=True)
 
 
 def parse_time(text: str | None) -> int | None:
@@ -376,14 +410,22 @@ def message_line(message: "ReceivedMessage", charset: str | None) -> str:
 
 
 def _line(message: "ReceivedMessage") -> str:
-    """Return a message in the words of RocketMQ's `MessageExt.toString`."""
+    """Return a message in the words of RocketMQ's `MessageExt.toString`.
+
+    bodyCRC and preparedTransactionOffset are left out: the client does not keep them.
+    """
     fields = (
         ("brokerName", message.queue.broker_name), ("queueId", message.queue.queue_id),
         ("storeSize", message.size_bytes), ("queueOffset", message.queue_offset), ("sysFlag", message.sys_flag),
         ("bornTimestamp", message.born_timestamp_ms), ("bornHost", "/{}:{}".format(*message.born_host)),
         ("storeTimestamp", message.store_timestamp_ms), ("storeHost", "/{}:{}".format(*message.store_host)),
-        ("msgId", message.message_id), ("commitLogOffset", message.physical_offset),
-        ("reconsumeTimes", message.reconsume_times), ("topic", message.topic), ("flag", message.flag),
-        ("properties", java_map(message.properties.items())),
+        ("msgId", message.offset_message_id), ("commitLogOffset", message.physical_offset),
+        ("reconsumeTimes", message.reconsume_times), ("toString()", _inner(message)),
     )  # fmt: skip
     return "MessageExt [" + ", ".join(f"{name}={value}" for name, value in fields) + "]"
+
+
+def _inner(message: "ReceivedMessage") -> str:
+    """Return RocketMQ's `Message.toString`, without the bytes of the body."""
+    properties = java_map(message.properties.items())
+    return f"Message{{topic='{message.topic}', flag={message.flag}, properties={properties}, transactionId='null'}}"

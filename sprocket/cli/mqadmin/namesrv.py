@@ -51,13 +51,8 @@ def delete_kv_config(namesrv: str | None, namespace: str, key: str) -> None:
 def wipe_write_perm(namesrv: str | None, broker_name: str, as_json: bool) -> None:
     """Take the write permission from a broker's routes: producers stop to send to it."""
     broker_name = broker_name.strip()
-
-    async def wipe(admin: "AdminClient") -> "dict[str, int | AdminError]":
-        from sprocket.client.admin.server_admin import ServerAdmin
-
-        return await ServerAdmin(admin).wipe_write_perm(broker_name)
-
-    _show_changed("wipe", broker_name, with_admin(namesrv, wipe), as_json)
+    outcomes = with_admin(namesrv, lambda admin: admin.wipe_write_perm(broker_name))
+    _show_changed("wipe", broker_name, outcomes, as_json)
 
 
 @click.command("addWritePerm", context_settings=HELP)
@@ -67,13 +62,8 @@ def wipe_write_perm(namesrv: str | None, broker_name: str, as_json: bool) -> Non
 def add_write_perm(namesrv: str | None, broker_name: str, as_json: bool) -> None:
     """Give the write permission back to a broker's routes."""
     broker_name = broker_name.strip()
-
-    async def add(admin: "AdminClient") -> "dict[str, int | AdminError]":
-        from sprocket.client.admin.server_admin import ServerAdmin
-
-        return await ServerAdmin(admin).add_write_perm(broker_name)
-
-    _show_changed("add", broker_name, with_admin(namesrv, add), as_json)
+    outcomes = with_admin(namesrv, lambda admin: admin.add_write_perm(broker_name))
+    _show_changed("add", broker_name, outcomes, as_json)
 
 
 def _show_changed(verb: str, broker_name: str, outcomes: "dict[str, int | AdminError]", as_json: bool) -> None:

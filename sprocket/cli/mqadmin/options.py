@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
@@ -12,6 +12,8 @@ from sprocket.cli.client_session import SERVER_ADDRESS
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
 
+# Stands for the address of a master that is not there (`CommandUtil.NO_MASTER_PLACEHOLDER`).
+NO_MASTER: Final = "NO_MASTER"
 F = TypeVar("F", bound=Callable[..., Any])
 
 topic_option = click.option("-t", "--topic", required=True, help="Topic name.")

@@ -48,10 +48,9 @@ def ha_status(namesrv: str | None, target: Target, interval_s: float | None, as_
 
 
 async def _statuses(admin: "AdminClient", target: Target) -> "dict[str, HARuntimeInfo]":
-    from sprocket.client.admin.server_admin import ServerAdmin
 
     addresses = await target.addresses(admin, masters_only=True)
-    return {address: await ServerAdmin(admin).ha_status(address) for address in addresses}
+    return {address: await admin.ha_status(address) for address in addresses}
 
 
 def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:
@@ -83,11 +82,5 @@ def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:
 @click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Flushed offset of the master.")
 def reset_master_flush_offset(namesrv: str | None, broker: str, offset: int) -> None:
     """Set the flushed offset of the master that a slave remembers."""
-
-    async def reset(admin: "AdminClient") -> None:
-        from sprocket.client.admin.server_admin import ServerAdmin
-
-        await ServerAdmin(admin).reset_master_flush_offset(broker, offset)
-
-    with_admin(namesrv, reset)
+    with_admin(namesrv, lambda admin: admin.reset_master_flush_offset(broker, offset))
     click.echo(f"reset master flush offset to {offset} success")

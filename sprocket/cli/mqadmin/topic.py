@@ -145,10 +145,8 @@ def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
     configs = configs_in_file(path, TopicConfig)
 
     async def create(admin: "AdminClient") -> None:
-        from sprocket.client.admin.table_admin import TableAdmin
-
         for address in await target.addresses(admin, masters_only=True):
-            await TableAdmin(admin).create_topics(address, configs)
+            await admin.create_topics(address, configs)
             click.echo(f"submit batch of topic config to {address} success, please check the result later.")
 
     if configs:
@@ -173,9 +171,8 @@ def update_topic_perm(namesrv: str | None, target: Target, topic: str, perm: str
 
 async def _update_perm(admin: "AdminClient", address: str, topic: str, perm: int, *, is_single: bool) -> None:
     """Change the permission on one broker.  Raises CommandFailed if it does not have the topic."""
-    from sprocket.client.admin.table_admin import TableAdmin
 
-    config = await TableAdmin(admin).topic(address, topic)
+    config = await admin.topic_config(address, topic)
     if config is None:
         raise CommandFailed(f"broker {address} has no topic {topic}")
     old_perm = config.perm
@@ -350,4 +347,12 @@ def allocate_queues(namesrv: str | None, topic: str, ips: str) -> None:
 
     queues, consumers = with_admin(namesrv, ask), [each.strip() for each in ips.split(",")]
     divide = AllocateMessageQueueAveragely().allocate
-    click.echo(dumps({"result": {each: divide(each, queues, consumers) for each in consumers}}).decode())
+    # RocketMQ's JSON has the fields of a queue by name.
+    shares = {
+        each: [
+            {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+            for queue in divide(each, queues, consumers)
+        ]
+        for each in consumers
+    }
+    click.echo(dumps({"result": shares}).decode())

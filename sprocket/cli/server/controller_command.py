@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from sprocket.cli.client_session import WrongUsage
 from sprocket.cli.server.server_commands import checked, start_line
+from sprocket.common.extras import install
 
 if TYPE_CHECKING:
     from acl.auth.server_access import AccessControl
@@ -16,13 +17,18 @@ if TYPE_CHECKING:
 
 def run_controller(configuration: "Configuration", as_json: bool, log_level: str) -> None:
     """Run a controller until a signal or a failure, then exit the process."""
-    from sprocket.cli.server.server_process import Process, log_to_stderr
+    from sprocket.cli.server.health_server import HealthServer, controller_conditions
+    from sprocket.cli.server.server_log import ServerLog
+    from sprocket.cli.server.server_process import Process
 
-    log_to_stderr(log_level)
     config = require_controller(configuration)
+    log = ServerLog(config, log_level)
     process = Process()
     server = make_controller(configuration, process)
-    sys.exit(process.run([lambda: server], lambda: controller_line(config, as_json)))
+    server.settings.on_update.append(log.follow(lambda: server.settings.current))
+    health = HealthServer(config)
+    health.watch(controller_conditions(server))
+    sys.exit(process.run([lambda: health, lambda: server], lambda: controller_line(config, as_json)))
 
 
 def require_controller(configuration: "Configuration") -> "ControllerConfig":
@@ -50,7 +56,7 @@ def make_controller(
     try:
         from controller.server import Controller
     except ModuleNotFoundError as error:
-        raise WrongUsage(f"a controller needs {error.name}: pip install 'sprocket-mq[failover]'") from None
+        raise WrongUsage(f"a controller needs {error.name}: {install('failover')}") from None
     return Controller(
         configuration.of(ControllerConfig),
         tls=configuration.of(TlsSettings),

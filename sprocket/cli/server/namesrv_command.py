@@ -15,20 +15,26 @@ def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -
     """Run a name server until a signal, then exit the process."""
     from namesrv.config import NamesrvConfig
     from namesrv.server import NameServer
-    from sprocket.cli.server.server_process import Process, Server, log_to_stderr
+    from sprocket.cli.server.health_server import HealthServer, namesrv_conditions
+    from sprocket.cli.server.server_log import ServerLog
+    from sprocket.cli.server.server_process import Process, Server
     from sprocket.common.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
 
-    log_to_stderr(log_level)
     config = configuration.of(NamesrvConfig)
+    log = ServerLog(config, log_level)
     process = Process()
     server = NameServer(
         config, tls=configuration.of(TlsSettings), on_bug=process.fail, file=ConfigurationFile.of(configuration)
     )
-    servers: list[Callable[[], Server]] = [lambda: server]
+    server.settings.on_update.append(log.follow(lambda: server.settings.current))
+    health = HealthServer(config)
+    health.watch(namesrv_conditions(server))
+    servers: list[Callable[[], Server]] = [lambda: health, lambda: server]
     if config.enable_controller_in_namesrv:
         require_controller(configuration)
         controller = make_controller(configuration, process, server.access)
+        controller.settings.on_update.append(log.follow(lambda: controller.settings.current))
         servers.append(lambda: controller)
     sys.exit(process.run(servers, lambda: namesrv_line(config.bind_address, server.port, as_json)))
 

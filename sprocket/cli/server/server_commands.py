@@ -23,7 +23,11 @@ def configuration_flags(command: F) -> F:
     """Add RocketMQ's -c, -p and -m, and Sprocket's own --set, --json and --log-level."""
     for option in (
         click.option(
-            "--log-level", type=_LEVELS, default="info", show_default=True, help="Level of the log on stderr."
+            "--log-level",
+            type=_LEVELS,
+            default="info",
+            show_default=True,
+            help="Level of the log; logLevels sets components apart.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON."),
         click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; overrides the file."),

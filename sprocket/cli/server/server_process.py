@@ -17,7 +17,7 @@ from typing import Protocol
 from sprocket.cli import exit_codes
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
-from sprocket.common.log_format import timed_formatter
+from sprocket.common.logs.line_format import timed_formatter
 from sprocket.processes.stop_signals import STOPPING, stays_ignored
 
 logger = logging.getLogger(__name__)

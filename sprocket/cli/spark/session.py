@@ -13,6 +13,7 @@ import click
 from sprocket.cli.client_session import CommandFailed, WrongUsage
 from sprocket.cli.store.commands import DiskTrouble
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.extras import install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +76,7 @@ def spark_session() -> "Iterator[SparkSession]":
 
         from spark.session import close, session
     except ImportError as error:
-        raise WrongUsage(f"this needs Spark ({error}): pip install 'sprocket-mq[spark]'") from None
+        raise WrongUsage(f"this needs Spark ({error}): {install('spark')}") from None
     was_active = SparkSession.getActiveSession() is not None
     # This logger writes Java's stack of a failed query to stderr; the error itself is enough.
     logging.getLogger("SQLQueryContextLogger").disabled = True

@@ -13,6 +13,7 @@ import click
 from sprocket.cli.client_session import HELP, WrongUsage, json_option, print_json
 from sprocket.cli.store.commands import DiskTrouble
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.extras import install
 from sprocket.processes.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ def _errors() -> Iterator[None]:
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
     except ImportError as error:
-        raise WrongUsage(f"this needs the extra spark ({error}): pip install 'sprocket-mq[spark]'") from None
+        raise WrongUsage(f"this needs the extra spark ({error}): {install('spark')}") from None
     except (SprocketError, OSError) as error:
         raise DiskTrouble(str(error)) from None
 

@@ -26,9 +26,9 @@ class DiskTrouble(CommandFailed):
 
 @click.group(context_settings=HELP)
 def store() -> None:
-    """Check, repair, list, export and import a store directory (storePathRootDir).
+    """Check, repair, back up, list, export and import a store directory (storePathRootDir).
 
-    Only repair and import write, and only to a stopped store.  The others also read a store that a broker uses.
+    Only repair and import write to a store, and only to a stopped one.  The others also read one that a broker uses.
     """
 
 

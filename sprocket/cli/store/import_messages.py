@@ -1,6 +1,6 @@
 """`sprocket store import`: appends exported messages to a stopped or a new store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_json
+from sprocket.cli.client_session import HELP, CommandFailed, json_option, print_json
 from sprocket.cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
+from sprocket.cli.store.written_store import Notices, open_store, settings_of
 from sprocket.common.errors import RequestError, StoreBusy, StoreError
 
 if TYPE_CHECKING:
     from store.config.store_config import StoreConfig
-    from store.inspection.inspected_store import StoreShape
     from store.inspection.record_row import Row
     from store.message_store import MessageStore
     from store.record.record import PendingMessage, TagsCodes
 
-Notices = SimpleQueue[Callable[[], None]]
 # Tries of about 1 s each while the flush lags behind.
 _TRIES = 120
 _BATCH_ROWS = 512
@@ -27,7 +26,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 @click.command("import", context_settings=HELP)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--to", "directory", type=DIRECTORY, required=True, help="Store directory; created if missing.")
 @click.option("--dry-run", is_flag=True, help="Check every row and write nothing.")
 @shape_options
@@ -42,7 +41,16 @@ def import_(
 
     Every row is checked before the first one is written. If a row is malformed, its line is reported and nothing is
     imported.  Stop the broker first.
+
+    FILE may also be the directory of a broker of RocketMQ in DLedger mode: storePathRootDir, or the folder dledger-...
+    in it. Its messages keep queues and queue offsets, and its tables (topics, groups, offsets) are copied. The store
+    must be new.
     """
+    if file.is_dir():
+        from sprocket.cli.store.import_dledger import import_dledger
+
+        import_dledger(file, directory, config, segment_bytes, dry_run=dry_run, as_json=as_json)
+        return
     from store.record.record import TagsCodes
 
     shape = shape_of(config, segment_bytes)
@@ -50,7 +58,7 @@ def import_(
     queues: dict[str, int] = {}
     count = 0
     with store_errors(), progress_bar("reading", file.stat().st_size, quiet=as_json):
-        settings = _settings(directory, shape)
+        settings = settings_of(directory, shape)
         for number, row in _rows(file):
             _check_size(file, number, _message(file, number, row, tags_codes), settings)
             queues[row.topic] = max(queues.get(row.topic, 0), row.queue_id + 1)
@@ -118,7 +126,7 @@ def _append(
     file: Path, directory: Path, settings: "StoreConfig", tags_codes: "TagsCodes", queues: dict[str, int]
 ) -> None:
     notices: Notices = SimpleQueue()
-    store = _open(directory, settings, notices)
+    store = open_store(directory, settings, notices)
     written = 0
     try:
         # Add topics first: a broker can then read the messages of an import that failed half way.
@@ -158,43 +166,6 @@ def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices)
         store.append(batch)
     while not notices.empty():
         notices.get()()
-
-
-def _settings(directory: Path, shape: "StoreShape") -> "StoreConfig":
-    """What the store is opened with: files of the size that those that are there have."""
-    from store.config.store_config import StoreConfig
-    from store.inspection.file_sequence import FileSequence
-    from store.inspection.queue_table_inspection import QueueTableInspection
-    from store.record.record import TagsCodes
-
-    log = FileSequence(shape.commit_log or directory / "commitlog", shape.segment_bytes)
-    queues = QueueTableInspection(directory / "consumequeue", TagsCodes(shape.delay_levels), shape.queue_file_bytes)
-    default = StoreConfig(store_path_root_dir=directory.absolute())
-    return StoreConfig(
-        store_path_root_dir=directory.absolute(),
-        store_path_commit_log=shape.commit_log,
-        mapped_file_size_commit_log=log.file_bytes or default.mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=queues.file_bytes or default.mapped_file_size_consume_queue,
-        mapped_file_size_batch_consume_queue=(
-            shape.batch_queue_file_bytes or default.mapped_file_size_batch_consume_queue
-        ),
-        max_hash_slot_num=shape.index_slots or default.max_hash_slot_num,
-        max_index_num=shape.index_units or default.max_index_num,
-        max_message_size=shape.max_message_bytes,
-        message_delay_level=shape.delay_levels,
-    )
-
-
-def _open(directory: Path, settings: "StoreConfig", notices: Notices) -> "MessageStore":
-    from sprocket.common.clock import SystemClock
-    from store.inspection.file_view import is_locked
-    from store.message_store import MessageStore
-
-    if is_locked(directory / "lock"):
-        raise WrongUsage(f"{directory}: a broker uses this store: stop it first")
-    store = MessageStore(settings, clock=SystemClock(), notify=notices.put)
-    store.start()
-    return store
 
 
 def _add_topics(directory: Path, queues: dict[str, int]) -> None:

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 from sprocket.cli.client_session import WrongUsage
+from sprocket.common.extras import install
 
 if TYPE_CHECKING:
     from store.inspection.record_row import Row
@@ -20,7 +21,7 @@ def _arrow() -> Any:
         import pyarrow
         import pyarrow.parquet  # makes pyarrow.parquet an attribute
     except ImportError:
-        raise WrongUsage("Parquet needs pyarrow: pip install 'sprocket-mq[spark]', or use JSON lines") from None
+        raise WrongUsage(f"Parquet needs pyarrow: {install('spark')}, or use JSON lines") from None
     return pyarrow
 
 

@@ -4,28 +4,27 @@ Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAd
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
-from sprocket.client import arguments
+from sprocket.client.admin.admin_requests import AdminDenied, AdminError, ConfigRefused, decoded
+from sprocket.client.admin.auth_requests import AuthRequests
+from sprocket.client.admin.maintenance_requests import MaintenanceRequests
+from sprocket.client.admin.server_requests import ServerRequests
+from sprocket.client.admin.table_requests import TableRequests
 from sprocket.client.answers import header_of
-from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
-from sprocket.common.errors import ClientError, ConfigError, ProtocolError
+from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
 from sprocket.remoting.bodies.group import GroupList
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
-from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
-from sprocket.remoting.bodies.stats import ConsumeStats, KVTable, TopicOffset, TopicStatsTable
+from sprocket.remoting.bodies.route import BrokerData, TopicRouteData
+from sprocket.remoting.bodies.stats import ConsumeStats, TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicList
-from sprocket.remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -33,7 +32,6 @@ from sprocket.remoting.headers.admin import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.client import GetConsumerConnectionListRequestHeader, GetConsumerRunningInfoRequestHeader
 from sprocket.remoting.headers.namesrv import (
     DeleteKVConfigRequestHeader,
@@ -43,38 +41,13 @@ from sprocket.remoting.headers.namesrv import (
     GetRouteInfoRequestHeader,
     PutKVConfigRequestHeader,
 )
-from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retry_topic
-from sprocket.remoting.tls.settings import TlsSettings
-from sprocket.remoting.tls.watch import ClientTls
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic, retry_topic
+
+__all__ = ["ORDER_TOPIC_NAMESPACE", "AdminClient", "AdminDenied", "AdminError", "ConfigRefused"]
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 T = TypeVar("T")
-
-
-class AdminError(ClientError):
-    """A server refused the request or could not be reached; `code` is its response code, None without a response.
-
-    `fields` are the header fields of the response.
-    """
-
-    def __init__(self, message: str, code: int | None = None, fields: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.fields = fields or {}
-
-
-class AdminDenied(AdminError, PermissionDenied):
-    """An AdminError that is a PermissionDenied too: access control refused."""
-
-    code: int
-
-    def __init__(
-        self, message: str, code: int, remark: str | None, address: str, fields: Mapping[str, str] | None = None
-    ) -> None:
-        PermissionDenied.__init__(self, code, remark, address)
-        self.args = (message,)
-        self.fields = fields or {}
 
 
 class _TopicStatsText(msgspec.Struct, rename="camel"):
@@ -84,84 +57,22 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
     topic_put_tps: float = 0.0
 
 
-class AdminClient:
+class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthRequests):
     """Client of the name servers, tried in turn until one answers, and of their brokers.
 
     Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one
     request; with `credentials` each is signed, with `tls` each connection is TLS.
     """
 
-    def __init__(
-        self,
-        name_servers: str | Sequence[str],
-        *,
-        timeout_s: float = 5.0,
-        credentials: Credentials | None = None,
-        tls: TlsSettings | None = None,
-    ) -> None:
-        """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
-        self.name_servers = arguments.addresses("name_servers", name_servers)
-        self._timeout_s = arguments.timeout("timeout_s", timeout_s)
-        arguments.optional("credentials", credentials, Credentials)
-        arguments.optional("tls", tls, TlsSettings)
-        self._tls = None if tls is None else ClientTls(tls)
-        self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
-
-    async def __aenter__(self) -> "AdminClient":
-        """Raises TlsUnusable for invalid TLS files."""
-        if self._tls is not None:
-            try:
-                self._tls.start()
-            except ConfigError as error:
-                raise TlsUnusable(str(error)) from None
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._remoting.close()
-
     async def topic_list(self) -> list[str]:
         """Return every topic that a name server knows, sorted."""
-        response = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(_decoded(response, TopicList).topic_list)
+        response = await self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(decoded(response, TopicList).topic_list)
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Return the route of `topic`."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        return _decoded(await self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), TopicRouteData)
-
-    async def cluster_info(self) -> ClusterInfo:
-        """Return the clusters, their brokers and the brokers' addresses."""
-        return _decoded(await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
-
-    async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
-        """Return the addresses of the brokers of `cluster`, by broker name and id."""
-        info = await self.cluster_info()
-        if cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
-        addresses = []
-        for name in sorted(info.cluster_addr_table[cluster]):
-            members = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
-            addresses += [address for id_, address in sorted(members.items()) if id_ == MASTER_ID or not masters_only]
-        return addresses
-
-    async def broker_runtime_info(self, broker: str) -> dict[str, str]:
-        """Return the runtime figures of the broker at an address."""
-        return _decoded(await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
-
-    async def clean_expired_queues(self, broker: str) -> None:
-        """Have a broker remove the ConsumeQueues whose messages have all expired."""
-        await self.ask(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
-
-    async def delete_expired_commit_log(self, broker: str) -> None:
-        """Have a broker remove expired CommitLog files now, whatever the hour."""
-        await self.ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
-
-    async def clean_unused_topics(self, broker: str) -> None:
-        """Have a broker remove the ConsumeQueues of unknown topics."""
-        await self.ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
+        return decoded(await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), TopicRouteData)
 
     async def create_topic(self, broker: str, config: TopicConfig) -> None:
         """Create `config` on the broker at an address, or change it there."""
@@ -183,8 +94,13 @@ class AdminClient:
         for broker in await self.broker_addresses(cluster, masters_only=True):
             await self.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
-        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        await self.tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
         await self.delete_kv_config(ORDER_TOPIC_NAMESPACE, topic)
+
+    async def delete_group_topics(self, group: str, cluster: str) -> None:
+        """Delete the retry and the dead-letter topic of a group from a cluster."""
+        for topic in (retry_topic(group), dlq_topic(group)):
+            await self.delete_topic(topic, cluster)
 
     async def set_order_conf(self, topic: str, broker_queues: Mapping[str, int], *, whole: bool) -> str:
         """Set the number of queues of an ordered topic on each broker.  Without `whole` other entries are kept.
@@ -204,7 +120,7 @@ class AdminClient:
     async def kv_config(self, namespace: str, key: str) -> str:
         """Return a value of a namespace; empty if there is none."""
         try:
-            response = await self._ask_name_server(
+            response = await self.ask_name_server(
                 RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
             )
         except AdminError as error:
@@ -216,19 +132,19 @@ class AdminClient:
     async def put_kv_config(self, namespace: str, key: str, value: str) -> None:
         """Set a value of a namespace at every name server."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
-        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self.tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_kv_config(self, namespace: str, key: str) -> None:
         """Delete a value of a namespace from every name server."""
         header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
-        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
+        await self.tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
         """Return the extent of every queue of `topic`, from each broker on its route or on `route_topic`'s."""
         stats = TopicStatsTable()
         for broker in _addresses((await self.topic_route(route_topic or topic)).broker_datas):
             header = GetTopicStatsInfoRequestHeader(topic=topic)
-            part = _decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
+            part = decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
             stats.offset_table |= _by_queue(part.offset_table)
             stats.topic_put_tps += part.topic_put_tps
         return stats
@@ -245,7 +161,7 @@ class AdminClient:
         stats = ConsumeStats[MessageQueue]()
         for broker in _addresses(await self._brokers_of_group(group, topic, route_topic)):
             response = await self.ask(broker, RequestCode.GET_CONSUME_STATS, header)
-            part = _decoded(response, ConsumeStats[str])
+            part = decoded(response, ConsumeStats[str])
             stats.offset_table |= _by_queue(part.offset_table)
             stats.consume_tps += part.consume_tps
         return stats
@@ -257,7 +173,7 @@ class AdminClient:
             raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        return _decoded(response, ConsumerConnection)
+        return decoded(response, ConsumerConnection)
 
     async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
         """Return the client IP of each queue; a client that does not answer is left out.
@@ -270,7 +186,7 @@ class AdminClient:
             header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
             try:
                 response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-                queues = _by_queue(_decoded(response, ConsumerRunningInfo[str]).mq_table)
+                queues = _by_queue(decoded(response, ConsumerRunningInfo[str]).mq_table)
             except AdminError:
                 continue
             holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
@@ -286,7 +202,7 @@ class AdminClient:
         for broker in _addresses((await self.topic_route(topic)).broker_datas):
             header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
             response = await self.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-            groups.update(_decoded(response, GroupList).group_list)
+            groups.update(decoded(response, GroupList).group_list)
         return sorted(groups)
 
     async def wait_for_broker(self, cluster: str, count: int, *, within_s: float) -> None:
@@ -314,70 +230,11 @@ class AdminClient:
                     raise
         return []
 
-    async def ask_name_servers(
-        self, code: RequestCode, header: Header | None = None, body: bytes = b""
-    ) -> dict[str, ReceivedResponse | AdminError]:
-        """Send a request to all name servers at once.  Return, by address, the response or why there is none."""
-
-        async def outcome(address: str) -> ReceivedResponse | AdminError:
-            try:
-                return await self.ask(address, code, header, body)
-            except AdminError as error:
-                return error
-
-        outcomes = await asyncio.gather(*map(outcome, self.name_servers))
-        return dict(zip(self.name_servers, outcomes, strict=True))
-
-    async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
-        """Send a change to all name servers; raise the first error after all were asked."""
-        for outcome in (await self.ask_name_servers(code, header)).values():
-            if isinstance(outcome, AdminError):
-                raise outcome
-
-    async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
-        """Return the response of the first name server that answers, even a refusal."""
-        for position, address in enumerate(self.name_servers, 1):
-            try:
-                return await self.ask(address, code, header)
-            except AdminError as error:
-                if error.code is not None or position == len(self.name_servers):
-                    raise
-        raise AdminError("no name server given")
-
-    async def ask(
-        self,
-        address: str,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        timeout_s: float | None = None,
-    ) -> ReceivedResponse:
-        """Return the response of the server at `address`; a refusal raises AdminError with its code."""
-        within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
-        try:
-            response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
-        except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
-            raise AdminError(f"{code.name} to {address}: {error}") from None
-        if response.code != ResponseCode.SUCCESS:
-            remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
-            if is_access_refusal(response.code, response.remark):
-                raise AdminDenied(remark, response.code, response.remark, address, response.ext_fields)
-            raise AdminError(remark, response.code, response.ext_fields)
-        return response
-
 
 def _addresses(brokers: Iterable[BrokerData]) -> list[str]:
     """Return the master of each broker group, else a slave; by broker name."""
     ordered = sorted(brokers, key=lambda broker: broker.broker_name)
     return [address for address in (broker.master_or_slave() for broker in ordered) if address is not None]
-
-
-def _decoded(response: ReceivedResponse, body_type: type[T]) -> T:
-    try:
-        return loads(response.body, body_type)
-    except ProtocolError as error:
-        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None
 
 
 def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:

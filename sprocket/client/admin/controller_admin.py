@@ -5,11 +5,15 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl.getControllerMetaData`, `ge
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.answers import body_of, header_of
 from sprocket.common import properties
 from sprocket.remoting.bodies.controller import (
+    BrokerGroupState,
     BrokerReplicasInfo,
     ElectMasterResponseBody,
     EpochEntryCache,
@@ -23,7 +27,14 @@ from sprocket.remoting.headers.controller import (
     ElectMasterResponseHeader,
     ForgetControllerRequestHeader,
     GetMetaDataResponseHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
 )
+
+# How much later the epochs of an adopted group are than those of the controllers before.
+ADOPTED_EPOCHS: Final = 1000
+# A broker's id in its answer while it is the master (`MixAll.MASTER_ID`).
+MASTER_ID: Final = 0
 
 
 class ControllerAdmin:
@@ -78,6 +89,61 @@ class ControllerAdmin:
         """Let a controller that lost its disk come back with an empty one.  Sprocket's own request."""
         header = ForgetControllerRequestHeader(controller_id=controller_id)
         await self._admin.ask(await self.leader(controller), RequestCode.FORGET_CONTROLLER, header)
+
+    async def group_state(self, controller: str, broker_name: str) -> BrokerGroupState:
+        """Return what controllers know of a group, those of RocketMQ too.  Raises AdminError without a master."""
+        found = (await self.sync_state(controller, [broker_name])).get(broker_name)
+        if found is None or found.master_broker_id is None or not found.master_address:
+            raise AdminError(f"{controller}: the group {broker_name} is not known there, or has no master now")
+        members = {one.broker_id: one.broker_address for one in (*found.in_sync_replicas, *found.not_in_sync_replicas)}
+        cluster = (await self.epochs(found.master_address)).cluster_name
+        header = GetNextBrokerIdRequestHeader(cluster_name=cluster, broker_name=broker_name)
+        code = RequestCode.CONTROLLER_GET_NEXT_BROKER_ID
+        answer = await self._admin.ask(await self.leader(controller), code, header)
+        next_id = header_of(answer, GetNextBrokerIdResponseHeader, AdminError).next_broker_id
+        return BrokerGroupState(
+            cluster_name=cluster,
+            broker_name=broker_name,
+            brokers=members,
+            next_broker_id=max([next_id or 0, *(one + 1 for one in members)]),
+            master_broker_id=found.master_broker_id,
+            master_epoch=found.master_epoch,
+            sync_state_set_epoch=found.sync_state_set_epoch,
+        )
+
+    async def adopt(self, controller: str, group: BrokerGroupState) -> None:
+        """Have the controllers take over a group from those that knew it so.  Sprocket's own request.
+
+        The other controllers must have been stopped.  The brokers are asked whether that is still how things are.
+        """
+        await self._check_roles(group)
+        group = msgspec.structs.replace(
+            group,
+            # Above what the brokers may have learned after the export.
+            master_epoch=group.master_epoch + ADOPTED_EPOCHS,
+            sync_state_set_epoch=group.sync_state_set_epoch + ADOPTED_EPOCHS,
+        )
+        leader = await self.leader(controller)
+        await self._admin.ask(leader, RequestCode.ADOPT_BROKER_GROUP, body=dumps(group))
+
+    async def _check_roles(self, group: BrokerGroupState) -> None:
+        """Raise AdminError unless the master of `group` is still the only one, and no broker knows a later epoch."""
+        master = group.master_broker_id
+        again = "start the old controllers, wait until the group has one master, and export again"
+        for broker_id, address in sorted(group.brokers.items()):
+            try:
+                said = await self.epochs(address)
+            except AdminError as error:
+                if broker_id == master:
+                    raise AdminError(f"the master of {group.broker_name} does not answer: {error}; {again}") from None
+                continue
+            here = f"the broker {broker_id} of {group.broker_name} at {address}"
+            if (said.cluster_name, said.broker_name) != (group.cluster_name, group.broker_name):
+                raise AdminError(f"{here} is {said.cluster_name}/{said.broker_name} now; {again}")
+            if (said.broker_id == MASTER_ID) != (broker_id == master):
+                raise AdminError(f"{here} has changed its role since the export; {again}")
+            if said.epoch_list and said.epoch_list[-1].epoch > group.master_epoch:
+                raise AdminError(f"{here} knows the epoch {said.epoch_list[-1].epoch}; {again}")
 
     async def config(self, controller: str) -> dict[str, str]:
         """Return the configuration of one controller."""

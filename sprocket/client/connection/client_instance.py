@@ -6,6 +6,7 @@ answers.  Heartbeats run in their own task, independent of the application's han
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,8 @@ from sprocket.remoting.tls.watch import ClientTls
 
 logger = logging.getLogger(__name__)
 
+# Environment variable with the name servers of clients that are given none (`MixAll.NAMESRV_ADDR_ENV`).
+NAMESRV_ADDR = "NAMESRV_ADDR"
 _FIRST_POLL_S = 1.0
 # Interval and duration of refreshes of a route that has lost a broker, to find a restarted broker soon.
 _DIMINISHED_POLL_S = 1.0
@@ -85,9 +88,12 @@ _CHECKS = {
 
 
 def settings_of(namesrv: str | Sequence[str], client: ClientSettings | None) -> ClientSettings:
-    """Return the settings of a client that was given one of both.  Raises IllegalArgument for both or neither."""
+    """Return the settings of a client that was given one of both; with neither, those of NAMESRV_ADDR.
+
+    Raises IllegalArgument for both, or if there is no address.
+    """
     if client is None:
-        return ClientSettings(namesrv=namesrv)
+        return ClientSettings(namesrv=namesrv or os.environ.get(NAMESRV_ADDR, ""))
     arguments.optional("client", client, ClientSettings)
     if namesrv:
         raise IllegalArgument("namesrv and client are both given; pass ClientSettings(namesrv=...) alone as client")
@@ -107,8 +113,14 @@ class ClientInstance:
         heartbeat_to_slaves: bool = False,
         clock: Clock | None = None,
         denied: Callable[[PermissionDenied | None], None] = lambda error: None,
+        connection_changed: Callable[[str, bool], None] = lambda address, is_open: None,
     ) -> None:
-        """`denied` gets the refusals of access control for this client's own requests; see `Outages`."""
+        """`denied` gets the refusals of access control for this client's own requests; see `Outages`.
+
+        `connection_changed` gets the address of a connection that was lost (False) or restored (True).
+        """
+        self._connection_changed = connection_changed
+        self._lost: set[str] = set()  # addresses of lost connections
         self.settings = settings
         self.clock = clock or SystemClock()
         self.outages = Outages(self.clock.monotonic, denied)
@@ -116,7 +128,7 @@ class ClientInstance:
         self._tls = None if settings.tls is None else ClientTls(settings.tls)
         self.remoting = RemotingClient(
             routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
-            credentials=settings.credentials, tls=self._tls,
+            on_close=self._channel_closed, credentials=settings.credentials, tls=self._tls,
         )  # fmt: skip
         self.name_servers = NameServers(
             self.remoting, arguments.addresses("namesrv", settings.namesrv), settings.api_timeout_s
@@ -127,6 +139,7 @@ class ClientInstance:
         self._heartbeat_to_slaves = heartbeat_to_slaves
         self._routes: dict[str, TopicRoute] = {}
         self._addresses: dict[str, dict[int, str]] = {}
+        self.route_changes = 0  # what was looked up in routes is still true while this is the same
         self._refreshing: dict[str, asyncio.Task[TopicRoute]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat_due = Wakeup()
@@ -270,6 +283,7 @@ class ClientInstance:
         self._routes[route.topic] = route
         if previous is not None:
             self._watch_lost_brokers(previous, route)
+        self.route_changes += 1
         self._addresses = {}
         for known in self._routes.values():
             self._addresses.update(known.broker_addresses)
@@ -379,7 +393,15 @@ class ClientInstance:
 
     # Heartbeats
 
+    def _channel_closed(self, address: str) -> None:
+        if self.is_open:
+            self._lost.add(address)
+            self._connection_changed(address, False)
+
     def _channel_opened(self, address: str) -> None:
+        if address in self._lost:
+            self._lost.discard(address)
+            self._connection_changed(address, True)
         # A restarted broker does not know this client: send a heartbeat at once.
         if any(address in members.values() for members in self._addresses.values()):
             self._heartbeat_due.set()

@@ -7,10 +7,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Final, TypeVar
 
-import uvloop
-
 from sprocket.client.errors import ClientClosed
 from sprocket.common.errors import ClientError
+from sprocket.common.event_loops import new_event_loop
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ class EventLoopThread:
             ending.join()
 
     def _start(self) -> None:
-        loop = self._loop = uvloop.new_event_loop()
+        loop = self._loop = new_event_loop()
         self._thread = threading.Thread(target=_run, args=(loop,), name=_NAME, daemon=True)
         self._thread.start()
 

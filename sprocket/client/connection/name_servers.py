@@ -41,7 +41,8 @@ class NameServers:
             except ClientError as error:
                 failures.append(f"{address}: {error}")
                 self._current = (self._current + 1) % len(self._addresses)
-                logger.info("event=name_server_switched from=%s to=%s", address, self._addresses[self._current])
+                if len(self._addresses) > 1:
+                    logger.info("event=name_server_switched from=%s to=%s", address, self._addresses[self._current])
         raise NameServerUnreachable(
             f"none of the name servers {self} answered; check that one runs and is reachable. " + "; ".join(failures)
         )

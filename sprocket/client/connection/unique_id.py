@@ -39,14 +39,20 @@ def unique_ids(address: bytes, process_id: int, salt: bytes, clock: Clock) -> Ca
     numbers = count()
     start_ms, next_ms = month_bounds_ms(clock.wall_ms())
 
+    wall_ms = clock.wall_ms
+    made_ms, begin = -1, ""  # time of the last id, and its text up to the counter
+
     def make() -> str:
-        nonlocal start_ms, next_ms
-        now_ms = clock.wall_ms()
+        nonlocal start_ms, next_ms, made_ms, begin
+        now_ms = wall_ms()
+        if now_ms == made_ms:
+            return f"{begin}{next(numbers) & 0xFFFF:04X}"
         if now_ms >= next_ms:
             start_ms, next_ms = month_bounds_ms(now_ms)
         since_ms = now_ms - start_ms
         if -1_000_000 < since_ms < 0:  # the clock was set back slightly, across the start of a month
             since_ms = 0
-        return f"{prefix}{since_ms & 0xFFFFFFFF:08X}{next(numbers) & 0xFFFF:04X}"
+        made_ms, begin = now_ms, f"{prefix}{since_ms & 0xFFFFFFFF:08X}"
+        return f"{begin}{next(numbers) & 0xFFFF:04X}"
 
     return make

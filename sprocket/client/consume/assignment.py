@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import pause
+from sprocket.client.consume.listener import Notifier
 from sprocket.client.consume.offset_store import OffsetStore
 from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.consume.pull import PullLoop
 from sprocket.client.consume.start_offset import StartOffset
 from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage, queue_name
+from sprocket.client.settlement import Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -31,13 +33,20 @@ class Assignment:
         start: StartOffset,
         new_loop: Callable[[ProcessQueue], PullLoop],
         is_wanted: Callable[[str], bool],
+        consumer: Settlement | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
-        """`is_wanted` says whether a topic is still subscribed to."""
+        """`is_wanted` says whether a topic is still subscribed to; `consumer` settles the messages.
+
+        `notifier` hears of queues that come and go.
+        """
+        self._notifier = notifier
         self._instance = instance
         self._store = store
         self._start = start
         self._new_loop = new_loop
         self._is_wanted = is_wanted
+        self._consumer = consumer
         self._loops: dict[MessageQueue, PullLoop] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         # Offsets of released queues whose commit failed: they count if this consumer gets the queue again.
@@ -67,10 +76,14 @@ class Assignment:
             held = {queue for queue in self._loops if queue.topic == topic}
             gone, new = held - queues, sorted(queues - held)
             if gone:
-                await self._give_up(gone)
+                if self._notifier is not None:
+                    await self._notifier.revoked(list(gone))
+                await self._give_up({queue for queue in gone if queue in self._loops})
             if new:
                 await pause(grace_s)
             starts = await asyncio.gather(*(self._begin(queue) for queue in new))
+            if self._notifier is not None:
+                await self._notifier.assigned([queue for queue in new if queue in self._loops])
             return all(starts), bool(gone) or any(starts)
 
     async def _begin(self, queue: MessageQueue) -> bool:
@@ -88,7 +101,7 @@ class Assignment:
         return True
 
     def _pull(self, queue: MessageQueue, offset: int) -> None:
-        loop = self._loops[queue] = self._new_loop(ProcessQueue(queue, offset))
+        loop = self._loops[queue] = self._new_loop(ProcessQueue(queue, offset, self._consumer))
         self._tasks[queue] = self._instance.spawn(self._run(loop))
 
     async def _run(self, loop: PullLoop) -> None:
@@ -123,9 +136,10 @@ class Assignment:
         source = message.source
         if source is None or not source.acknowledge(message):
             return False
-        loop = self._loops.get(source.queue)
-        if loop is not None and loop.is_waiting and not loop.is_full():
-            loop.room.set()
+        if source.is_waiting:
+            loop = self._loops.get(source.queue)
+            if loop is not None and not loop.is_full():
+                loop.room.set()
         return True
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -141,6 +155,11 @@ class Assignment:
                     logger.warning("event=offset_reset queue=%s offset=%d", queue_name(queue), offset)
                     self._pull(queue, offset)
 
+    def wake(self) -> None:
+        """Pull again: queues may no longer be paused."""
+        for loop in self._loops.values():
+            loop.room.set()
+
     async def persist(self) -> None:
         """Commit the offsets of all queues, even unchanged ones: a broker may have lost them in a crash."""
         async with self._persisting:
@@ -155,5 +174,7 @@ class Assignment:
     async def close(self) -> None:
         """Stop pulling and commit acknowledged offsets."""
         self._is_closed = True
+        if self._notifier is not None:
+            await self._notifier.revoked(list(self._loops))
         async with self._persisting:
             await self._give_up(set(self._loops))

@@ -6,12 +6,13 @@ Source: RocketMQ 5.3.3, `ConsumeMessageConcurrentlyService`, `ConsumeConcurrentl
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
-from sprocket.client import arguments
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.consume.inbox import Inbox
+from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.errors import PermissionDenied
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.cancellation import is_cancelled
@@ -21,24 +22,6 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
 BatchHandler = Callable[[list[ReceivedMessage]], Awaitable[object] | object]
-
-
-class ReconsumeLater(Exception):
-    """Raised by a handler that wants its message redelivered, without an error in the log.
-
-    `delay_level` 1 to 18 chooses the delay (delayLevelWhenNextConsume), 0 leaves it to the broker and its retry
-    policy, -1 sends the message to the dead-letter topic.  An orderly consumer has no delay level: there `suspend_s`,
-    10 ms to 30 s, is how long the queue waits (suspendCurrentQueueTimeMillis).
-    """
-
-    def __init__(self, delay_level: int = 0, *, suspend_s: float | None = None) -> None:
-        """Raises IllegalArgument."""
-        arguments.delay_level(delay_level, low=-1)
-        if suspend_s is not None:
-            arguments.seconds("suspend_s", suspend_s)
-        super().__init__(f"delay_level={delay_level}" if suspend_s is None else f"suspend_s={suspend_s:g}")
-        self.delay_level = delay_level
-        self.suspend_s = suspend_s
 
 
 def as_batch_handler(handler: Handler) -> BatchHandler:
@@ -82,15 +65,48 @@ class Consumption(Protocol):
     async def nack(self, message: ReceivedMessage, delay_level: int = 0, /) -> None: ...
 
 
-class Handling:
-    """Workers that pass messages of an inbox to one handler and report its outcome to `consumption`."""
+Key = Callable[[ReceivedMessage], Hashable]
 
-    def __init__(self, inbox: Inbox, consumption: Consumption, handler: BatchHandler, max_messages: int) -> None:
+
+def sharding_key_or_queue(message: ReceivedMessage) -> Hashable:
+    """Return the sharding key of a message; without one its queue, so that its queue's order is kept."""
+    return message.sharding_key or message.queue
+
+
+class Handling:
+    """Workers that pass messages of an inbox to one handler and report its outcome to `consumption`.
+
+    With `key` messages of one key are handled one after the other, in the order of their arrival.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        consumption: Consumption,
+        handler: BatchHandler,
+        max_messages: int,
+        key: Key | None = None,
+    ) -> None:
         self._inbox = inbox
         self._consumption = consumption
         self._handler = handler
         self._max_messages = max_messages
+        self._key = key
+        self._lanes: dict[Hashable, deque[ReceivedMessage]] = {}  # keys in work, and messages that wait for them
+        self._idle: set[asyncio.Task[None] | None] = set()
+        self._is_stopping = False
         self.denied: PermissionDenied | None = None  # why it ended
+
+    def stop(self) -> None:
+        """Begin no further message: workers end after the one that they handle."""
+        self._is_stopping = True
+        for task in self._idle:
+            if task is not None:
+                task.cancel()
+        waiting = [message for lane in self._lanes.values() for message in lane]
+        for lane in self._lanes.values():
+            lane.clear()
+        self._inbox.put_back(waiting)
 
     async def work(self) -> None:
         """Handle lists of up to `max_messages` messages, one list after the other, until the inbox is closed.
@@ -98,37 +114,71 @@ class Handling:
         If access control refuses a request that the consumer needs, `denied` is set and all workers end.
         """
         next_ready = self._inbox.next_ready
-        while self.denied is None:
+        while self.denied is None and not self._is_stopping:
             message = next_ready() if self._max_messages == 1 else None
             try:
-                messages = [message] if message is not None else await self._inbox.take(self._max_messages)
+                messages = [message] if message is not None else await self._take()
             except PermissionDenied as denied:
                 self.denied = denied
                 return
             if not messages:
                 return
-            try:
-                outcome = self._handler(messages)
-                if inspect.isawaitable(outcome):
-                    await outcome
-            except ReconsumeLater as later:
-                await self._give_back(messages, later.delay_level)
-            except (Exception, asyncio.CancelledError):
-                if is_cancelled():
-                    raise
-                logger.exception("event=handler_failed group=%s messages=%r", self._consumption.group, messages)
-                await self._give_back(messages, 0)
+            if self._key is None:
+                await self._handle(messages)
             else:
-                for message in messages:
-                    self._consumption.acknowledge(message)
+                await self._handle_by_key(messages[0], self._key)
+
+    async def _take(self) -> list[ReceivedMessage]:
+        task = asyncio.current_task()
+        self._idle.add(task)
+        try:
+            return await self._inbox.take(self._max_messages)
+        finally:
+            self._idle.discard(task)
+
+    async def _handle_by_key(self, message: ReceivedMessage, key_of: Key) -> None:
+        try:
+            key = key_of(message)
+            lane = self._lanes.get(key)
+        except Exception:
+            logger.exception("event=key_failed group=%s message=%r", self._consumption.group, message)
+            await self._give_back([message], 0)
+            return
+        if lane is not None:
+            lane.append(message)
+            return
+        lane = self._lanes[key] = deque([message])
+        try:
+            while lane:
+                first = lane.popleft()
+                if first.source is not None and not first.source.is_dropped:
+                    await self._handle([first])
+        finally:
+            del self._lanes[key]
+
+    async def _handle(self, messages: list[ReceivedMessage]) -> None:
+        try:
+            outcome = self._handler(messages)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except ReconsumeLater as later:
+            await self._give_back(messages, later.delay_level)
+        except (Exception, asyncio.CancelledError):
+            if is_cancelled():
+                raise
+            logger.exception("event=handler_failed group=%s messages=%r", self._consumption.group, messages)
+            await self._give_back(messages, 0)
+        else:
+            for message in messages:
+                self._consumption.acknowledge(message)
 
     async def _give_back(self, messages: list[ReceivedMessage], delay_level: int) -> None:
-        """Nack the messages that the handler has not acknowledged itself, until it succeeds.
+        """Nack the messages that the handler has not acknowledged itself, until it succeeds or the inbox is closed.
 
         Meanwhile the queue's offset stays before the message, so it is not lost.
         """
         for message in messages:
-            while not self._inbox.is_closed and message.source is not None and message.source.is_pending(message):
+            while message.source is not None and message.source.is_pending(message):
                 try:
                     await self._consumption.nack(message, delay_level)
                 except Exception as error:
@@ -136,15 +186,8 @@ class Handling:
                         "event=nack_failed group=%s message=%r reason=%r",
                         self._consumption.group, message, str(error),
                     )  # fmt: skip
+                    if self._inbox.is_closed:
+                        return
                     await pause(1.0)
                 else:
                     break
-
-
-async def run_workers(handling: Handling, concurrency: int) -> None:
-    """Run `concurrency` workers until all have ended.  Raises PermissionDenied if access control ended them."""
-    async with asyncio.TaskGroup() as workers:
-        for _ in range(concurrency):
-            workers.create_task(handling.work())
-    if handling.denied is not None:
-        raise handling.denied

@@ -10,6 +10,7 @@ from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.client.send.sender import Sender
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_S = 5.0
 # MixAll.CLIENTINNER_PRODUCER_GROUP
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+DEAD_LETTER_REASON = "DEAD_LETTER_REASON"
+_MAX_REASON_CHARS = 500
 # After n failures a message waits for delay level n + 3.
 _FIRST_DELAY_LEVEL = 3
 
@@ -42,6 +45,7 @@ class MessageBack:
             origin_msg_id=message.message_id,
             origin_topic=message.topic,
             max_reconsume_times=self._max_reconsume_times,
+            broker_name=message.queue.broker_name,
         )
         broker_name = message.queue.broker_name
         try:
@@ -56,6 +60,20 @@ class MessageBack:
     async def send_as_new(self, message: ReceivedMessage, delay_level: int = 0) -> None:
         """Send a copy to the retry topic; without retries left the broker makes it a dead letter."""
         await self._sender.send(self._as_new_message(message, delay_level))
+
+    async def send_dead_letter(self, message: ReceivedMessage, reason: str) -> None:
+        """Have a copy become a dead letter at once; it has `reason` as a property.  Raises as `send`."""
+        request = self._as_new_message(message, 0)
+        properties = names.parse(request.properties)
+        properties.pop(names.DELAY, None)
+        if reason:
+            reason = reason.replace(names.NAME_END, " ").replace(names.VALUE_END, " ")
+            properties[DEAD_LETTER_REASON] = " ".join(reason.split())[:_MAX_REASON_CHARS]
+        request.properties = names.encode(properties)
+        # One retry more than allowed: the broker stores it in the dead-letter topic.
+        request.max_reconsume_times = message.reconsume_times
+        # The first queue: the retry topic may not exist yet, and then has one queue.
+        await self._sender.send(request, queue=MessageQueue(request.topic, message.queue.broker_name, 0))
 
     def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
         properties = dict(message.properties)

@@ -67,6 +67,7 @@ class RemoteBrokerOffsetStore:
                 topic=queue.topic,
                 queue_id=queue.queue_id,
                 set_zero_if_not_found=self._set_zero_if_not_found,
+                broker_name=queue.broker_name,
             ),
             timeout_s=_TIMEOUT_S,
         )
@@ -81,7 +82,11 @@ class RemoteBrokerOffsetStore:
 
     async def _commit(self, queue: MessageQueue, offset: int) -> bool:
         header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            broker_name=queue.broker_name,
         )
         try:
             response = await self._instance.invoke_master_or_slave(

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.settlement import Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 
 
@@ -19,10 +20,13 @@ class ProcessQueue:
 
     __slots__ = (
         "_acknowledged",
+        "_extended",
         "_pending",
+        "consumer",
         "count",
         "is_confirmed",
         "is_dropped",
+        "is_waiting",
         "last_pull_at",
         "last_taken_at",
         "next_offset",
@@ -31,22 +35,30 @@ class ProcessQueue:
         "taken",
     )
 
-    def __init__(self, queue: MessageQueue, next_offset: int) -> None:
+    def __init__(self, queue: MessageQueue, next_offset: int, consumer: Settlement | None = None) -> None:
+        """`consumer` acknowledges and rejects the messages."""
         self.queue = queue
+        self.consumer = consumer
         self.next_offset = next_offset
         self.count = 0
         self.size_bytes = 0
         self.is_dropped = False
+        self.is_waiting = False  # its pull waits for room
         self.is_confirmed = False  # a broker has answered a pull at `next_offset`
         self.last_pull_at: float | None = None  # both monotonic s
         self.last_taken_at: float | None = None
         self.taken: dict[int, ReceivedMessage] = {}  # messages of the application by offset, in the order of taking
         self._pending: deque[int] = deque()
         self._acknowledged: set[int] = set()
+        self._extended: dict[int, float] = {}  # offset: moment that counts in place of `taken_at`
 
     def drop(self) -> None:
         """Deliver and commit nothing more: the queue was reset, or another member has it."""
         self.is_dropped = True
+
+    def waits(self, is_waiting: bool) -> None:
+        """Record whether the queue's pull waits for room."""
+        self.is_waiting = is_waiting
 
     def put(self, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
         """Add the messages of a pull, in order; the next pull begins at `next_offset`."""
@@ -72,34 +84,56 @@ class ProcessQueue:
     def taken_before(self, limit: float) -> list[ReceivedMessage]:
         """Return the messages that the application took before `limit` (monotonic s) and has not acknowledged."""
         expired = []
-        for message in self.taken.values():
+        for offset, message in self.taken.items():
             if message.taken_at >= limit:
                 break
-            expired.append(message)
+            if self._extended.get(offset, limit - 1) < limit:
+                expired.append(message)
         return expired
+
+    def extend(self, message: ReceivedMessage, counts_from: float) -> None:
+        """Treat `message` as if it were taken at `counts_from` (monotonic s), which may be in the future."""
+        if self.is_pending(message):
+            self._extended[message.queue_offset] = counts_from
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
         """Count `message` as consumed; False if it was counted before, or if this consumer lost the queue."""
-        pending = self._pending
+        pending, acknowledged = self._pending, self._acknowledged
         offset = message.queue_offset
-        if self.is_dropped or not pending or offset < pending[0] or offset in self._acknowledged:
+        if self.is_dropped or not pending or offset < pending[0] or offset in acknowledged:
             return False
         self.count -= 1
         self.size_bytes -= message.size_bytes
         self.taken.pop(offset, None)
+        if self._extended:
+            self._extended.pop(offset, None)
         if offset != pending[0]:
-            self._acknowledged.add(offset)
+            acknowledged.add(offset)
             return True
         pending.popleft()
-        while pending and pending[0] in self._acknowledged:
-            self._acknowledged.remove(pending.popleft())
+        if acknowledged:
+            while pending and pending[0] in acknowledged:
+                acknowledged.remove(pending.popleft())
         return True
+
+    @property
+    def position(self) -> int:
+        """The offset of the next message that the application gets."""
+        for offset in self._pending:
+            if offset not in self.taken and offset not in self._acknowledged:
+                return offset
+        return self.next_offset
 
     @property
     def commit_offset(self) -> int | None:
         """The offset to commit; None as long as no broker has confirmed where this queue begins."""
         if not self.is_confirmed:
             return None
+        return self.first_unacknowledged
+
+    @property
+    def first_unacknowledged(self) -> int:
+        """The smallest offset that is not yet acknowledged, whether or not a broker has confirmed the queue's begin."""
         return self._pending[0] if self._pending else self.next_offset
 
     @property

@@ -132,6 +132,7 @@ class Puller:
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
             max_msg_bytes=settings.pull_batch_size_in_bytes,
+            broker_name=queue.broker_name,
         )
         try:
             response = await self._instance.remoting.invoke(
@@ -177,11 +178,15 @@ class PullLoop:
         instance: ClientInstance,
         commits_with_pull: bool,
         pulled: Callable[[str, int, float], None] = lambda topic, messages, seconds: None,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`pulled` gets topic, number of messages and seconds of every pull that brought messages."""
+        """`pulled` gets topic, number of messages and seconds of every pull that brought messages.
+
+        While `is_paused` returns True, nothing is pulled; `room` is set after a change to False.
+        """
+        self._is_paused = is_paused
         self.process_queue = process_queue
         self.room = Wakeup()
-        self.is_waiting = False  # for room
         self._puller = puller
         self._subscription = subscription
         self._deliver = deliver
@@ -192,10 +197,11 @@ class PullLoop:
         self._astray_s = 0.0
 
     def is_full(self) -> bool:
-        """Return whether too much is unacknowledged, so that pulling must wait."""
+        """Return whether pulling must wait: too much is unacknowledged, or the queue is paused."""
         held, settings = self.process_queue, self._puller.settings
         return (
-            held.count > settings.pull_threshold_for_queue
+            self._is_paused()
+            or held.count > settings.pull_threshold_for_queue
             or held.size_bytes > settings.pull_threshold_size_for_queue_bytes
             or held.span > settings.consume_concurrently_max_span
         )
@@ -209,9 +215,9 @@ class PullLoop:
         monotonic = self._instance.clock.monotonic
         while not held.is_dropped:
             if self.is_full():
-                self.is_waiting = True
+                held.waits(True)
                 await self.room.wait()
-                self.is_waiting = False
+                held.waits(False)
                 continue
             held.last_pull_at = begun = monotonic()
             try:

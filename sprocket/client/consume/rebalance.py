@@ -34,6 +34,8 @@ _GATHER_S = 0.05
 _GRACE_S = 0.5
 # The group's first heartbeat creates its retry topic; after this many rounds rebalance does not wait for it.
 _RETRY_TOPIC_ROUNDS = 10
+# Rounds without the topic after which it counts as missing.
+_MISSING_ROUNDS = 2
 
 
 class Rebalance:
@@ -64,7 +66,12 @@ class Rebalance:
         self._assign = assign
         self._changed = changed
         self._rounds = 0
+        self._fixed: set[MessageQueue] | None = None
         self._told: set[str] = set()  # topics whose brokers know this broadcasting member
+
+    def fix(self, queues: set[MessageQueue]) -> None:
+        """Assign exactly `queues` from the next round on, whatever other members have."""
+        self._fixed = queues
 
     async def run(self) -> None:
         """Rebalance at once, when `due` is set, and every 20 s; every second after a failed round."""
@@ -104,7 +111,8 @@ class Rebalance:
         except TopicNotFound as error:
             if topic.startswith(RETRY_PREFIX):
                 return self._rounds > _RETRY_TOPIC_ROUNDS, False
-            if self._rounds == 1:
+            # A topic that a send has just created reaches the name servers a moment later.
+            if self._rounds == _MISSING_ROUNDS:
                 logger.warning("event=topic_missing group=%s reason=%r", self._group, str(error))
             return False, False
         except ClientError:
@@ -121,6 +129,8 @@ class Rebalance:
             await self._instance.heartbeat_all()
         if self._instance.client_id not in members:
             return False, False
+        if self._fixed is not None and not topic.startswith(RETRY_PREFIX):
+            return await self._assign(topic, self._fixed.intersection(route.subscribe), 0.0)
         try:
             mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
         except Exception as error:

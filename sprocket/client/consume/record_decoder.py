@@ -11,6 +11,7 @@ from typing import Any
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ProtocolError
+from sprocket.engine.choice import native
 from sprocket.remoting.message.record import FIXED_IPV4, HEAD, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL, SysFlag
 
 # FIXED_IPV4 with each host as its 8 raw bytes.
@@ -20,6 +21,15 @@ _FIXED_BYTES = FIXED_IPV4.size
 _V6_FLAGS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _INNER_FLAGS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _COMPRESSED = int(SysFlag.COMPRESSED)
+_records = native("records")
+if _records is not None and _records.LAYOUT != {
+    "fixed_bytes": _FIXED_BYTES, "v6_flags": _V6_FLAGS, "inner_flags": _INNER_FLAGS
+}:  # fmt: skip
+    raise ImportError("the compiled engine has another layout of records than sprocket.remoting: run `make engine`")
+# The compiled loop over usual records, if it is in use.
+decode_usual = None if _records is None else _records.RecordDecoder(ReceivedMessage).run
+# The compiled loop takes offsets whose sum fits 64 bits.
+_MAX_DELTA = 1 << 61
 # A message inside a batch: total size, magic, body CRC, flag, body length.
 _INNER_HEAD = struct.Struct(">iiiii")
 
@@ -36,6 +46,10 @@ def decode_records(
     position, end = 0, len(data)
     try:
         while position < end:
+            if decode_usual is not None and type(data) is bytes and abs(offset_delta) < _MAX_DELTA:
+                position = decode_usual(data, position, queue, queue.topic, offset_delta, messages)
+                if position >= end:
+                    break
             message = _decode_one(data, position, end, queue, offset_delta)
             position += message.size_bytes
             if message.sys_flag & _INNER_FLAGS == _INNER_FLAGS:

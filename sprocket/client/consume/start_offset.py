@@ -56,26 +56,29 @@ class StartOffset:
             return committed
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         if isinstance(self._consume_from, datetime):
-            return await self._max(queue) if is_retry else await self._search(queue, self._consume_from)
+            return await self.end_of(queue) if is_retry else await self.at_time(queue, self._consume_from)
         if self._consume_from is ConsumeFrom.LAST and not is_retry:
-            return await self._max(queue)
+            return await self.end_of(queue)
         return 0  # the broker's response to the first pull corrects it if the queue begins later
 
-    async def _max(self, queue: MessageQueue) -> int:
+    async def end_of(self, queue: MessageQueue) -> int:
+        """Return the offset after the last message of `queue`.  Raises ClientError."""
         response = await self._instance.invoke_master_or_slave(
             queue.broker_name,
             RequestCode.GET_MAX_OFFSET,
-            GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id),
+            GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name),
         )
         self._instance.expect_success(response, queue.broker_name)
         return header_of(response, GetMaxOffsetResponseHeader).offset
 
-    async def _search(self, queue: MessageQueue, when: datetime) -> int:
+    async def at_time(self, queue: MessageQueue, when: datetime) -> int:
+        """Return the offset of the first message stored at `when` or later.  Raises ClientError."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic,
             queue_id=queue.queue_id,
             timestamp=round(when.timestamp() * 1000),
             boundary_type="LOWER",
+            broker_name=queue.broker_name,
         )
         response = await self._instance.invoke_master_or_slave(
             queue.broker_name, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header

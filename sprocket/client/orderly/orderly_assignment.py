@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.assignment import Assignment
+from sprocket.client.consume.listener import Notifier
 from sprocket.client.consume.offset_store import OffsetStore
 from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.consume.pull import PullLoop
@@ -20,6 +21,7 @@ from sprocket.client.consume.start_offset import StartOffset
 from sprocket.client.message import queue_name
 from sprocket.client.orderly.orderly_queue import OrderlyQueue
 from sprocket.client.orderly.queue_locks import LOCK_INTERVAL_S, QueueLocks
+from sprocket.client.settlement import Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -38,12 +40,14 @@ class OrderlyAssignment(Assignment):
         start: StartOffset,
         new_loop: Callable[[ProcessQueue], PullLoop],
         is_wanted: Callable[[str], bool],
+        consumer: Settlement | None = None,
+        notifier: Notifier | None = None,
         *,
         locks: QueueLocks,
         new_queue: Callable[[ProcessQueue, Callable[[], None]], OrderlyQueue],
         rebalance: Callable[[], None],
     ) -> None:
-        super().__init__(instance, store, start, new_loop, is_wanted)
+        super().__init__(instance, store, start, new_loop, is_wanted, consumer, notifier)
         self._locks = locks
         self._new_queue = new_queue
         self._rebalance = rebalance
@@ -102,6 +106,8 @@ class OrderlyAssignment(Assignment):
             logger.warning("event=queue_lock_lost queue=%s", queue_name(queue))
             del self._loops[queue]
             self._tasks.pop(queue).cancel()
+            if self._notifier is not None:
+                self._instance.spawn(self._notifier.revoked([queue]))
             self._rebalance()
 
     def _forget(self, held: ProcessQueue) -> None:
@@ -126,6 +132,11 @@ class OrderlyAssignment(Assignment):
                 orderly = self._consumed.get(held.queue)
                 if orderly is not None:
                     orderly.end()
+
+    def wake(self) -> None:
+        super().wake()
+        for orderly in self._consumed.values():
+            orderly.wake()
 
     async def close(self) -> None:
         """Stop pulling, wait for handlers, commit, unlock."""

@@ -25,6 +25,7 @@ class Slots:
         self._max_slots = 0
         self._taken = 0
         self._waiting: dict[Wakeup, None] = {}
+        self._idle = Wakeup()
 
     def open(self, max_slots: int) -> None:
         self._max_slots = max_slots
@@ -46,7 +47,15 @@ class Slots:
 
     def give(self) -> None:
         self._taken -= 1
+        if not self._taken:
+            self._idle.set()
         self.wake_next()
+
+    async def settled(self, limit_s: float) -> None:
+        """Wait until all slots are free, for at most `limit_s`, after `close`."""
+        self._idle = Wakeup()
+        if self._taken:
+            await self._idle.wait(limit_s)
 
     def wake_next(self) -> None:
         """Wake one waiting queue; a queue that was woken and needs no slot calls this too."""
@@ -71,7 +80,10 @@ class OrderlyQueue:
         may_consume: Callable[[], bool],
         lost: Callable[[], None],
         slots: Slots,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
+        """While `is_paused` returns True, no message is handled; `wake` is called after a change to False."""
+        self._is_paused = is_paused
         self.process_queue = process_queue
         self._handle = handle
         self._max_messages = max_messages
@@ -101,6 +113,10 @@ class OrderlyQueue:
         self._messages.extend(messages)
         self._due.set()
 
+    def wake(self) -> None:
+        """Look again whether the queue is paused."""
+        self._due.set()
+
     def end(self) -> None:
         """Begin no further message."""
         self._is_ending = True
@@ -115,7 +131,7 @@ class OrderlyQueue:
         if after is not None:
             await after.ended()
         while not self._is_over:
-            if not self._messages or not self._slots.take(self._due):
+            if not self._messages or self._is_paused() or not self._slots.take(self._due):
                 await self._due.wait()
                 continue
             try:

@@ -12,6 +12,7 @@ from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import AnswerUnreadable, BrokerNotFound, ClientError, refusal
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
+from sprocket.client.settlement import Settlement
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
@@ -53,8 +54,18 @@ class PopRequests:
     Every method raises BrokerNotFound, BrokerRefused, ConnectFailed, ConnectionLost, RemotingTimeout.
     """
 
-    def __init__(self, instance: ClientInstance, group: str, *, init_mode: int, is_ordered: bool) -> None:
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        *,
+        init_mode: int,
+        is_ordered: bool,
+        consumer: Settlement | None = None,
+    ) -> None:
+        """`consumer` settles the messages."""
         self._instance = instance
+        self._consumer = consumer
         self._group = group
         self._init_mode = init_mode
         self._is_ordered = is_ordered
@@ -82,6 +93,7 @@ class PopRequests:
             exp=subscription.sub_string,
             order=self._is_ordered,
             attempt_id=attempt_id,
+            broker_name=target.broker_name,
         )
         asked_at = self._instance.clock.monotonic()
         try:
@@ -98,7 +110,7 @@ class PopRequests:
         # The invisible time counts from the broker's pop, shortly before its response arrived.
         popped_at = max(asked_at, self._instance.clock.monotonic() - _ANSWER_LIMIT_S)
         try:
-            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at)
+            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at, self._consumer)
         except ProtocolError as error:
             raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
 
@@ -111,6 +123,7 @@ class PopRequests:
             poll_time=round(wait_s * 1000),
             born_time=0,  # the broker's own time: clocks need not agree
             order=self._is_ordered,
+            broker_name=target.broker_name,
         )
         response = await self._ask(target, RequestCode.NOTIFICATION, header, timeout_s=wait_s + _POLL_SLACK_S)
         if response.code in _NOTHING:
@@ -129,6 +142,7 @@ class PopRequests:
             queue_id=handle.queue_id,
             extra_info=handle.encode(),
             offset=_offset(handle),
+            broker_name=target.broker_name,
         )
         self._success(await self._ask(target, RequestCode.ACK_MESSAGE, header), target)
 
@@ -165,6 +179,7 @@ class PopRequests:
             extra_info=handle.encode(),
             offset=_offset(handle),
             invisible_time=round(invisible_s * 1000),
+            broker_name=target.broker_name,
         )
         now = self._instance.clock.monotonic()
         response = self._success(await self._ask(target, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header), target)

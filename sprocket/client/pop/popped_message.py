@@ -8,6 +8,7 @@ from typing import Final
 
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.settlement import Settleable, Settlement
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.headers.pop import PopMessageResponseHeader
@@ -26,16 +27,26 @@ from sprocket.remoting.message.pop_extra_info import (
 _QUEUE_ID_AT: Final = 12
 
 
-class PoppedMessage:
+class PoppedMessage(Settleable):
     """Message that is invisible to others until `invisible_until` (monotonic s of its consumer's clock).
 
     `message` is the sent message.  `handle` acknowledges it or extends its invisible time; it changes with every
     `change_invisible`.  `topic` is the topic that it was first sent to.  The usual fields are here too.
     """
 
-    __slots__ = ("handle", "invisible_until", "message", "topic")
+    __slots__ = ("_is_settled", "_owner", "handle", "invisible_until", "message", "topic")
 
-    def __init__(self, message: ReceivedMessage, topic: str, handle: PopHandle, invisible_until: float) -> None:
+    def __init__(
+        self,
+        message: ReceivedMessage,
+        topic: str,
+        handle: PopHandle,
+        invisible_until: float,
+        consumer: Settlement | None = None,
+    ) -> None:
+        """`consumer` acknowledges and rejects it."""
+        self._owner = consumer
+        self._is_settled = False
         self.message = message
         self.topic = topic
         self.handle = handle
@@ -44,6 +55,18 @@ class PoppedMessage:
     def renewed(self, handle: PopHandle, invisible_until: float) -> None:
         """Take the handle of a longer invisible time, which ends at `invisible_until`."""
         self.handle, self.invisible_until = handle, invisible_until
+
+    def _settlement(self) -> Settlement | None:
+        return self._owner
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether `ack`, `nack` or `dead_letter` was called."""
+        return self._is_settled
+
+    def settled(self) -> None:
+        """Record that its consumer sends an acknowledgement or a rejection."""
+        self._is_settled = True
 
     @property
     def body(self) -> bytes:
@@ -61,6 +84,11 @@ class PoppedMessage:
     @property
     def properties(self) -> dict[str, str]:
         return self.message.properties
+
+    @property
+    def sharding_key(self) -> str:
+        """The `sharding_key` of its send, empty for none."""
+        return self.message.sharding_key
 
     @property
     def message_id(self) -> str:
@@ -86,7 +114,12 @@ class PoppedMessage:
 
 
 def popped_messages(
-    body: bytes, header: PopMessageResponseHeader, topic: str, broker_name: str, now: float
+    body: bytes,
+    header: PopMessageResponseHeader,
+    topic: str,
+    broker_name: str,
+    now: float,
+    consumer: Settlement | None = None,
 ) -> list[PoppedMessage]:
     """Return the messages of a pop's answer that was asked for at `now` (monotonic s).  Raises ProtocolError."""
     starts = parse_start_offsets(header.start_offset_info)
@@ -99,7 +132,7 @@ def popped_messages(
         text = message.properties.get(names.POP_CK)
         if text is not None and starts:
             # In a retry topic the broker wrote the handle into the message.
-            popped.append(PoppedMessage(message, topic, _handle(text), now + header.invisible_time / 1000))
+            popped.append(PoppedMessage(message, topic, _handle(text), now + header.invisible_time / 1000, consumer))
             continue
         retry = retry_kind(message.topic)
         key = queue_key(retry, message.queue.queue_id)
@@ -113,7 +146,7 @@ def popped_messages(
         )  # fmt: skip
         count = counts.get(message_key(retry, message.queue.queue_id, message.queue_offset), counts.get(key, 0))
         message.reconsume_times = max(count, message.reconsume_times)
-        popped.append(PoppedMessage(message, topic, handle, now + header.invisible_time / 1000))
+        popped.append(PoppedMessage(message, topic, handle, now + header.invisible_time / 1000, consumer))
     return popped
 
 

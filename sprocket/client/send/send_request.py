@@ -7,19 +7,24 @@ Source: RocketMQ 5.3.3, `Validators`, `DefaultMQProducerImpl.sendKernelImpl`, `t
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from sprocket.client import arguments
-from sprocket.client.compression import Compression, compress
+from sprocket.client.compression import Compression, compress, lacking
 from sprocket.client.connection.unique_id import derived_id
-from sprocket.client.errors import IllegalMessage
+from sprocket.client.errors import IllegalArgument, IllegalMessage
 from sprocket.client.message import Message
 from sprocket.client.send.reply import Reply
 from sprocket.common import limits
+from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 
+_native: Final = native("client_sends")
+# Code of requests with one message.
+PLAIN = int(RequestCode.SEND_MESSAGE_V2)
 # Total size, magic, body CRC, flag, body length; then the body, i16 length of properties, properties.
 _BATCHED_HEAD = struct.Struct(">iiiii")
 
@@ -49,6 +54,9 @@ class SendSettings:
         """Raises IllegalArgument."""
         arguments.check(self, _CHECKS)
         arguments.whole("compress_level", self.compress_level, *_COMPRESS_LEVELS[self.compress_type])
+        reason = lacking(self.compress_type)
+        if reason is not None:
+            raise IllegalArgument(f"compress_type {reason}")
 
 
 # A frame must have room for a header beside the largest body.
@@ -96,7 +104,7 @@ class SendRequest:
         self.message_id = message_id
         self.flag = flag
         self.sys_flag = 0
-        self.code = int(RequestCode.SEND_MESSAGE_V2)
+        self.code = PLAIN
         self.reconsume_times = 0
         self.max_reconsume_times: int | None = None
 
@@ -120,6 +128,18 @@ class SendRequest:
         if self.max_reconsume_times is not None:
             fields["l"] = str(self.max_reconsume_times)
         return fields
+
+
+UsualRequest = Callable[[Message, Callable[[], str]], SendRequest | None]
+
+
+def usual_requests(settings: SendSettings, engine: Any = _native) -> UsualRequest | None:
+    """Return the compiled twin of `single_request`; it returns None for an unusual message.  None with pure Python."""
+    if engine is None:
+        return None
+    max_body_bytes = min(settings.max_message_size + 1, settings.compress_msg_body_over_howmuch)
+    request: UsualRequest = engine.Preparer(Message, SendRequest, PLAIN, max_body_bytes).request
+    return request
 
 
 def single_request(message: Message, settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:

@@ -8,12 +8,13 @@ back-off until the send's time is over.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.topic_route import TopicRoute
-from sprocket.client.connection.wakeup import pause
+from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import (
     AnswerUnreadable,
     BrokerNotFound,
@@ -26,9 +27,10 @@ from sprocket.client.errors import (
     refusal,
 )
 from sprocket.client.message import SendResult, SendStatus
-from sprocket.client.send.fault_tolerance import FaultTolerance
+from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
-from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.client.send.send_header import SendHeader
+from sprocket.client.send.send_request import PLAIN, SendRequest, SendSettings
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
@@ -55,6 +57,9 @@ RETRY_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
+SentListener = Callable[[SendRequest, SendResult, Mapping[str, str], float], None]
+# Queues whose lanes are kept.
+_MAX_LANES = 4096
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
 
@@ -62,6 +67,11 @@ _BACKOFF_MAX_S = 1.0
 def is_retried(refused: BrokerRefused) -> bool:
     """Return whether another broker may take a refused request; access control is the same on all brokers."""
     return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)
+
+
+def _is_plain(request: SendRequest) -> bool:
+    """Return whether its header differs from others of its queue only in what `SendHeader` takes."""
+    return request.code == PLAIN and request.max_reconsume_times is None and not request.reconsume_times
 
 
 class Attempt:
@@ -73,6 +83,17 @@ class Attempt:
         self.future = future
         self.queue = queue
         self.started = started
+
+
+class _Lane:
+    """The way to one queue: the connection that was found for it, and the encoded header."""
+
+    __slots__ = ("changes", "channel", "header")
+
+    def __init__(self, header: SendHeader) -> None:
+        self.header = header
+        self.changes = -1  # `route_changes` when the connection was found
+        self.channel: RemotingChannel | None = None
 
 
 class Sender:
@@ -87,6 +108,8 @@ class Sender:
     ) -> None:
         """`first_queue` returns the position to begin at among a topic's queues."""
         self.instance = instance
+        self._wall_ms = instance.clock.wall_ms
+        self._monotonic = instance.clock.monotonic
         self.group = group
         self.settings = settings
         self.faults = FaultTolerance(settings.send_latency_enable)
@@ -94,15 +117,28 @@ class Sender:
         self._outstanding = 0
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lanes: dict[MessageQueue, _Lane] = {}
+        self._idle: Wakeup | None = None  # of `settled`
+        # Called with each send that a broker has taken: request, result, fields of the response, seconds.
+        self.on_sent: list[SentListener] = []
 
     # Bound of outstanding requests
 
+    def take_free_room(self, body_bytes: int) -> bool:
+        """Do as `take_room` if there is room now; else return False."""
+        settings = self.settings
+        if self._outstanding and (
+            self._outstanding >= settings.max_outstanding
+            or self._outstanding_bytes + body_bytes > settings.max_outstanding_bytes
+        ):
+            return False
+        self._outstanding += 1
+        self._outstanding_bytes += body_bytes
+        return True
+
     async def take_room(self, body_bytes: int) -> None:
         """Wait until one more request of `body_bytes` may be outstanding."""
-        settings = self.settings
-        while self._outstanding >= settings.max_outstanding or (
-            self._outstanding and self._outstanding_bytes + body_bytes > settings.max_outstanding_bytes
-        ):
+        while not self.take_free_room(body_bytes):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
@@ -111,14 +147,21 @@ class Sender:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_next()
                 raise
-        self._outstanding += 1
-        self._outstanding_bytes += body_bytes
 
     def give_room(self, body_bytes: int) -> None:
         self._outstanding -= 1
         self._outstanding_bytes -= body_bytes
         if self._waiting:
             self._wake_next()
+        if not self._outstanding and self._idle is not None:
+            self._idle.set()
+
+    async def settled(self, limit_s: float) -> bool:
+        """Wait until no request is outstanding, for at most `limit_s`; return whether that is so."""
+        if self._outstanding:
+            self._idle = Wakeup()
+            await self._idle.wait(limit_s)
+        return not self._outstanding
 
     def _wake_next(self) -> None:
         while self._waiting:
@@ -134,33 +177,78 @@ class Sender:
         route = self.instance.cached_route(request.topic)
         if route is None or not route.publish:
             return None
-        queue = self._choose(route, ())
-        address = self.instance.master_address(queue.broker_name)
-        channel = None if address is None else self.instance.remoting.open_channel(address)
+        queue = self._choose(route, ()) if self.faults.avoided_until else self._round_robin.choose(route)
+        lane = self._lanes.get(queue) or self._new_lane(request, queue)
+        channel = lane.channel
+        if channel is None or channel.is_closed or lane.changes != self.instance.route_changes:
+            channel = self._open_channel(lane, queue)
         if channel is None:
             # The send that connects must choose this queue again.  If it took the next one, which belongs to the
             # other of two brokers, the broker that came back would get nothing until a heartbeat connects to it.
             self._round_robin.undo(request.topic)
             return None
-        return self._write(channel, request, queue, timeout_s)
+        return self._write(channel, request, queue, timeout_s, lane)
+
+    def _open_channel(self, lane: _Lane, queue: MessageQueue) -> RemotingChannel | None:
+        """Return the open connection to the master of `queue`, and keep it in `lane`."""
+        address = self.instance.master_address(queue.broker_name)
+        lane.channel = None if address is None else self.instance.remoting.open_channel(address)
+        lane.changes = self.instance.route_changes
+        return lane.channel
+
+    def _new_lane(self, request: SendRequest, queue: MessageQueue) -> _Lane:
+        if len(self._lanes) >= _MAX_LANES:
+            self._lanes.clear()
+        plain = SendRequest(request.topic, b"", "", "")
+        fields = plain.ext_fields(self.group, self.settings, queue, 0)
+        lane = self._lanes[queue] = _Lane(SendHeader(PLAIN, fields))
+        return lane
 
     def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
-        if not self.faults.any_avoided:
+        if not self.faults.avoided_until:
             return self._round_robin.choose(route, None, failed)
         now = asyncio.get_running_loop().time()
         return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), failed)
 
-    def _write(self, channel: RemotingChannel, request: SendRequest, queue: MessageQueue, timeout_s: float) -> Attempt:
-        fields = request.ext_fields(self.group, self.settings, queue, self.instance.clock.wall_ms())
-        future = channel.request(request.code, fields, request.body, timeout_s=timeout_s)
-        return Attempt(future, queue, asyncio.get_running_loop().time())
+    def _write(
+        self,
+        channel: RemotingChannel,
+        request: SendRequest,
+        queue: MessageQueue,
+        timeout_s: float,
+        lane: _Lane | None = None,
+    ) -> Attempt:
+        now_ms = self._wall_ms()
+        if lane is None or channel.is_signing or not _is_plain(request):
+            fields = request.ext_fields(self.group, self.settings, queue, now_ms)
+            future = channel.request(request.code, fields, request.body, timeout_s=timeout_s)
+        else:
+            opaque, body = channel.next_opaque(), request.body
+            prefix = lane.header.prefix(opaque, request.sys_flag, now_ms, request.flag, request.properties, len(body))
+            future = channel.request_encoded(PLAIN, opaque, prefix, body, timeout_s=timeout_s)
+        return Attempt(future, queue, self._monotonic())
+
+    def usual_result(self, request: SendRequest, attempt: Attempt) -> SendResult | None:
+        """Return the result of an attempt that succeeded in the usual way; None if `finish` must decide."""
+        try:
+            if not attempt.future.done() or attempt.future.result().code:
+                return None
+            return self._result(request, attempt)
+        except ClientError:
+            return None
 
     async def finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
         """Return the result of an attempt.  Raises RemotingTimeout, ConnectionLost, BrokerRefused."""
+        if not attempt.future.done():
+            with suppress(ClientError):  # `_result` raises it
+                await attempt.future
+        return self._result(request, attempt)
+
+    def _result(self, request: SendRequest, attempt: Attempt) -> SendResult:
+        """Return the result of an attempt that has ended."""
         queue = attempt.queue
-        now = asyncio.get_running_loop().time
         try:
-            response = await attempt.future
+            response = attempt.future.result()
         except ClientError:
             self._failed(request.topic, queue.broker_name)
             raise
@@ -170,7 +258,8 @@ class Sender:
             refused = refusal(response.code, response.remark, address)
             self._refused(request.topic, queue.broker_name, refused)
             raise refused
-        self.faults.sent(queue.broker_name, now() - attempt.started, now())
+        latency_s = self._monotonic() - attempt.started
+        self._took(queue.broker_name, latency_s)
         fields = response.ext_fields
         try:
             queue_id = int(fields.get("queueId", queue.queue_id))
@@ -181,7 +270,7 @@ class Sender:
             ) from None
         if queue_id != queue.queue_id:
             queue = MessageQueue(request.topic, queue.broker_name, queue_id)
-        return SendResult(
+        result = SendResult(
             status,
             request.message_id,
             fields.get("msgId", ""),
@@ -190,6 +279,13 @@ class Sender:
             fields.get("transactionId"),
             fields.get("recallHandle"),
         )
+        for listener in self.on_sent:
+            listener(request, result, fields, latency_s)
+        return result
+
+    def _took(self, broker_name: str, latency_s: float) -> None:
+        if latency_s >= SLOW_S:
+            self.faults.sent(broker_name, latency_s, asyncio.get_running_loop().time())
 
     def _failed(self, topic: str, broker_name: str) -> None:
         self.faults.failed(broker_name, asyncio.get_running_loop().time())

@@ -51,6 +51,21 @@ class BrokerReplicasInfo(msgspec.Struct, rename="camel"):
     replicas_info_table: dict[str, ReplicasInfo] = {}
 
 
+class BrokerGroupState(msgspec.Struct, rename="camel"):
+    """A group as other controllers knew it: body of ADOPT_BROKER_GROUP, Sprocket's own.
+
+    `brokers` are the addresses by broker id.
+    """
+
+    cluster_name: str
+    broker_name: str
+    brokers: dict[int, str]
+    next_broker_id: int
+    master_broker_id: int
+    master_epoch: int
+    sync_state_set_epoch: int
+
+
 class EpochEntry(msgspec.Struct, rename="camel"):
     """Part of a log that one master wrote: from `start_offset` to `end_offset`."""
 

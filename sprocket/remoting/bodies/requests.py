@@ -5,7 +5,7 @@ Access control and the handlers read a body by the same function, so that both r
 
 from sprocket.common import limits
 from sprocket.remoting.bodies.client import CheckClientRequestBody, LockBatchRequestBody
-from sprocket.remoting.bodies.controller import SyncStateSet
+from sprocket.remoting.bodies.controller import BrokerGroupState, SyncStateSet
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
 from sprocket.remoting.bodies.pop import (
     BatchAckMessageRequestBody,
@@ -81,6 +81,13 @@ def read_sync_state_set(body: bytes) -> SyncStateSet:
     content = loads(body, SyncStateSet, SMALL)
     check_count("replicas", content.sync_state_set, limits.MAX_GROUP_REPLICAS)
     return content
+
+
+def read_broker_group(body: bytes) -> BrokerGroupState:
+    """Return the group of ADOPT_BROKER_GROUP."""
+    group = loads(body, BrokerGroupState, LISTS)
+    check_count("brokers", group.brokers, limits.MAX_GROUP_REPLICAS)
+    return group
 
 
 def read_broker_names(body: bytes) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
-from sprocket.remoting.command import LANGUAGE, VERSION
+from sprocket.remoting.command import FLAG_RESPONSE, LANGUAGE, VERSION, ReceivedResponse
 from sprocket.remoting.headers.base import Int
 
 
@@ -39,8 +39,15 @@ class _Usual(msgspec.Struct):
     version: Int = 0
 
 
+class _WrittenResponse(ReceivedResponse, kw_only=True):
+    """Header of a response, whose flag must say so."""
+
+    flag: Int = 0
+
+
 _usual_decoder = msgspec.json.Decoder(_Usual, strict=False)
 _envelope_decoder = msgspec.json.Decoder(Envelope, strict=False)
+_response_decoder = msgspec.json.Decoder(_WrittenResponse, strict=False)
 _ext_decoder: msgspec.json.Decoder[dict[str, str | None] | None] = msgspec.json.Decoder(
     dict[str, str | None] | None, strict=False
 )
@@ -58,6 +65,18 @@ def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
         envelope = decode_envelope(header)
         return envelope, decode_ext_fields(envelope.ext_fields)
     return usual, _texts(usual.ext_fields or {})
+
+
+def decode_response(header: bytes) -> ReceivedResponse | None:
+    """Return the usual response with `header`, without its body; None for all else, which `decode_header` reads.
+
+    The header is small: the caller has counted the fields of a large one.
+    """
+    try:
+        response = _response_decoder.decode(header)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return response if response.flag & FLAG_RESPONSE else None
 
 
 def decode_envelope(header: bytes) -> Envelope:

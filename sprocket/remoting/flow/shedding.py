@@ -33,6 +33,7 @@ class _Address(msgspec.Struct, gc=False):
     opaque: Int = 0
 
 
+_LANES: Final = tuple(Lane)
 _PREFIX_BYTES: Final = 8
 _decode: Final = msgspec.json.Decoder(_Address, strict=False).decode
 _decode_all: Final = msgspec.json.Decoder(list[_Address], strict=False).decode
@@ -46,14 +47,15 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
 
     The first frames of each lane are served, at least one.  The others are counted as refused.
     """
-    verdicts = {lane: overload(lane, waited_s, len(frames)) for lane in Lane}
-    late = {lane: one for lane, one in verdicts.items() if one[0] < 1.0}
+    # Pairs, not a mapping: hashing an Enum takes as long as a verdict.
+    count = len(frames)
+    late = [(lane, one) for lane in _LANES if (one := overload(lane, waited_s, count))[0] < 1.0]
     if not late:
         return list(frames), b""
     entries = table.entries_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()
-    for lane, (share, reason) in late.items():
+    for lane, (share, reason) in late:
         # By identity: hashing an Enum takes as long as all the rest.
         of_lane = [index for index, one in enumerate(entries) if one is not None and one.lane is lane]
         chosen = of_lane[ceil(len(of_lane) * share) :]

@@ -40,7 +40,13 @@ class UnregisterBrokerRequestHeader(Header, kw_only=True):
 
 
 class BrokerHeartbeatRequestHeader(Header, kw_only=True):
-    """BROKER_HEARTBEAT: light-weight sign of life."""
+    """BROKER_HEARTBEAT: light-weight sign of life.
+
+    The last fields are Sprocket's own, for its controllers.  A master of epoch `lease_epoch` asks for a lease, and says
+    in how many replicas an acknowledged message is (`required_acks`, 0: in the whole sync-state set).  A broker with
+    `resigned_epoch` was master in that epoch, or is taken for it; it does not lead, and will not.  `is_leaving`: it
+    stops.
+    """
 
     cluster_name: str
     broker_addr: str
@@ -51,6 +57,18 @@ class BrokerHeartbeatRequestHeader(Header, kw_only=True):
     confirm_offset: Long | None = None
     heartbeat_timeout_mills: Long | None = None
     election_priority: Int | None = None
+    lease_epoch: Int | None = None
+    required_acks: Int | None = None
+    resigned_epoch: Int | None = None
+    is_leaving: bool = False
+
+
+class BrokerHeartbeatResponseHeader(Header, kw_only=True):
+    """Of Sprocket's controllers: that they know leases, the granted one, and the newest epoch that they know."""
+
+    knows_leases: bool = False
+    lease_millis: Int | None = None
+    master_epoch: Int | None = None
 
 
 class QueryDataVersionRequestHeader(Header, kw_only=True):

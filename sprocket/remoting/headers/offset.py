@@ -3,6 +3,8 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+from msgspec import field
+
 from sprocket.remoting.headers.base import Header, Int, Long
 
 
@@ -13,6 +15,7 @@ class QueryConsumerOffsetRequestHeader(Header, kw_only=True):
     topic: str
     queue_id: Int
     set_zero_if_not_found: bool | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class QueryConsumerOffsetResponseHeader(Header, kw_only=True):
@@ -28,6 +31,7 @@ class UpdateConsumerOffsetRequestHeader(Header, kw_only=True):
     topic: str
     queue_id: Int
     commit_offset: Long
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class GetMaxOffsetRequestHeader(Header, kw_only=True):
@@ -36,6 +40,7 @@ class GetMaxOffsetRequestHeader(Header, kw_only=True):
     topic: str
     queue_id: Int
     committed: bool = True
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class GetMaxOffsetResponseHeader(Header, kw_only=True):
@@ -64,6 +69,7 @@ class SearchOffsetRequestHeader(Header, kw_only=True):
     queue_id: Int
     timestamp: Long
     boundary_type: str | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class SearchOffsetResponseHeader(Header, kw_only=True):

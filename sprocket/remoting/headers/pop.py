@@ -3,6 +3,8 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+from msgspec import field
+
 from sprocket.remoting.headers.base import Header, Int, Long
 
 
@@ -21,6 +23,7 @@ class PopMessageRequestHeader(Header, kw_only=True):
     exp: str | None = None
     order: bool | None = False
     attempt_id: str | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class PopMessageResponseHeader(Header, kw_only=True):
@@ -52,6 +55,7 @@ class AckMessageRequestHeader(Header, kw_only=True):
     queue_id: Int
     extra_info: str
     offset: Long
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class ChangeInvisibleTimeRequestHeader(Header, kw_only=True):
@@ -63,6 +67,7 @@ class ChangeInvisibleTimeRequestHeader(Header, kw_only=True):
     extra_info: str
     offset: Long
     invisible_time: Long
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class ChangeInvisibleTimeResponseHeader(Header, kw_only=True):
@@ -83,6 +88,7 @@ class NotificationRequestHeader(Header, kw_only=True):
     born_time: Long = 0  # 0: when the broker gets it
     order: bool | None = False
     attempt_id: str | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class NotificationResponseHeader(Header, kw_only=True):

@@ -3,6 +3,8 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+from msgspec import field
+
 from sprocket.remoting.headers.base import Header, Int, Long
 
 
@@ -23,6 +25,7 @@ class PullMessageRequestHeader(Header, kw_only=True):
     max_msg_bytes: Int | None = None
     request_source: Int | None = None
     proxy_froward_client_id: str | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class PullMessageResponseHeader(Header, kw_only=True):

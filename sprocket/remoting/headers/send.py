@@ -84,6 +84,7 @@ class ConsumerSendMsgBackRequestHeader(Header, kw_only=True):
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: Int | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class EndTransactionRequestHeader(Header, kw_only=True):

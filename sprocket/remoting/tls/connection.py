@@ -102,10 +102,13 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             logger.warning("event=tls_failed peer=%s reason=%s", self.get_extra_info("peername"), failure)
             self.abort()
         elif is_over:
+            self.eof_received()
             self.close()
 
     def eof_received(self) -> None:
-        """Let the transport close, because the peer sends no more."""
+        """Let the transport close, because the peer sends no more; the protocol may write its last responses before."""
+        if self._above is not None:
+            self._above.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True

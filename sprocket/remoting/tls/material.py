@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import ConfigError
-from sprocket.remoting.tls.certificates import mismatch, test_mode_pair
+from sprocket.remoting.tls.certificates import Reason, mismatch, test_mode_pair
 from sprocket.remoting.tls.settings import NONE, REQUIRE, TlsSettings
 
 # For TLS 1.2; all suites of 1.3 are of this kind.
@@ -99,11 +99,19 @@ def _load_pair(context: ssl.SSLContext, side: str, cert: Path | None, key: Path 
         # Always a password: without one OpenSSL would ask for it at the terminal.
         context.load_cert_chain(cert, key, password=lambda: password)
     except (OSError, ValueError) as error:  # SSLError is of the first; a file may be gone by now
-        reason = mismatch(cert_pem, key_pem, password)
+        reason = _fault(cert_pem, key_pem, password)
         wrong = {"certificate": f"tls.{side}.certPath = {cert}", "key": f"tls.{side}.keyPath = {key}"}
         if reason is not None:
             raise ConfigError(f"{wrong[reason.part]}: {reason.text}") from None
         raise ConfigError(f"{wrong['certificate']}, {wrong['key']}: {error}") from None
+
+
+def _fault(cert_pem: bytes, key_pem: bytes, password: str) -> Reason | None:
+    """Return why OpenSSL refuses a pair; None if that is not found, or cannot be found without cryptography."""
+    try:
+        return mismatch(cert_pem, key_pem, password)
+    except ModuleNotFoundError:
+        return None
 
 
 def _trust(context: ssl.SSLContext, side: str, path: Path | None, purpose: ssl.Purpose) -> None:

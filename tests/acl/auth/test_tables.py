@@ -147,7 +147,7 @@ def test_what_cannot_be_saved_is_not_changed() -> None:
 
 
 def test_a_copy_takes_changes_that_came_before_the_tool_did() -> None:
-    copy = AuthTables(is_copy=True)
+    copy = AuthTables(is_copy=lambda: True)
     copy.create_user(User("test", "secret"))
     copy.create_user(User("test", "secret"))
     with pytest.raises(AuthRefused, match="The user is existed"):

@@ -42,12 +42,12 @@ class _Channel:
     def __init__(self) -> None:
         self.answers: list[ReceivedResponse] = []
 
-    def answer_run(self, requests: list[Request[Any]], frames: bytes) -> None:
+    def answer_run(self, requests: list[Request[Any]], frames: bytes, code: int = 0) -> None:
         for request in requests:
             request.is_answered = 1
         self._keep(frames)
 
-    def answer(self, request: Request[Any], *buffers: Buffer) -> None:
+    def answer(self, request: Request[Any], *buffers: Buffer, code: int = 0) -> None:
         assert not request.is_answered
         self.answer_run([request], b"".join(buffers))
 

@@ -27,6 +27,7 @@ from sprocket.remoting.headers.send import (
 )
 from sprocket.remoting.message.properties import encode
 from store.config.store_config import FlushDiskType, StoreConfig
+from store.flush.confirmation import NO_LIMIT
 from tests.broker.fake_slave import fake_slave
 from tests.broker.pop.rig import pop
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, until
@@ -130,6 +131,21 @@ async def test_a_send_is_acknowledged_when_the_slave_has_it_and_not_before(tmp_p
         await it.answered(OK, OK)
         assert await it.seen() == 2
         assert it.sends[1].result().header(SendMessageResponseHeader).queue_offset == 1
+
+
+async def test_a_connection_that_ends_after_the_role_does_not_reach_the_log(tmp_path: Path) -> None:
+    """The log goes to the next role, which would hide what it holds if slaves counted still."""
+    async with master(tmp_path, min_in_sync_replicas=2) as it, fake_slave(it.port) as slave:
+        await it.in_sync(1)
+        slave.is_eager = True
+        await it.send()
+        await it.answered(OK)
+        replication, confirmation = it.broker.replication, it.broker.store.confirmation
+        assert confirmation.is_limited
+        replication.stop()
+        confirmation.replicated(NO_LIMIT, NO_LIMIT, is_enough=False)  # as the end of the role leaves it
+        await until(lambda: not replication.listener.connections)
+        assert not confirmation.is_limited
 
 
 async def test_a_healthy_start_logs_no_warning_and_a_lost_slave_does(

@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.broker_config import BrokerRole
 from broker.send.confirm_waits import ConfirmWaits
-from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.errors import DiskFailed, NoLease, StoreError
 from sprocket.common.figures import values
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
@@ -28,14 +28,24 @@ class Confirmation:
         self.local_offset = 0
         self.awaited_offset = 1000
         self.waiting: list[tuple[int, Callable[[StoreError | None, bool], None]]] = []
+        self.flushing: list[tuple[int, Callable[[StoreError | None], None]]] = []
 
     def when_stored(self, physical_offset: int, callback: Callable[[StoreError | None, bool], None]) -> None:
         self.waiting.append((physical_offset, callback))
         self.reach()
 
+    def when_flushed(self, physical_offset: int, callback: Callable[[StoreError | None], None]) -> None:
+        self.flushing.append((physical_offset, callback))
+
     def reach(self, local: int = 0, awaited: int = 0, error: StoreError | None = None) -> None:
         self.local_offset = max(local, self.local_offset)
         self.awaited_offset = max(awaited, self.awaited_offset)
+        flushing, self.flushing = self.flushing, []
+        for end, flushed in flushing:
+            if end <= self.local_offset:
+                flushed(None)
+            else:
+                self.flushing.append((end, flushed))
         waiting, self.waiting = self.waiting, []
         for end, callback in waiting:
             if error is not None or end <= min(self.local_offset, self.awaited_offset):
@@ -195,3 +205,33 @@ def test_changed_timeouts_hold_for_what_waits_whichever_is_the_longer() -> None:
     waiting.timers.advance(1)
     assert waiting.answers == [(10, None, SLAVE), (20, None, SLAVE)]
     assert len(waiting.waits) == 0
+
+
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+def test_without_a_lease_nothing_is_acknowledged(flush: FlushDiskType) -> None:
+    waiting, held = Waiting(), [True]
+    waiting.config = StoreConfig(flush_disk_type=flush)
+    waiting.waits = ConfirmWaits(waiting, waiting.clock, waiting.timers.call_later, holds_lease=lambda: held[0])
+    is_sync = flush is FlushDiskType.SYNC_FLUSH
+    assert (waiting.waits.is_needed, waiting.waits.may_acknowledge) == (is_sync, True)
+    waiting.wait(10)
+    waiting.confirmation.reach(15)
+    assert waiting.answers == [(10, None, OK)]
+    # It ends while the second one waits.
+    waiting.wait(20)
+    held[0] = False
+    assert (waiting.waits.is_needed, waiting.waits.may_acknowledge) == (True, False)
+    waiting.confirmation.reach(30)
+    assert [(offset, type(error)) for offset, error, _ in waiting.answers[1:]] == [(20, NoLease)]
+    # A timeout would say that the message is stored.
+    waiting.wait(40)
+    waiting.timers.advance(60)
+    assert [(offset, type(error)) for offset, error, _ in waiting.answers[2:]] == [(40, NoLease)]
+
+
+def test_a_failure_is_told_rather_than_the_lease() -> None:
+    waiting = Waiting()
+    waiting.waits = ConfirmWaits(waiting, waiting.clock, waiting.timers.call_later, holds_lease=lambda: False)
+    waiting.wait(10)
+    waiting.confirmation.reach(error=DiskFailed("gone"))
+    assert [type(error) for _, error, _ in waiting.answers] == [DiskFailed]

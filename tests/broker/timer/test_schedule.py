@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from broker.metrics.message_flow import MessageFlow
 from broker.timer.schedule import DelayOffsets, ScheduleService
 from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.codec.java_hash import java_hash_code
@@ -27,7 +28,7 @@ class Rig:
         self.store.start()
         self.offsets = DelayOffsets(ConfigFile(root / "delayOffset.json"), clock)
         self.offsets.load()
-        self.service = ScheduleService(self.store, OwnLog(self.store), self.offsets, LEVELS, clock)
+        self.service = ScheduleService(self.store, OwnLog(self.store), self.offsets, LEVELS, clock, MessageFlow())
 
     def put(self, level: int, body: bytes = b"body", topic: str = "Orders", **properties: str) -> None:
         encoded = encode({"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": "2", "TAGS": "TagA"} | properties)

@@ -125,3 +125,23 @@ def test_wrong_peers_stop_the_start(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "own id 'n7' is not among the members n0" in done.stderr
     assert "a controller needs controllerDLegerGroup" in run(tmp_path, "controller").stderr
+
+
+def test_a_group_is_not_taken_over_unless_its_master_answers(tmp_path: Path, controller: str) -> None:
+    register(controller, 1)
+    file = tmp_path / "brokerGroups.json"
+    export = ("exportBrokerGroups", "-a", controller, "-f", str(tmp_path), "-b")
+    assert "is not known there, or has no master now" in admin(tmp_path, *export, "nobody", fails=True)
+    assert "is not known there, or has no master now" in admin(tmp_path, *export, "broker-a", fails=True)
+    assert not file.exists()
+    take = ("importBrokerGroups", "-a", controller, "-f", str(file))
+    assert "does not exists" in admin(tmp_path, *take, fails=True)
+    file.write_text('[{"clusterName": "c"}]')
+    assert "is no JSON list of BrokerGroupState" in admin(tmp_path, *take, fails=True)
+    state = {
+        "clusterName": "c", "brokerName": "broker-b", "brokers": {"1": f"127.0.0.1:{free_port()}"}, "nextBrokerId": 2,
+        "masterBrokerId": 1, "masterEpoch": 3, "syncStateSetEpoch": 4,
+    }  # fmt: skip
+    file.write_text(json.dumps([state]))
+    assert "the master of broker-b does not answer" in admin(tmp_path, *take, fails=True)
+    assert wire.invoke(controller, 1004, {"brokerName": "broker-b"}).code != 0

@@ -20,3 +20,12 @@ def test_help_names_what_is_no_command() -> None:
     done = CliRunner().invoke(main, ["help", "topicLists"])
     assert done.exit_code == 2 and "The sub command topicLists not exist." in done.output
     assert CliRunner().invoke(main, ["topicLists"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [["addBroker", "-c", "x"], ["rocksdbconfigtojson"], ["help", "updateStaticTopic"]]
+)
+def test_a_command_without_meaning_here_says_why(arguments: list[str]) -> None:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert "does not exist here. " in done.output

@@ -53,15 +53,16 @@ async def _serves(port: int, cluster: str) -> None:
 
 
 async def test_standalone_has_a_proxy(tmp_path: Path, started: list[ChildProcess]) -> None:
-    port, broker_port, namesrv_port = free_port(), free_port(), free_port()
+    broker_port, namesrv_port = free_port(), free_port()
     command = [*bound("sprocket.cli", "standalone"), "--store", str(tmp_path / "store"), "--json", "--proxy"]
-    command += ["--port", str(broker_port), "--namesrv-port", str(namesrv_port), "--proxy-port", str(port)]
+    command += ["--port", str(broker_port), "--namesrv-port", str(namesrv_port), "--proxy-port", "0"]
     command += ["--set", f"mappedFileSizeCommitLog={128 * 1024 * 1024}"]
     process = ChildProcess("standalone", command, tmp_path)
     process.launch()
     started.append(process)
-    process.facts(_START_LIMIT_S)
-    await _serves(port, "DefaultCluster")
+    facts = process.facts(_START_LIMIT_S)
+    assert facts["port"] == broker_port and "dashboardPort" not in facts
+    await _serves(int(str(facts["proxyPort"])), "DefaultCluster")
 
 
 async def test_local_mode_has_a_broker(tmp_path: Path, started: list[ChildProcess]) -> None:
@@ -70,7 +71,9 @@ async def test_local_mode_has_a_broker(tmp_path: Path, started: list[ChildProces
         f"brokerClusterName = Local\nbrokerName = local-a\nlistenPort = {broker_port}\nbrokerIP1 = 127.0.0.1\n"
         f"storePathRootDir = {tmp_path / 'local'}\nmappedFileSizeCommitLog = {128 * 1024 * 1024}\n"
     )
-    (tmp_path / "rmq-proxy.json").write_text(json.dumps({"grpcServerPort": port, "bindAddress": "127.0.0.1"}))
+    (tmp_path / "rmq-proxy.json").write_text(
+        json.dumps({"grpcServerPort": port, "remotingListenPort": 0, "bindAddress": "127.0.0.1"})
+    )
     with Broker(tmp_path / "other") as broker:
         command = [*bound("sprocket.cli", "proxy"), "-n", broker.namesrv, "-pm", "local", "--json"]
         command += ["-bc", str(tmp_path / "broker.conf"), "-pc", str(tmp_path / "rmq-proxy.json")]

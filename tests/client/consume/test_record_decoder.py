@@ -1,11 +1,17 @@
 """Records become messages: those of Java, those with a long topic, batches in one record, and damaged ones."""
 
+import gc
+import random
 import struct
+import tracemalloc
+from unittest.mock import patch
 
 import pytest
 
 from sprocket import BodyUnreadable
+from sprocket.client.consume import record_decoder
 from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.message import ReceivedMessage
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.record import MAGIC_V2, SysFlag
@@ -119,3 +125,80 @@ def test_bad_length_or_magic_is_refused(at: int, value: int) -> None:
     damaged[at : at + 4] = struct.pack(">i", value)
     with pytest.raises(ProtocolError):
         decode_records(bytes(damaged), QUEUE)
+
+
+# Both engines
+
+
+def attributes_of(data: bytes, is_native: bool, delta: int, from_offset: int) -> object:
+    decode = record_decoder.decode_usual if is_native else None
+    with patch.object(record_decoder, "decode_usual", decode):
+        try:
+            messages = decode_records(data, QUEUE, delta, from_offset)
+        except ProtocolError as error:
+            return error.kind, error.detail
+    return [[(name, getattr(one, name)) for name in ReceivedMessage.__slots__] for one in messages]
+
+
+def compare(data: bytes, delta: int = 0, from_offset: int = 0) -> None:
+    assert attributes_of(data, True, delta, from_offset) == attributes_of(data, False, delta, from_offset)
+
+
+def some_records(chance: random.Random) -> bytes:
+    made = []
+    for _ in range(chance.randrange(1, 6)):
+        if chance.random() < 0.3:
+            made.append(chance.choice((java.RECORD_IPV4, java.RECORD_IPV6)))
+            continue
+        inner = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+        flags = int(chance.choice((0, 0, SysFlag.INNER_BATCH, inner, SysFlag.COMPRESSED)))
+        topic = chance.choice((b"TopicTest", b"TopicTest", b"", b"Other", b"\xff"))
+        body = chance.randbytes(chance.randrange(60))
+        made.append(record(body, topic=topic, sys_flag=flags, properties=b"K\1v\2"))
+    return b"".join(made)
+
+
+@pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
+@pytest.mark.parametrize("seed", range(60))
+def test_both_engines_decode_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    data = some_records(chance)
+    compare(data, chance.choice((0, 7, -7, (1 << 61) - 1, 1 << 62)), chance.choice((0, 6)))
+    for _ in range(30):
+        changed = bytearray(data)
+        changed[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+        compare(bytes(changed))
+        compare(data[: chance.randrange(len(data))])
+    compare(chance.randbytes(300))
+
+
+@pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
+def test_the_compiled_loop_takes_usual_records() -> None:
+    usual = record(b"x", properties=b"K\1v\2")
+    assert record_decoder.decode_usual is not None
+    for unusual in (java.RECORD_IPV6, record(b"x", topic=b"Other"), usual[:-1], b"\0" * 90, b""):
+        messages: list[ReceivedMessage] = []
+        end = record_decoder.decode_usual(usual + usual + unusual, 0, QUEUE, "TopicTest", 0, messages)
+        assert end == 2 * len(usual) and len(messages) == 2
+    for at in (-1, len(usual), 1 << 60):
+        assert record_decoder.decode_usual(usual, at, QUEUE, "TopicTest", 0, []) == at
+
+
+@pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
+def test_messages_own_what_they_hold() -> None:
+    data = record(b"x" * 100, properties=b"K\1v\2") * 50
+
+    def decode() -> int:
+        assert len(decode_records(data, QUEUE)) == 50
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        decode()
+        before = decode()
+        for _ in range(20):
+            decode()
+        assert decode() - before < 20_000
+    finally:
+        tracemalloc.stop()

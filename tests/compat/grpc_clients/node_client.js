@@ -139,6 +139,54 @@ const scenarios = {
   },
 };
 
+// Sends one message every 200 ms until each is acknowledged, while servers are killed; a listener refuses one of them.
+scenarios.faults = async (topic, group) => {
+  const got = new Set();
+  let failures = 0;
+  const consumer = new PushConsumer({
+    ...common, consumerGroup: group, subscriptions: new Map([[ topic, '*' ]]),
+    messageListener: {
+      async consume(message) {
+        const body = message.body.toString();
+        if (body === 'm7' && !failures++) {
+          return ConsumeResult.FAILURE;
+        }
+        got.add(body);
+        return ConsumeResult.SUCCESS;
+      },
+    },
+  });
+  await consumer.startup();
+  const sender = await producer(topic);
+  const pause = millis => new Promise(resolve => setTimeout(resolve, millis));
+  const send = async body => {
+    const end = Date.now() + 60000;
+    for (;;) {
+      try {
+        return await sender.send({ topic, body: Buffer.from(body) });
+      } catch (error) {
+        check(Date.now() < end, `${body} is not taken: ${error}`);
+        await pause(200);
+      }
+    }
+  };
+  while (!got.size) {
+    await send('warm');
+    await pause(500);
+  }
+  console.log('WARM');
+  for (let number = 0; number < 80; number++) {
+    await send(`m${number}`);
+    await pause(200);
+  }
+  const missing = () => [ ...Array(80).keys() ].map(number => `m${number}`).filter(body => !got.has(body));
+  const end = Date.now() + 90000;
+  while (missing().length && Date.now() < end) {
+    await pause(50);
+  }
+  check(!missing().length, `missing: ${missing()}`);
+};
+
 async function main() {
   for (const name of names) {
     const begin = Date.now();

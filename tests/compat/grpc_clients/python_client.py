@@ -145,6 +145,48 @@ class Scenarios:
         producer.shutdown()
         consumer.shutdown()
 
+    def faults(self, topic: str, group: str) -> None:
+        """Send until each message is acknowledged, while servers are killed; the listener refuses one of them."""
+        got: set[str] = set()
+        failed = threading.Event()
+
+        class Listener(MessageListener):
+            def consume(self, message: Message) -> ConsumeResult:
+                body = message.body.decode()
+                if body == "m7" and not failed.is_set():
+                    failed.set()
+                    return ConsumeResult.FAILURE
+                got.add(body)
+                return ConsumeResult.SUCCESS
+
+        consumer = PushConsumer(self.configuration, group, Listener(), {topic: FilterExpression()})
+        consumer.startup()
+        producer = self.producer(topic)
+
+        def send(body: str) -> None:
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    producer.send(message(topic, body))
+                    return
+                except Exception:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.2)
+
+        while not got:
+            send("warm")
+            time.sleep(0.5)
+        print("WARM", flush=True)
+        for number in range(80):
+            send(f"m{number}")
+            time.sleep(0.2)
+        expected = {f"m{number}" for number in range(80)}
+        end = time.monotonic() + 90
+        while expected - got and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not expected - got, f"missing: {sorted(expected - got)}"
+
 
 def main() -> None:
     endpoints, access_key, secret_key, run, *names = sys.argv[1:]

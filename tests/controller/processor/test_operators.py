@@ -1,10 +1,13 @@
 """Requests of operators over a real connection: metadata, replicas, clean-up, configuration."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity
+from controller.state.group import Group, Replica
+from sprocket.remoting.bodies.controller import BrokerGroupState, BrokerReplicasInfo, ReplicaIdentity
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.controller import (
@@ -100,6 +103,46 @@ async def test_a_controller_that_lost_its_disk_is_forgotten(site: Site) -> None:
     await forget("n1", ResponseCode.CONTROLLER_NOT_LEADER)
 
 
+STATE = BrokerGroupState(
+    cluster_name=CLUSTER, broker_name=GROUP, brokers={2: "h:2", 1: "h:1"}, next_broker_id=5, master_broker_id=2,
+    master_epoch=7, sync_state_set_epoch=9,
+)  # fmt: skip
+
+
+@pytest.mark.code(RequestCode.ADOPT_BROKER_GROUP)
+async def test_a_group_is_taken_over_with_its_ids_and_its_master_alone_in_sync(site: Site) -> None:
+    await site.ask(RequestCode.ADOPT_BROKER_GROUP, content=dumps(STATE))
+    assert site.group == Group(
+        cluster=CLUSTER, name=GROUP, next_broker_id=5, replicas=(Replica(1, "h:1", ""), Replica(2, "h:2", "")),
+        master_id=2, master_epoch=7, sync_state_set=(2,), sync_state_set_epoch=9,
+    )  # fmt: skip
+    invalid = ResponseCode.CONTROLLER_INVALID_REQUEST
+    refused = await site.ask(RequestCode.ADOPT_BROKER_GROUP, content=dumps(STATE), expect=invalid)
+    assert "is known here already" in str(refused.remark)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"master_broker_id": 3},
+        {"next_broker_id": 2},
+        {"brokers": {0: "h:0", 2: "h:2"}},
+        {"brokers": {}},
+        {"brokers": {2: ""}},
+        {"brokers": {2: "h" * 256}},
+        {"cluster_name": ""},
+        {"master_epoch": 0},
+        {"sync_state_set_epoch": -1},
+        {"brokers": {number: f"h:{number}" for number in range(1, 66)}, "next_broker_id": 100},
+    ],
+)
+async def test_a_group_that_cannot_be_is_not_taken_over(site: Site, change: dict[str, Any]) -> None:
+    content = dumps(msgspec.structs.replace(STATE, **change))
+    answer = await site.client.invoke(site.address, RequestCode.ADOPT_BROKER_GROUP, None, content)
+    assert answer.code in (ResponseCode.CONTROLLER_INVALID_REQUEST, ResponseCode.SYSTEM_ERROR)
+    assert site.server.machine.group(GROUP) is None
+
+
 async def test_what_a_controller_does_not_serve_is_refused_by_name(site: Site) -> None:
     for code in (
         RequestCode.BROKER_CLOSE_CHANNEL_REQUEST,
@@ -112,4 +155,4 @@ async def test_what_a_controller_does_not_serve_is_refused_by_name(site: Site) -
     ):
         refused = await site.ask(code, expect=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         assert refused.remark == f" request type {int(code)} ({code.name}) not supported"
-    assert len(site.server.routes.entries) == 13
+    assert len(site.server.routes.entries) == 14

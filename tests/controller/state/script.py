@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from controller.state.commands import (
+    AcceptTerms,
     AlterSyncStateSet,
     ApplyBrokerId,
     CleanBrokerData,
@@ -38,6 +39,18 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
         is_designated=st.booleans(),
         allows_unclean=st.booleans(),
         live=LIVE,
+        is_exact=st.booleans(),
+        master_epoch=EPOCHS,
+        sync_state_set_epoch=EPOCHS,
+        has_resigned=st.booleans(),
+    ),
+    st.builds(
+        AcceptTerms,
+        name=NAMES,
+        master_id=IDS,
+        master_epoch=EPOCHS,
+        required_acks=st.integers(0, 4),
+        lease_ms=st.integers(1, 3),
     ),
     st.builds(
         AlterSyncStateSet,

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.state.commands import (
+    AcceptTerms,
     AlterSyncStateSet,
     ApplyBrokerId,
     CleanBrokerData,
@@ -164,6 +166,119 @@ def test_the_best_replica_leads(better: dict[str, int], worse: dict[str, int]) -
 def test_the_smallest_id_wins_a_tie() -> None:
     group = decide(GROUP, alter(1, 2, 3))[1]
     assert done(group, elect(None, 3, 2))[1].master_id == 2
+
+
+# A group whose master asks for leases: an acknowledged message is on two of three replicas.
+LEASED = msgspec.structs.replace(GROUP, sync_state_set=(1, 2, 3), required_acks=2, lease_ms=1_000)
+
+
+def logs(**ends: int) -> tuple[LiveReplica, ...]:
+    """Replicas with the ends of their logs: ``b2=10``."""
+    return tuple(live(int(name[1:]), max_offset=end)[0] for name, end in ends.items())
+
+
+def exactly(answers: tuple[LiveReplica, ...], broker_id: int | None = None, **changes: Any) -> ElectMaster:
+    fields: dict[str, Any] = {"is_exact": True, "master_epoch": 2, "sync_state_set_epoch": 3}
+    return elect(broker_id, live=answers, **(fields | changes))
+
+
+def test_terms_are_those_of_the_current_master() -> None:
+    asked = AcceptTerms(name="a", master_id=1, master_epoch=2, required_acks=2, lease_ms=1_000)
+    _, after = done(GROUP, asked)
+    assert (after.required_acks, after.lease_ms, after.master_epoch, after.sync_state_set_epoch) == (2, 1_000, 2, 3)
+    assert done(after, asked)[1] is after
+    # An earlier lease may still be as long as before.
+    assert done(after, msgspec.structs.replace(asked, lease_ms=10, required_acks=1))[1].lease_ms == 1_000
+    for wrong, code in (
+        ({"master_id": 2}, Code.CONTROLLER_INVALID_MASTER),
+        ({"master_epoch": 1}, Code.CONTROLLER_FENCED_MASTER_EPOCH),
+    ):
+        assert refusal(GROUP, msgspec.structs.replace(asked, **wrong))[0] == code
+    assert refusal(None, asked)[0] == Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+
+def test_the_longest_log_of_enough_answers_leads() -> None:
+    _, after = done(LEASED, exactly(logs(b2=10, b3=11)))
+    assert (after.master_id, after.master_epoch, after.sync_state_set, after.required_acks) == (3, 3, (3,), None)
+    # The epoch of a log counts more than its length.
+    answers = (*logs(b2=99), *live(3, epoch=3, max_offset=1))
+    assert done(LEASED, exactly(answers))[1].master_id == 3
+
+
+def test_too_few_answers_elect_nobody_and_change_nothing() -> None:
+    code, said = refusal(LEASED, exactly(logs(b3=11)))
+    assert code == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    assert "of the replicas in sync [1, 2, 3] answered [3], 2 must: start the others" in str(said)
+    assert refusal(LEASED, exactly(()))[0] == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(("required", "needed"), [(0, 1), (1, 1), (2, 2), (3, 1), (4, 1)])
+def test_how_many_answers_are_needed(required: int, needed: int) -> None:
+    group = msgspec.structs.replace(LEASED, required_acks=required)
+    assert group.answers_needed == needed
+    answers = logs(b2=10, b3=10)[:needed]
+    assert done(group, exactly(answers))[1].master_id == 2
+    assert refusal(group, exactly(answers[1:]))[0] == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
+def test_a_group_with_leases_elects_nobody_by_heartbeats() -> None:
+    code, said = refusal(LEASED, elect(None, 2, 3))
+    assert code == Code.CONTROLLER_ELECT_MASTER_FAILED
+    assert "its replicas must be asked for their logs first" in str(said)
+    assert refusal(LEASED, elect(None, 1, 2, 3))[0] == Code.CONTROLLER_MASTER_STILL_EXIST
+
+
+@pytest.mark.parametrize("changed", [{"master_epoch": 1}, {"sync_state_set_epoch": 2}])
+def test_answers_count_only_for_the_group_as_it_was(changed: dict[str, int]) -> None:
+    code, said = refusal(LEASED, exactly(logs(b2=10, b3=10), **changed))
+    assert (code, said) == (
+        Code.CONTROLLER_ELECT_MASTER_FAILED,
+        "Broker-set: a has changed since its replicas were asked",
+    )
+
+
+def test_a_master_that_answers_goes_on_unless_it_resigned() -> None:
+    assert refusal(LEASED, exactly(logs(b1=1, b2=9)))[0] == Code.CONTROLLER_MASTER_STILL_EXIST
+    assert refusal(LEASED, exactly(logs(b1=1)))[0] == Code.CONTROLLER_MASTER_STILL_EXIST
+    assert done(LEASED, exactly(logs(b1=1, b2=9), has_resigned=True))[1].master_id == 2
+    # With the log of the others it leads again, in an epoch of its own.
+    _, after = done(LEASED, exactly(logs(b1=9, b2=9), has_resigned=True))
+    assert (after.master_id, after.master_epoch) == (1, 3)
+    without = msgspec.structs.replace(LEASED, required_acks=None)
+    assert done(without, elect(None, 1, has_resigned=True))[1].master_epoch == 3
+
+
+def test_no_exact_election_is_unclean_while_a_clean_one_is_possible() -> None:
+    group = msgspec.structs.replace(LEASED, sync_state_set=(1, 2))
+    assert done(group, exactly(logs(b2=1, b3=99), allows_unclean=True))[1].master_id == 2
+    assert done(group, exactly(logs(b3=99), allows_unclean=True))[1].master_id == 3
+    assert refusal(group, exactly(logs(b3=99)))[0] == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
+def test_an_operator_gets_only_a_replica_that_has_every_acknowledged_message() -> None:
+    def designated(required: int, **ends: int) -> int:
+        group = msgspec.structs.replace(LEASED, required_acks=required)
+        return decide(group, exactly(logs(**ends), 3, is_designated=True))[0].code
+
+    # On two of three: the second longest log has it all.
+    assert designated(2, b1=9, b2=5, b3=5) == Code.SUCCESS
+    assert designated(2, b1=9, b2=5, b3=4) == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    # The one that is silent may be the second that has it.
+    assert designated(2, b1=9, b3=8) == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    assert designated(0, b1=9, b2=8, b3=7) == Code.SUCCESS
+    assert designated(1, b1=9, b3=8) == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    assert designated(2, b1=9, b2=9) == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
+def test_a_replica_that_is_forgotten_may_have_been_the_one_that_had_a_message() -> None:
+    _, after = done(LEASED, clean(1, live=(), includes_living=True))
+    assert (after.sync_state_set, after.answers_needed) == ((2, 3), 2)
+    fields = {"master_epoch": 3, "sync_state_set_epoch": 4}
+    assert refusal(after, exactly(logs(b2=9), **fields))[0] == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    assert done(after, exactly(logs(b2=9, b3=9), **fields))[1].master_id == 2
+    # If so many are forgotten, those that are left decide.
+    _, after = done(LEASED, clean(1, 3, live=(), includes_living=True))
+    assert (after.sync_state_set, after.answers_needed) == ((2,), 1)
 
 
 def test_an_election_of_an_unknown_group_broker_or_cluster_is_refused() -> None:

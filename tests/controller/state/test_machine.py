@@ -1,5 +1,6 @@
 """The replicated state as a whole: equal bytes everywhere, snapshots, invariants, and what it cannot read."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +88,17 @@ def test_bytes_that_are_no_snapshot_change_nothing(data: bytes) -> None:
         on.restore(data)
     except ValueError:
         assert on.snapshot() == before
+
+
+def test_a_snapshot_and_an_entry_of_a_version_without_leases_are_read() -> None:
+    replica = [1, "h:1", "h:1;1"]
+    old = [["c", "broker-a", 2, [replica], 1, 4, [1], 5]]
+    on = machine()
+    on.restore(b"\x01" + msgspec.msgpack.encode(old))
+    (group,) = on.groups()
+    assert (group.master_epoch, group.sync_state_set, group.required_acks) == (4, (1,), None)
+    entry = [2, "broker-a", "c", None, False, False, [[1, "h:1", 1, 5, 0]]]
+    assert decode_outcome(on.apply(b"\x01" + msgspec.msgpack.encode(entry))).code == Code.CONTROLLER_MASTER_STILL_EXIST
 
 
 def test_an_entry_of_a_newer_version_stops_the_controller() -> None:

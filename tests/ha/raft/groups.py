@@ -122,7 +122,7 @@ class LocalGroup:
         return await until(found, limit_s)
 
     async def propose(self, command: bytes) -> bytes:
-        """Propose at the leader, whoever that is."""
+        """Propose at the present leader."""
         while True:
             try:
                 return await (await self.leader()).propose(command, timeout_ms=5000)

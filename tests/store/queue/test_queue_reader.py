@@ -46,12 +46,16 @@ def test_statuses_outside_the_queue(stores: Stores) -> None:
 def test_neighbours_in_the_log_are_one_slice(stores: Stores) -> None:
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()
-    store.append([message(queue_id=0) for _ in range(20)])
-    store.append([message(queue_id=k % 2) for k in range(8)])
+    # Smaller scattered records are one copy.
+    large = b"x" * 4096
+    store.append([message(queue_id=0, body=large) for _ in range(20)])
+    store.append([message(queue_id=k % 2, body=large) for k in range(8)])
     result = store.get("Orders", 0, 0, 32, BIG)
     assert offsets(result) == list(range(24))
     # The twenty and the first of the mixed batch touch; the others stand alone.
     assert len(result.slices) == 4
+    assert offsets(store.get("Orders", 0, 18, 6, BIG)) == list(range(18, 24))
+    assert len(store.get("Orders", 0, 18, 6, BIG).slices) == 1
 
 
 @pytest.mark.parametrize("spread", [1, 3])

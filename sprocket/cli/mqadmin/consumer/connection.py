@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
-from sprocket.cli.mqadmin.consumer.consumer import version_text
 from sprocket.cli.mqadmin.consumer.running_info_text import diagnosis, running_info_text
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.version_names import version_text
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient

@@ -8,6 +8,7 @@ import click
 from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import seconds_text
 from sprocket.cli.mqadmin.options import Target, route_option, target_options
+from sprocket.remoting.version_names import version_text
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -156,18 +157,6 @@ async def _one_group(admin: "AdminClient", group: str) -> GroupProgress:
     version = version_text(min(client.version for client in online.connection_set)) if count else "OFFLINE"
     diff = sum(offsets.broker_offset - offsets.consumer_offset for offsets in stats.offset_table.values())
     return GroupProgress(group, count, version, kind, model, int(stats.consume_tps), diff)
-
-
-def version_text(version: int) -> str:
-    """Return ``V5_3_3`` for a client's version number, which is its index in `MQVersion`.
-
-    V4_0_0 is 213; from there to V5_9_9 each version follows its snapshot.  Other numbers are returned as digits.
-    """
-    steps = version - 213
-    if not 0 <= steps < 399:
-        return str(version)
-    number, snapshot = 400 + (steps + 1) // 2, "_SNAPSHOT" if steps % 2 else ""
-    return f"V{number // 100}_{number // 10 % 10}_{number % 10}{snapshot}"
 
 
 @click.command("setConsumeMode", context_settings=HELP)

@@ -123,10 +123,8 @@ def update_group(
     )
 
     async def create(admin: "AdminClient") -> None:
-        from sprocket.client.admin.table_admin import TableAdmin
-
         for address in await target.addresses(admin, masters_only=True):
-            await TableAdmin(admin).create_group(address, config)
+            await admin.create_group(address, config)
             click.echo(f"create subscription group to {address} success.")
 
     with_admin(namesrv, create)
@@ -145,10 +143,8 @@ def update_groups(namesrv: str | None, target: Target, path: Path) -> None:
     kind = "group" if target.broker else "subscription group"
 
     async def create(admin: "AdminClient") -> None:
-        from sprocket.client.admin.table_admin import TableAdmin
-
         for address in await target.addresses(admin, masters_only=True):
-            await TableAdmin(admin).create_groups(address, configs)
+            await admin.create_groups(address, configs)
             click.echo(f"submit batch of {kind} config to {address} success, please check the result later.")
 
     if configs:
@@ -169,14 +165,11 @@ def delete_group(namesrv: str | None, target: Target, group: str, with_offsets: 
     place = f" in cluster [{target.cluster}]" if target.cluster else ""
 
     async def delete(admin: "AdminClient") -> None:
-        from sprocket.client.admin.table_admin import TableAdmin
-
-        tables = TableAdmin(admin)
         for address in await target.addresses(admin, masters_only=True):
-            await tables.delete_group(address, group, with_offsets=with_offsets)
+            await admin.delete_group(address, group, with_offsets=with_offsets)
             click.echo(f"delete subscription group [{group}] from broker [{address}]{place} success.")
         if target.cluster:
-            await tables.delete_group_topics(group, target.cluster)
+            await admin.delete_group_topics(group, target.cluster)
 
     with_admin(namesrv, delete)
 
@@ -205,13 +198,12 @@ async def _configs_by_broker(
     admin: "AdminClient", group: str
 ) -> "list[tuple[tuple[str | None, str], SubscriptionGroupConfig]]":
     """Return cluster, broker name and configuration of a group, for each broker that has it."""
-    from sprocket.client.admin.table_admin import TableAdmin
 
     info, found = await admin.cluster_info(), []
     clusters = {broker: cluster for cluster, brokers in info.cluster_addr_table.items() for broker in brokers}
     for name, data in sorted(info.broker_addr_table.items()):
         address = data.master_or_slave()
-        table = (await TableAdmin(admin).groups(address)).subscription_group_table if address else {}
+        table = (await admin.consumer_groups(address)).subscription_group_table if address else {}
         if group in table:
             found.append(((clusters.get(name), name), table[group]))
     return found

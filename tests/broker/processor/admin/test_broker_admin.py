@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
+from sprocket.engine.choice import ENGINE
 from sprocket.remoting.bodies.stats import BrokerStatsData, HARuntimeInfo, KVTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -59,6 +60,7 @@ async def test_runtime_info(pair: Pair) -> None:
     response = await client.ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
     info = loads(response.body, KVTable).table
     assert info["brokerVersionDesc"] == "V5_3_3"
+    assert info["sprocketEngine"] == ENGINE.name
     assert info["msgPutTotalTodayNow"] == "5"
     assert info["putMessageTimesTotal"] == "5"
     assert int(info["commitLogMaxOffset"]) > 0
@@ -90,7 +92,7 @@ async def test_monitors_find_every_figure_that_they_parse(pair: Pair) -> None:
         "putLatency999",
     ):
         float(info[name])
-    for name in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps"):
+    for name in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps"):
         assert len([float(rate) for rate in info[name].split(" ")]) == 3
     assert float(info["remainHowManyDataToFlush"].split(" ")[0]) >= 0
     assert info["runtime"].startswith("[ 0 days, ")

@@ -104,6 +104,59 @@ func scenario(name, topic, group string) error {
 	return nil
 }
 
+// Sends until each message is acknowledged, while servers are killed, and receives all of them.
+func faults(topic, group string) error {
+	from, err := consumer(topic, group, rmq.SUB_ALL)
+	if err != nil {
+		return err
+	}
+	to, err := producer(topic)
+	if err != nil {
+		return err
+	}
+	fmt.Println("WARM")
+	const count = 80
+	failed := make(chan error, 1)
+	go func() {
+		for number := 0; number < count; number++ {
+			end := time.Now().Add(60 * time.Second)
+			for {
+				_, err := to.Send(context.Background(), &rmq.Message{Topic: topic, Body: []byte(fmt.Sprint(number))})
+				if err == nil {
+					break
+				}
+				if time.Now().After(end) {
+					failed <- err
+					return
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		failed <- nil
+	}()
+	got := map[string]bool{}
+	end := time.Now().Add(150 * time.Second)
+	for len(got) < count && time.Now().Before(end) {
+		views, err := from.Receive(context.Background(), 16, 10*time.Second)
+		if err != nil {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		for _, view := range views {
+			got[string(view.GetBody())] = true
+			from.Ack(context.Background(), view)
+		}
+	}
+	if err := <-failed; err != nil {
+		return err
+	}
+	if len(got) != count {
+		return fmt.Errorf("%d of %d messages", len(got), count)
+	}
+	return nil
+}
+
 func main() {
 	os.Setenv("mq.consoleAppender.enabled", "false")
 	rmq.ResetLogger()
@@ -115,7 +168,11 @@ func main() {
 		begin := time.Now()
 		topic := os.Args[4] + "-" + name
 		verdict, what := "PASS", ""
-		if err := scenario(name, topic, topic+"-group"); err != nil {
+		run := scenario
+		if name == "faults" {
+			run = func(_, topic, group string) error { return faults(topic, group) }
+		}
+		if err := run(name, topic, topic+"-group"); err != nil {
 			verdict, what = "FAIL", strings.Join(strings.Fields(err.Error()), " ")
 		}
 		fmt.Printf("RESULT\t%s\t%s\t%d\t%s\n", name, verdict, time.Since(begin).Milliseconds(), what)

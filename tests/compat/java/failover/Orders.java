@@ -10,6 +10,9 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** A stock producer and a stock consumer with default timeouts. Prints SENT or GOT, the body and milliseconds. */
 public class Orders {
+    // Not the thread's interrupt: a send that is under way turns it into an error of its own, and it is gone.
+    private static volatile boolean isEnding;
+
     public static void main(String[] arguments) throws Exception {
         String nameServers = arguments[0];
         String topic = arguments[1];
@@ -32,7 +35,7 @@ public class Orders {
         writer.start();
         // Ends with its input: first the writer, then, after another line, everything.
         System.in.read();
-        writer.interrupt();
+        isEnding = true;
         writer.join();
         say("DONE", "-");
         System.in.read();
@@ -40,7 +43,7 @@ public class Orders {
     }
 
     private static void write(DefaultMQProducer producer, String topic) {
-        for (int number = 0; !Thread.currentThread().isInterrupted(); number++) {
+        for (int number = 0; !isEnding; number++) {
             String body = "order-" + number;
             try {
                 SendResult result = producer.send(new Message(topic, body.getBytes()));

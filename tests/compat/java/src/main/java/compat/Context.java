@@ -76,7 +76,18 @@ final class Context implements AutoCloseable {
 
     /** Creates the scenario's topic on every broker and waits until the name server routes it. */
     void createTopic(int queuesPerBroker) throws Exception {
-        Versions.createTopic(producer(), topic, queuesPerBroker);
+        String elsewhere = System.getProperty("compat.createAt");
+        if (elsewhere == null) {
+            Versions.createTopic(producer(), topic, queuesPerBroker);
+        } else {
+            // Proxies create no topics.
+            DefaultMQProducer creator = new DefaultMQProducer(group + "-creator", signing());
+            creator.setNamesrvAddr(elsewhere);
+            creator.setInstanceName(instance());
+            creator.start();
+            Versions.createTopic(creator, topic, queuesPerBroker);
+            creator.shutdown();
+        }
         awaitRoute(queuesPerBroker);
     }
 

@@ -1,6 +1,10 @@
 package compat.grpc;
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
@@ -9,71 +13,108 @@ import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageView;
+import org.apache.rocketmq.client.apis.producer.Producer;
 
-/** Rates of one client: sends with 64 outstanding, then receives and acknowledgements. */
+/**
+ * Counts sends and receives of one process at several proxies.  Arguments: number of clients, each with a connection of
+ * its own; then ENDPOINT TOPIC of each proxy.  Commands on stdin: {@code send PROXY OUTSTANDING CLIENTS SECONDS},
+ * {@code receive PROXY THREADS CLIENTS SECONDS}; each is answered with {@code MESSAGES SECONDS FAILED}.
+ */
 public final class Bench {
+    private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
+    private static final byte[] BODY = new byte[1024];
+
+    private static final class Proxy {
+        final String topic;
+        final ClientConfiguration configuration;
+        final List<Producer> producers = new ArrayList<>();
+        final List<SimpleConsumer> consumers = new ArrayList<>();
+
+        Proxy(String topic, ClientConfiguration configuration) {
+            this.topic = topic;
+            this.configuration = configuration;
+        }
+
+        SimpleConsumer newConsumer() throws Exception {
+            return PROVIDER.newSimpleConsumerBuilder().setClientConfiguration(configuration)
+                .setConsumerGroup(topic + "-group").setAwaitDuration(Duration.ofSeconds(5))
+                .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL)).build();
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
-        var provider = ClientServiceProvider.loadService();
-        var configuration = ClientConfiguration.newBuilder().setEndpoints(arguments[0])
-            .enableSsl(false).setRequestTimeout(Duration.ofSeconds(10)).build();
-        String topic = arguments[1];
-        int seconds = Integer.parseInt(arguments[2]);
-        SimpleConsumer consumer = provider.newSimpleConsumerBuilder().setClientConfiguration(configuration)
-            .setConsumerGroup(topic + "-group").setAwaitDuration(Duration.ofSeconds(5))
-            .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL)).build();
-        consumer.receive(1, Duration.ofSeconds(20));
-        var producer = provider.newProducerBuilder().setClientConfiguration(configuration).setTopics(topic).build();
-        byte[] body = new byte[1024];
-        send(provider, producer, topic, body, 5);
-        System.out.println("WARM");
-        System.in.read();
-        long begin = System.nanoTime();
-        long sent = send(provider, producer, topic, body, seconds);
-        System.out.printf("SEND %.0f%n", sent / ((System.nanoTime() - begin) / 1e9));
-        System.in.read();
-        AtomicLong received = new AtomicLong();
-        begin = System.nanoTime();
-        long end = begin + seconds * 1_000_000_000L;
-        Thread[] threads = new Thread[8];
-        for (int i = 0; i < threads.length; i++) {
-            threads[i] = new Thread(() -> {
+        int clients = Integer.parseInt(arguments[0]);
+        List<Proxy> proxies = new ArrayList<>();
+        for (int i = 1; i < arguments.length; i += 2) {
+            var configuration = ClientConfiguration.newBuilder().setEndpoints(arguments[i])
+                .enableSsl(false).setRequestTimeout(Duration.ofSeconds(10)).build();
+            var proxy = new Proxy(arguments[i + 1], configuration);
+            for (int client = 0; client < clients; client++) {
+                proxy.producers.add(PROVIDER.newProducerBuilder().setClientConfiguration(configuration)
+                    .setTopics(proxy.topic).build());
+            }
+            proxies.add(proxy);
+        }
+        System.out.println("READY");
+        var commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String[] words = line.split(" ");
+            Proxy proxy = proxies.get(Integer.parseInt(words[1]));
+            int parallel = Integer.parseInt(words[2]);
+            int used = Integer.parseInt(words[3]);
+            double seconds = Double.parseDouble(words[4]);
+            long begin = System.nanoTime();
+            long end = begin + (long) (seconds * 1e9);
+            var failed = new AtomicLong();
+            long done = words[0].equals("send") ? send(proxy, parallel, used, end, failed)
+                : receive(proxy, parallel, used, end, failed);
+            System.out.printf("%d %.6f %d%n", done, (System.nanoTime() - begin) / 1e9, failed.get());
+            System.out.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static long send(Proxy proxy, int outstanding, int clients, long end, AtomicLong failed) throws Exception {
+        var slots = new Semaphore(outstanding);
+        var done = new AtomicLong();
+        for (int next = 0; System.nanoTime() < end; next = (next + 1) % clients) {
+            slots.acquire();
+            var message = PROVIDER.newMessageBuilder().setTopic(proxy.topic).setBody(BODY).build();
+            proxy.producers.get(next).sendAsync(message).whenComplete((receipt, error) -> {
+                (error == null ? done : failed).incrementAndGet();
+                slots.release();
+            });
+        }
+        slots.acquire(outstanding);
+        return done.get();
+    }
+
+    private static long receive(Proxy proxy, int threads, int clients, long end, AtomicLong failed) throws Exception {
+        while (proxy.consumers.size() < clients) {
+            proxy.consumers.add(proxy.newConsumer());
+        }
+        var received = new AtomicLong();
+        List<Thread> running = new ArrayList<>();
+        for (int i = 0; i < threads; i++) {
+            SimpleConsumer consumer = proxy.consumers.get(i % clients);
+            Thread thread = new Thread(() -> {
                 while (System.nanoTime() < end) {
                     try {
                         for (MessageView view : consumer.receive(32, Duration.ofSeconds(60))) {
                             consumer.ack(view);
                             received.incrementAndGet();
                         }
-                    } catch (Exception failed) {
-                        System.out.println("FAILED " + failed);
+                    } catch (Exception error) {
+                        failed.incrementAndGet();
                     }
                 }
             });
-            threads[i].start();
+            thread.start();
+            running.add(thread);
         }
-        for (Thread thread : threads) {
+        for (Thread thread : running) {
             thread.join();
         }
-        System.out.printf("RECEIVE %.0f%n", received.get() / ((System.nanoTime() - begin) / 1e9));
-        System.out.flush();
-        Runtime.getRuntime().halt(0);
-    }
-
-    private static long send(ClientServiceProvider provider, org.apache.rocketmq.client.apis.producer.Producer producer,
-        String topic, byte[] body, int seconds) throws InterruptedException {
-        Semaphore slots = new Semaphore(64);
-        AtomicLong done = new AtomicLong();
-        long end = System.nanoTime() + seconds * 1_000_000_000L;
-        while (System.nanoTime() < end) {
-            slots.acquire();
-            producer.sendAsync(provider.newMessageBuilder().setTopic(topic).setBody(body).build())
-                .whenComplete((receipt, error) -> {
-                    if (error == null) {
-                        done.incrementAndGet();
-                    }
-                    slots.release();
-                });
-        }
-        slots.acquire(64);
-        return done.get();
+        return received.get();
     }
 }

@@ -61,6 +61,7 @@ final class Scenarios {
         table.put("dead-letter", this::deadLetter);
         table.put("wrong-type", this::wrongType);
         table.put("renewal", this::renewal);
+        table.put("faults", this::faults);
         return table;
     }
 
@@ -143,6 +144,40 @@ final class Scenarios {
             }
             waitFor(() -> got.stream().filter(one -> one.startsWith("m")).count() == 200, 30);
             check(got.stream().filter(one -> one.startsWith("m")).count() == 200, got.size() + " of 200");
+        }
+    }
+
+    /** Sends until each message is acknowledged, while servers are killed; the listener refuses one of them. */
+    private void faults(String topic, String group) throws Exception {
+        Set<String> got = ConcurrentHashMap.newKeySet();
+        AtomicInteger refused = new AtomicInteger();
+        try (Producer producer = producer(topic);
+             PushConsumer consumer = push(topic, group, view -> {
+                 String body = text(view);
+                 if (body.equals("m7") && refused.getAndIncrement() == 0) {
+                     return ConsumeResult.FAILURE;
+                 }
+                 got.add(body);
+                 return ConsumeResult.SUCCESS;
+             })) {
+            warm(producer, topic, got);
+            System.out.println("WARM");
+            System.out.flush();
+            for (int i = 0; i < 80; i++) {
+                long end = System.nanoTime() + 60_000_000_000L;
+                while (true) {
+                    try {
+                        producer.send(message(topic, "m" + i));
+                        break;
+                    } catch (Exception failed) {
+                        check(System.nanoTime() < end, "m" + i + " is not taken: " + failed);
+                        Thread.sleep(200);
+                    }
+                }
+                Thread.sleep(200);
+            }
+            waitFor(() -> got.stream().filter(one -> one.startsWith("m")).count() == 80, 90);
+            check(got.stream().filter(one -> one.startsWith("m")).count() == 80, got.size() + " of 80");
         }
     }
 

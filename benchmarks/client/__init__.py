@@ -1,0 +1,1 @@
+"""CPU of our client for each message."""

@@ -1,0 +1,117 @@
+"""What each message costs our client: CPU of its process, beside a control that sends frames made before.
+
+    python -m benchmarks.client.run [--rounds 7] [--against TREE] [--only single send_many] [--uvloop] [--realtime]
+
+A name server and a broker run in processes of their own; so do the clients, one for each engine.  `TREE` has the
+`sprocket` package of another commit, whose clients take turns with these.  CPU us is for one message, of all threads of
+the client's process.  A rate is by the clock, so it says little on a busy machine; it is that of the fastest slice.
+Slices of the clients take turns; the ratios are medians over neighbouring slices.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from tests.compat.cluster import LARGE_FILES, SprocketCluster
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TOPIC = "Orders"
+# Messages of one slice.
+WORKLOADS = {
+    "control": 20_000,
+    "send_many": 10_000,
+    "gather": 8_192,
+    "auto_batch": 16_384,
+    "send_batch": 16_384,
+    "control_single": 1_500,
+    "single": 1_500,
+    "consume": 20_000,
+    "run": 20_000,
+    "simple_ack": 960,
+    "simple_ack_all": 6_400,
+}
+
+
+class Worker:
+    """A client in a process."""
+
+    def __init__(self, tree: Path, engine: str, namesrv: str, more: Sequence[str]) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(tree), "SPROCKET_ENGINE": engine}
+        script = str(Path(__file__).with_name("worker.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, script, namesrv, _TOPIC, *more],
+            env=environment, cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._answer()
+
+    def _answer(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a client ended with status {self._process.wait()}; its error is above")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+    def measured(self, workload: str, count: int) -> dict[str, float]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{workload} {count}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def stop(self) -> None:
+        self._process.communicate()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--against", type=Path, help="directory with the `sprocket` package of another commit")
+    parser.add_argument("--only", nargs="*", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--engines", nargs="*", default=["python", "native"])
+    parser.add_argument("--uvloop", action="store_true", help="run the clients on uvloop")
+    parser.add_argument("--realtime", action="store_true", help="let no other process preempt the clients (needs root)")
+    options = parser.parse_args(arguments)
+    trees = {"": _ROOT} if options.against is None else {"before ": options.against.resolve(), "now ": _ROOT}
+    more = [f"--{name}" for name in ("uvloop", "realtime") if getattr(options, name)]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(SprocketCluster(folder / "cluster", properties=LARGE_FILES))
+        workers = {}
+        for engine in options.engines:
+            for name, tree in trees.items():
+                workers[name + engine] = Worker(tree, engine, cluster.name_server_address, more)
+                stack.callback(workers[name + engine].stop)
+        if set(options.only) & {"consume", "run", "simple_ack", "simple_ack_all"}:
+            next(iter(workers.values())).measured("control", 60_000)
+        titles = [f"{name}: least CPU us; median; most a second" for name in workers]
+        if options.against is not None:
+            titles += [f"{engine}: CPU now / before" for engine in options.engines]
+        print("| Workload | " + " | ".join(titles) + " |")
+        print("|---|" + "--:|" * len(titles))
+        for workload in options.only:
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
+            for _ in range(options.rounds + 1):
+                for name, worker in workers.items():
+                    found[name].append(worker.measured(workload, WORKLOADS[workload]))
+            # The first round warms up.
+            cells = []
+            for of in found.values():
+                costs, rates = [one["cpu_us"] for one in of[1:]], [one["rate"] for one in of[1:]]
+                cells.append(f"{min(costs):.1f}; {median(costs):.1f}; {max(rates):,.0f}")
+            if options.against is not None:
+                for engine in options.engines:
+                    pairs = zip(found[f"now {engine}"][1:], found[f"before {engine}"][1:], strict=True)
+                    cells.append(f"{median(now['cpu_us'] / before['cpu_us'] for now, before in pairs):.2f}")
+            print(f"| {workload} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How long clients cannot send when a master dies under controllers."""

@@ -1,0 +1,168 @@
+"""Control: a gRPC server that answers every send, receive and acknowledgement with the same bytes.
+
+    python -m benchmarks.proxy.canned asyncio|uvloop|threads
+
+It reads no message and asks no broker, so it shows what grpcio's server costs alone.  It prints its port.
+"""
+
+import asyncio
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import grpc
+import uvloop
+
+from proxy.config import ProxyConfig
+from proxy.convert.settings import merged
+from proxy.convert.times import timestamp
+from proxy.server.dispatcher import SERVICE
+from proxy.server.grpc_server import options
+from proxy.status import OK
+from proxy.wire import messaging_pb2 as wire
+
+KINDS: Final = ("asyncio", "uvloop", "threads")
+# Messages of one answer to a receive: as many as `compat.grpc.Bench` asks for.
+_BATCH: Final = 32
+_BODY: Final = bytes(1024)
+_THREADS: Final = 16
+_MILLION: Final = 1_000_000
+
+
+def _send_answer() -> bytes:
+    entry = wire.SendResultEntry(status=OK, message_id="0" * 34, offset=1)
+    return wire.SendMessageResponse(status=OK, entries=[entry]).SerializeToString()
+
+
+def _ack_answer() -> bytes:
+    entry = wire.AckMessageResultEntry(status=OK, message_id="0" * 34, receipt_handle="1" * 80)
+    return wire.AckMessageResponse(status=OK, entries=[entry]).SerializeToString()
+
+
+def _received(request: bytes) -> list[bytes]:
+    """Return the parts of the answer to a receive."""
+    topic = wire.ReceiveMessageRequest.FromString(request).message_queue.topic
+    now = timestamp(time.time_ns() // _MILLION)
+    system = wire.SystemProperties(
+        message_id="01" + "A" * 32, receipt_handle="1" * 80, born_timestamp=now, store_timestamp=now,
+        born_host="127.0.0.1:1", store_host="127.0.0.1:1", body_encoding=wire.IDENTITY, message_type=wire.NORMAL,
+        invisible_duration={"seconds": 60}, delivery_attempt=1, queue_id=1, queue_offset=1,
+        body_digest=wire.Digest(type=wire.CRC32, checksum=f"{zlib.crc32(_BODY):X}"),
+    )  # fmt: skip
+    message = wire.ReceiveMessageResponse(message=wire.Message(topic=topic, body=_BODY, system_properties=system))
+    first, last = wire.ReceiveMessageResponse(status=OK), wire.ReceiveMessageResponse(delivery_timestamp=now)
+    return [first.SerializeToString(), *[message.SerializeToString()] * _BATCH, last.SerializeToString()]
+
+
+def _route(request: bytes) -> bytes:
+    asked = wire.QueryRouteRequest.FromString(request)
+    broker = wire.Broker(name="canned", id=0, endpoints=asked.endpoints)
+    queues = [
+        wire.MessageQueue(
+            topic=asked.topic, id=number, permission=wire.READ_WRITE, broker=broker, accept_message_types=[wire.NORMAL]
+        )
+        for number in range(4)
+    ]
+    return wire.QueryRouteResponse(status=OK, message_queues=queues).SerializeToString()
+
+
+def _settings(request: bytes) -> bytes | None:
+    command = wire.TelemetryCommand.FromString(request)
+    if command.WhichOneof("command") != "settings":
+        return None
+    return wire.TelemetryCommand(status=OK, settings=merged(command.settings, None, ProxyConfig())).SerializeToString()
+
+
+_SEND, _ACK = _send_answer(), _ack_answer()
+_UNARY: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "SendMessage": lambda _: _SEND,
+    "AckMessage": lambda _: _ACK,
+    "QueryRoute": _route,
+    "Heartbeat": lambda _: wire.HeartbeatResponse(status=OK).SerializeToString(),
+    "NotifyClientTermination": lambda _: wire.NotifyClientTerminationResponse(status=OK).SerializeToString(),
+}
+
+
+def _handlers(*, is_async: bool) -> Any:
+    """Return handlers of bytes: nothing is decoded or encoded for sends and acknowledgements."""
+    table = {
+        name: grpc.unary_unary_rpc_method_handler(_async(answer) if is_async else _sync(answer))
+        for name, answer in _UNARY.items()
+    }
+    receive, telemetry = (_receive_async, _telemetry_async) if is_async else (_receive_sync, _telemetry_sync)
+    table["ReceiveMessage"] = grpc.unary_stream_rpc_method_handler(receive)
+    table["Telemetry"] = grpc.stream_stream_rpc_method_handler(telemetry)
+    return grpc.method_handlers_generic_handler(SERVICE.full_name, table)
+
+
+def _async(answer: Callable[[bytes], bytes]) -> Any:
+    async def serve(request: bytes, context: Any) -> bytes:
+        return answer(request)
+
+    return serve
+
+
+def _sync(answer: Callable[[bytes], bytes]) -> Any:
+    return lambda request, context: answer(request)
+
+
+async def _receive_async(request: bytes, context: Any) -> None:
+    for part in _received(request):
+        await context.write(part)
+
+
+def _receive_sync(request: bytes, context: Any) -> Iterator[bytes]:
+    yield from _received(request)
+
+
+async def _telemetry_async(_: Any, context: Any) -> None:
+    while (request := await context.read()) is not grpc.aio.EOF:
+        answer = _settings(request)
+        if answer is not None:
+            await context.write(answer)
+
+
+def _telemetry_sync(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+    for request in requests:
+        answer = _settings(request)
+        if answer is not None:
+            yield answer
+
+
+async def _serve() -> None:
+    server = grpc.aio.server(options=options(ProxyConfig()))
+    server.add_generic_rpc_handlers((_handlers(is_async=True),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    await server.wait_for_termination()
+
+
+def _serve_in_threads() -> None:
+    server = grpc.server(ThreadPoolExecutor(_THREADS), options=options(ProxyConfig()))
+    server.add_generic_rpc_handlers((_handlers(is_async=False),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(port, flush=True)
+    threading.Event().wait()
+
+
+def main() -> None:
+    """Serve until a signal."""
+    kind = sys.argv[1] if len(sys.argv) == 2 else ""
+    if kind not in KINDS:
+        raise SystemExit(f"{kind!r}: allowed is {', '.join(KINDS)}")
+    if kind == "threads":
+        _serve_in_threads()
+    elif kind == "uvloop":
+        uvloop.run(_serve())
+    else:
+        asyncio.run(_serve())
+
+
+if __name__ == "__main__":
+    main()

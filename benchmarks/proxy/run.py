@@ -1,0 +1,208 @@
+"""Rate, CPU and memory of the proxy, of RocketMQ 5.3.3's, and of canned servers, with one client in one run.
+
+    python -m benchmarks.proxy.run [--rounds 7] [--slice 1.5] [--outstanding 64] [--kinds ours,apache,asyncio]
+
+The client is RocketMQ's for Java, 5.0.8 (`compat.grpc.Bench`), one process for all servers, with plain text and bodies
+of 1 KiB.  All servers run side by side before one Sprocket broker.  A round is a slice of sends and a slice of receives
+with acknowledgements at each server, the first one in turns.  Shown are medians of the rounds.  CPU is that of the
+server's processes alone, from /proc: unlike a rate it hardly depends on what else the machine does.
+"""
+
+import argparse
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+from benchmarks.proxy import canned
+from benchmarks.system.process import cpu_s, machine, memory
+from sprocket.testing import Broker
+from tests.compat import maven
+from tests.compat.proxy_clients import java_classpath
+from tests.compat.proxy_rig import ProxyProcess, prepare
+from tests.compat.test_mixed_proxies import ApacheProxy
+
+OURS, APACHE = "ours", "apache"
+# Name, processes and settings of our proxy.
+_OURS: Final = {
+    OURS: {"tlsServerMode": "disabled"},
+    "ours-permissive": {"tlsServerMode": "permissive"},
+    "ours-2": {"tlsServerMode": "disabled", "proxyProcesses": "2"},
+}
+KINDS: Final = (*_OURS, APACHE, *canned.KINDS)
+_WARM_S: Final = 6.0
+_RECEIVERS: Final = 8
+_SCENARIO: Final = "bench"
+
+
+class Figure(NamedTuple):
+    """One slice: messages/s, and ms of the server's CPU for each message."""
+
+    rate: float
+    cpu_ms: float
+
+
+@dataclass
+class Server:
+    """One running server; `pids` are its processes."""
+
+    kind: str
+    endpoints: str
+    pids: list[int]
+    starts_s: float
+    peak_mib: float = 0.0
+    sends: list[Figure] = field(default_factory=list)
+    receives: list[Figure] = field(default_factory=list)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(cpu_s(pid) for pid in self.pids)
+
+    @property
+    def memory_mib(self) -> float:
+        return sum(memory(pid).resident_bytes for pid in self.pids) / 2**20
+
+
+class Client:
+    """The client's process, connected to all servers."""
+
+    def __init__(self, servers: list[Server], clients: int, home: Path) -> None:
+        self._clients = clients
+        home.mkdir()
+        command = [maven.java(), "-Xmx512m", f"-Duser.home={home}", "-Dmq.consoleAppender.enabled=false"]
+        command += ["-cp", java_classpath(), "compat.grpc.Bench", str(clients)]
+        for server in servers:
+            command += [server.endpoints, topic_of(server.kind)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._answer("READY")
+
+    def run(self, servers: list[Server], server: Server, what: str, parallel: int, seconds: float) -> Figure:
+        assert self._process.stdin is not None
+        before = server.cpu_s
+        index = servers.index(server)
+        self._process.stdin.write(f"{what} {index} {parallel} {self._clients} {seconds}\n")
+        self._process.stdin.flush()
+        count, took, failed = self._answer("").split()
+        if int(failed):
+            raise SystemExit(f"{server.kind}: {failed} calls failed, {count} did not")
+        return Figure(int(count) / float(took), (server.cpu_s - before) * 1000 / max(1, int(count)))
+
+    def _answer(self, begin: str) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(begin) and (begin or line[:1].isdigit()):
+                return line
+        raise SystemExit("the client ended")
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def topic_of(kind: str) -> str:
+    """Name of the topic of one server."""
+    return f"{kind}-{_SCENARIO}"
+
+
+@contextlib.contextmanager
+def started(kind: str, broker: Broker, folder: Path) -> Iterator[Server]:
+    """Start the server of a kind, and stop it at the end."""
+    begin = time.monotonic()
+    if kind in _OURS:
+        proxy = ProxyProcess(broker, folder, _OURS[kind]).start()
+        took = time.monotonic() - begin
+        children = Path(f"/proc/{proxy.pid}/task/{proxy.pid}/children").read_text().split()
+        try:
+            yield Server(kind, proxy.endpoints, [proxy.pid, *map(int, children)], took)
+        finally:
+            proxy.end(signal.SIGTERM)
+    elif kind == APACHE:
+        theirs = ApacheProxy(broker, folder)
+        try:
+            theirs.await_start()
+            yield Server(kind, f"127.0.0.1:{theirs.grpc_port}", [theirs.pid], time.monotonic() - begin)
+        finally:
+            theirs.end()
+    else:
+        command = [sys.executable, "-m", "benchmarks.proxy.canned", kind]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            yield Server(kind, f"127.0.0.1:{port}", [process.pid], time.monotonic() - begin)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def main() -> None:
+    """Run, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--slice", type=float, default=1.5)
+    parser.add_argument("--outstanding", type=int, default=64)
+    parser.add_argument("--clients", type=int, default=1, help="connections, over which the sends are spread")
+    parser.add_argument("--kinds", default=f"{OURS},{APACHE},asyncio", help=", ".join(KINDS))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    if not set(kinds) <= set(KINDS):
+        parser.error(f"--kinds: allowed is {', '.join(KINDS)}")
+    servers = measured(kinds, options)
+    rows = [row(server) for server in servers]
+    if options.json:
+        print(json.dumps({"machine": machine(), "servers": rows}, indent=1))
+        return
+    for name in rows[0]:
+        print(f"{name:>16}", *(f"{one[name]:>16}" for one in rows))
+
+
+def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
+    """Return the servers with what was measured at them."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as running:
+        folder = Path(name)
+        broker = running.enter_context(Broker(folder / "broker"))
+        for kind in kinds:
+            prepare(broker, kind, [_SCENARIO])
+        servers = [running.enter_context(started(kind, broker, folder / kind)) for kind in kinds]
+        client = Client(servers, options.clients, folder / "client")
+        running.callback(client.end)
+        for server in servers:
+            # A new group begins at the end of its topic.
+            client.run(servers, server, "receive", _RECEIVERS, 0.1)
+            client.run(servers, server, "send", options.outstanding, _WARM_S)
+            client.run(servers, server, "receive", _RECEIVERS, _WARM_S / 2)
+        for number in range(options.rounds):
+            for index in range(len(servers)):
+                server = servers[(index + number) % len(servers)]
+                server.sends.append(client.run(servers, server, "send", options.outstanding, options.slice))
+                server.receives.append(client.run(servers, server, "receive", _RECEIVERS, options.slice))
+                print(f"round {number} {server.kind}: {server.sends[-1]} {server.receives[-1]}", file=sys.stderr)
+        for server in servers:
+            server.peak_mib = server.memory_mib
+        return servers
+
+
+def row(server: Server) -> dict[str, str]:
+    """Return the medians of a server as texts."""
+    return {
+        "server": server.kind,
+        "sends/s": f"{median(one.rate for one in server.sends):.0f}",
+        "CPU ms": f"{median(one.cpu_ms for one in server.sends):.3f}",
+        "received/s": f"{median(one.rate for one in server.receives):.0f}",
+        "CPU ms each": f"{median(one.cpu_ms for one in server.receives):.3f}",
+        "MiB": f"{server.peak_mib:.0f}",
+        "start s": f"{server.starts_s:.2f}",
+    }
+
+
+if __name__ == "__main__":
+    main()

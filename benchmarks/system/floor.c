@@ -1,0 +1,290 @@
+/* The least that a broker can do, in C: `floor PORT DIRECTORY ASYNC_FLUSH|SYNC_FLUSH`.
+ *
+ * One thread and epoll.  For each send: the frame, the header (JSON or ROCKETMQ), a record with its CRC, an entry of the
+ * ConsumeQueue with the hash of the tag, and the response.  What arrives with one read is written with one pwrite to the
+ * log, one to each queue, and one send.  Pulls give records as they lie in the log.  It checks nothing, recovers
+ * nothing, and has no topics to create: no broker can be measured above it.  A segment is used again when it is full.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "../../sprocket/engine/crc32.h"
+#include "connections.h"
+
+enum { MAX_QUEUES = 256, MAX_ENTRIES = 1 << 23, ENTRY_BYTES = 20, MAX_BATCH = 32768 };
+enum { SEND_MESSAGE_V2 = 310, PULL_MESSAGE = 11, GET_MAX_OFFSET = 30, PULL_NOT_FOUND = 19, MAGIC_V1 = -626843481 };
+enum { RECORD_FIXED_BYTES = 88, RECORD_SPARE_BYTES = 1 << 17, PULLED_BYTES = 1 << 20 };
+static const int64_t SEGMENT_BYTES = 1 << 30;
+
+struct text { const uint8_t *at; size_t size; };
+struct request { int code, opaque; struct text topic, queue_id, queue_offset, max_messages, born, flag, properties; };
+struct queue { uint8_t topic[256]; size_t topic_bytes; int id, fd, pending; int64_t count; uint8_t *entries, *added; };
+
+static struct queue queues[MAX_QUEUES];
+static int queue_count, log_fd, is_sync, can_fold;
+static int64_t log_end, batch_begin;
+static uint8_t *log_map, *batch, *out, scratch[1 << 16];
+static size_t batch_bytes, out_bytes;
+static const char *folder;
+
+static uint32_t u32(const uint8_t *at) { uint32_t value; memcpy(&value, at, 4); return __builtin_bswap32(value); }
+static uint8_t *put32(uint8_t *at, uint32_t value) { value = __builtin_bswap32(value); memcpy(at, &value, 4); return at + 4; }
+static uint8_t *put64(uint8_t *at, uint64_t value) { value = __builtin_bswap64(value); memcpy(at, &value, 8); return at + 8; }
+static uint8_t *put_text(uint8_t *at, const void *text, size_t size) { memcpy(at, text, size); return at + size; }
+#define PUT(at, literal) put_text(at, literal, sizeof literal - 1)
+
+static uint8_t *put_number(uint8_t *at, uint64_t value) {
+    uint8_t digits[20], *first = digits + sizeof digits;
+    do *--first = '0' + value % 10; while (value /= 10);
+    return put_text(at, first, digits + sizeof digits - first);
+}
+
+static int64_t number(struct text text) {
+    int64_t value = 0;
+    for (size_t i = 0; i < text.size; i++) value = value * 10 + text.at[i] - '0';
+    return value;
+}
+
+/* One member of a header, whichever object it is in: their names differ. */
+static void note(struct request *request, struct text name, struct text value) {
+    char letter = name.size == 1 ? name.at[0] : 0;
+#define IS(long_name) (name.size == sizeof long_name - 1 && !memcmp(name.at, long_name, name.size))
+    if (letter == 'b' || IS("topic")) request->topic = value;
+    else if (letter == 'e' || IS("queueId")) request->queue_id = value;
+    else if (letter == 'g') request->born = value;
+    else if (letter == 'h') request->flag = value;
+    else if (letter == 'i') request->properties = value;
+    else if (IS("queueOffset")) request->queue_offset = value;
+    else if (IS("maxMsgNums")) request->max_messages = value;
+    else if (IS("code")) request->code = number(value);
+    else if (IS("opaque")) request->opaque = number(value);
+}
+
+/* A JSON string without its escapes; those of properties stand for 1 and 2. */
+static struct text json_text(const uint8_t **at, const uint8_t *end, uint8_t **spare) {
+    struct text text = {++*at, 0};
+    uint8_t *plain = NULL;
+    for (; *at < end && **at != '"'; ++*at) {
+        if (**at == '\\' && end - *at > 6) {
+            if (!plain) plain = *spare, memcpy(plain, text.at, *at - text.at), plain += *at - text.at, text.at = *spare;
+            *plain++ = (*at)[1] == 'u' ? ((*at)[4] - '0') << 4 | ((*at)[5] - '0') : (*at)[1];
+            *at += (*at)[1] == 'u' ? 5 : 1;
+        } else if (plain) *plain++ = **at;
+    }
+    text.size = (plain ? plain : *at) - text.at;
+    if (plain) *spare = plain;
+    ++*at;
+    return text;
+}
+
+static void read_json(struct request *request, const uint8_t *at, const uint8_t *end) {
+    uint8_t *spare = scratch;
+    struct text name = {0}, value;
+    if (end - at > (ptrdiff_t)sizeof scratch) return;
+    while (at < end) {
+        if (*at == '"') {
+            value = json_text(&at, end, &spare);
+            if (at < end && *at == ':') name = value, at++;
+            else note(request, name, value);
+        } else if (*at >= '0' && *at <= '9') {
+            for (value.at = at; at < end && *at >= '0' && *at <= '9'; at++);
+            value.size = at - value.at;
+            note(request, name, value);
+        } else at++;
+    }
+}
+
+static void read_binary(struct request *request, const uint8_t *at, const uint8_t *end) {
+    request->code = at[0] << 8 | at[1];
+    request->opaque = u32(at + 5);
+    for (at += 21; at + 6 < end;) {
+        struct text name = {at + 2, at[0] << 8 | at[1]};
+        struct text value = {name.at + name.size + 4, 0};
+        if (value.at > end || (value.size = u32(value.at - 4)) > (size_t)(end - value.at)) return;
+        note(request, name, value);
+        at = value.at + value.size;
+    }
+}
+
+static struct queue *queue_of(struct text topic, int id) {
+    static struct queue *latest = queues;
+    for (struct queue *queue = latest, *first = latest; ; ) {
+        if (queue->id == id && queue->topic_bytes == topic.size && !memcmp(queue->topic, topic.at, topic.size)) return latest = queue;
+        if (++queue >= queues + queue_count) queue = queues;
+        if (queue == first) break;
+    }
+    if (queue_count == MAX_QUEUES || topic.size > 255) exit(3);
+    struct queue *queue = &queues[queue_count];
+    char path[4096];
+    snprintf(path, sizeof path, "%s/queue-%d", folder, queue_count++);
+    memcpy(queue->topic, topic.at, queue->topic_bytes = topic.size);
+    queue->id = id, queue->fd = open(path, O_RDWR | O_CREAT, 0644), queue->added = malloc(MAX_BATCH * ENTRY_BYTES);
+    if (ftruncate(queue->fd, (int64_t)MAX_ENTRIES * ENTRY_BYTES)) exit(3);
+    queue->entries = mmap(NULL, (int64_t)MAX_ENTRIES * ENTRY_BYTES, PROT_READ, MAP_SHARED, queue->fd, 0);
+    return latest = queue;
+}
+
+static int64_t tags_code(struct text properties) {
+    const uint8_t *at = memmem(properties.at, properties.size, "TAGS\1", 5), *end = properties.at + properties.size;
+    uint32_t hash = 0;
+    for (at = at ? at + 5 : end; at < end && *at != 2; at++) hash = 31 * hash + *at;
+    return (int32_t)hash;
+}
+
+/* Write what this read has appended: the log with one call, each queue with one. */
+static void write_batch(void) {
+    if (!batch_bytes) return;
+    if (pwrite(log_fd, batch, batch_bytes, batch_begin) != (ssize_t)batch_bytes) exit(3);
+    for (struct queue *queue = queues; queue < queues + queue_count; queue++) {
+        int64_t first = (queue->count - queue->pending) % MAX_ENTRIES;
+        if (queue->pending && pwrite(queue->fd, queue->added, queue->pending * ENTRY_BYTES, first * ENTRY_BYTES) < 0) exit(3);
+        queue->pending = 0;
+    }
+    batch_bytes = 0;
+    if (is_sync && fdatasync(log_fd)) exit(3);
+}
+
+/* Append one message; return its position in the log. */
+static int64_t append(struct request *request, struct queue *queue, struct text body, int64_t now_ms) {
+    size_t size = RECORD_FIXED_BYTES + body.size + 1 + request->topic.size + 2 + request->properties.size;
+    if (log_end + (int64_t)size > SEGMENT_BYTES) write_batch(), log_end = 0;
+    if (queue->pending == MAX_BATCH || batch_bytes + size > BUFFER_BYTES) write_batch();
+    if (!batch_bytes) batch_begin = log_end;
+    static const uint8_t host[8] = {127, 0, 0, 1};
+    uint8_t *to = batch + batch_bytes;
+    to = put32(put32(to, size), MAGIC_V1);
+    to = put32(put32(to, crc32_of(body.at, body.size, can_fold) & 0x7FFFFFFF), queue->id);
+    to = put64(put64(put32(to, number(request->flag)), queue->count), log_end);
+    to = put_text(put64(put32(to, 0), number(request->born)), host, 8);
+    to = put64(put32(put_text(put64(to, now_ms), host, 8), 0), 0);
+    to = put_text(put32(to, body.size), body.at, body.size);
+    *to++ = request->topic.size;
+    to = put_text(to, request->topic.at, request->topic.size);
+    *to++ = request->properties.size >> 8;
+    *to++ = request->properties.size;
+    put_text(to, request->properties.at, request->properties.size);
+    uint8_t *entry = queue->added + queue->pending++ * ENTRY_BYTES;
+    put64(put32(put64(entry, log_end), size), tags_code(request->properties));
+    int64_t at = log_end;
+    queue->count++, log_end += size, batch_bytes += size;
+    return at;
+}
+
+static uint8_t *put_field(uint8_t *to, int is_binary, const char *name, const uint8_t *value, size_t size) {
+    size_t name_bytes = strlen(name);
+    if (is_binary) {
+        *to++ = 0, *to++ = name_bytes;
+        return put_text(put32(put_text(to, name, name_bytes), size), value, size);
+    }
+    to = PUT(put_text(PUT(to, "\""), name, name_bytes), "\":\"");
+    return PUT(put_text(to, value, size), "\",");
+}
+
+static uint8_t *put_number_field(uint8_t *to, int is_binary, const char *name, int64_t value) {
+    uint8_t digits[20];
+    return put_field(to, is_binary, name, digits, put_number(digits, value) - digits);
+}
+
+/* Records of a pull, as they lie in the log; return the position after them. */
+static uint8_t *put_records(uint8_t *to, struct queue *queue, int64_t offset, int64_t most, int64_t *next) {
+    const uint8_t *end = to + PULLED_BYTES;
+    for (*next = offset; *next < queue->count && *next < offset + most; ++*next) {
+        const uint8_t *entry = queue->entries + *next % MAX_ENTRIES * ENTRY_BYTES;
+        if (to + u32(entry + 8) > end) break;
+        to = put_text(to, log_map + ((int64_t)u32(entry) << 32 | u32(entry + 4)), u32(entry + 8));
+    }
+    return to;
+}
+
+static void answer(struct request *request, int is_binary, struct text body, int64_t now_ms) {
+    uint8_t *frame = out + out_bytes, *header = frame + 8, fields[512], *field = fields, id[32];
+    static uint8_t records[PULLED_BYTES];
+    int64_t next = 0, size = 0;
+    int code = 0;
+    struct queue *queue = request->topic.size && request->queue_id.size ? queue_of(request->topic, number(request->queue_id)) : NULL;
+    if (queue && request->code == SEND_MESSAGE_V2) {
+        field = put_number_field(field, is_binary, "queueOffset", queue->count);
+        uint64_t at = append(request, queue, body, now_ms);
+        memcpy(id, "7F00000100002A9F", 16);
+        for (int i = 0; i < 16; i++) id[16 + i] = "0123456789ABCDEF"[at >> (60 - 4 * i) & 15];
+        field = put_field(put_number_field(field, is_binary, "queueId", queue->id), is_binary, "msgId", id, 32);
+    } else if (queue && request->code == PULL_MESSAGE) {
+        write_batch();
+        size = put_records(records, queue, number(request->queue_offset), number(request->max_messages), &next) - records;
+        code = size ? 0 : PULL_NOT_FOUND;
+        field = put_number_field(put_number_field(field, is_binary, "nextBeginOffset", next), is_binary, "minOffset", 0);
+        field = put_number_field(field, is_binary, "maxOffset", queue->count);
+        field = put_number_field(field, is_binary, "suggestWhichBrokerId", 0);
+    } else if (queue && request->code == GET_MAX_OFFSET) field = put_number_field(field, is_binary, "offset", queue->count);
+    if (is_binary) {
+        static const uint8_t language_and_version[3] = {0, 1, 0xDF};
+        *header = code >> 8, header[1] = code;
+        uint8_t *to = put32(put_text(header + 2, language_and_version, 3), request->opaque);
+        header = put_text(put32(put32(put32(to, 1), 0), field - fields), fields, field - fields);
+    } else {
+        header = PUT(put_number(PUT(header, "{\"code\":"), code), ",\"extFields\":{");
+        header = put_text(header, fields, field > fields ? field - fields - 1 : 0);
+        header = PUT(put_number(PUT(header, "},\"flag\":1,\"language\":\"CPP\",\"opaque\":"), request->opaque), ",\"version\":479}");
+    }
+    put32(put32(frame, header - frame - 4 + size), is_binary << 24 | (header - frame - 8));
+    out_bytes = put_text(header, records, size) - out;
+}
+
+static int flush_out(struct peer *peer) {
+    write_batch();
+    if (send_all(peer->fd, out, out_bytes)) return -1;
+    out_bytes = 0;
+    return 0;
+}
+
+static int answer_read(struct peer *peer) {
+    ssize_t received = recv(peer->fd, peer->in + peer->held, BUFFER_BYTES - peer->held, 0);
+    if (received <= 0) return -1;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    size_t end = peer->held + received, at = 0;
+    while (at + 8 <= end) {
+        uint32_t length = u32(peer->in + at), mark = u32(peer->in + at + 4), header_bytes = mark & 0xFFFFFF;
+        if (length < 4 + header_bytes || length > BUFFER_BYTES - 4) return -1;
+        if (at + 4 + length > end) break;
+        const uint8_t *header = peer->in + at + 8;
+        struct request request = {0};
+        (mark >> 24 ? read_binary : read_json)(&request, header, header + header_bytes);
+        struct text body = {header + header_bytes, length - 4 - header_bytes};
+        answer(&request, mark >> 24, body, now.tv_sec * 1000 + now.tv_nsec / 1000000);
+        if (out_bytes > BUFFER_BYTES && flush_out(peer)) return -1;
+        at += 4 + length;
+    }
+    peer->held = end - at;
+    memmove(peer->in, peer->in + at, peer->held);
+    return flush_out(peer);
+}
+
+static int serve(struct peer *peer) {
+    if (!answer_read(peer)) return 0;
+    out_bytes = 0;
+    write_batch();
+    return -1;
+}
+
+static void open_log(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/segment", folder);
+    log_fd = open(path, O_RDWR | O_CREAT, 0644);
+    if (log_fd < 0 || posix_fallocate(log_fd, 0, SEGMENT_BYTES)) exit(2);
+    log_map = mmap(NULL, SEGMENT_BYTES, PROT_READ, MAP_SHARED, log_fd, 0);
+    batch = malloc(BUFFER_BYTES + RECORD_SPARE_BYTES);
+    out = malloc(2 * BUFFER_BYTES + (2 << 20));
+}
+
+int main(int count, char **arguments) {
+    if (count != 4) return 2;
+    folder = arguments[2], is_sync = !strcmp(arguments[3], "SYNC_FLUSH");
+    crc32_prepare();
+    can_fold = crc32_can_fold();
+    open_log();
+    return serve_all(atoi(arguments[1]));
+}

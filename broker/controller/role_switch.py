@@ -1,0 +1,105 @@
+"""The broker's role as controllers decide it.
+
+A change ends the whole term of one role and begins that of the other, see `broker.term`.  Following another master
+needs no change.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+from broker.config.broker_config import BrokerRole
+from broker.config.live_config import LiveConfig
+from broker.controller.replica import Epochs
+from broker.controller.tenure import Tenure
+from broker.post import Post
+from ha.epochs.epoch_history import Epoch
+from ha.lease import Lease
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerRoleSwitch:
+    """`RoleSwitch` of one broker.  Lives in the event loop's thread.
+
+    `present` returns the post of the present term, `change` ends that term and begins the next one, `follow` changes
+    the master that a slave follows, and `fence` lets the present term append nothing more.
+
+    With ASYNC_MASTER in its file, a broker that leads acknowledges at once, unless inSyncReplicas or
+    allAckInSyncStateSet ask for slaves: in RocketMQ's controller mode these two keys alone decide.
+    Source: RocketMQ 5.3.3, `ReplicasManager.changeToMaster`, `changeToSlave`.
+    """
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        lease: Lease,
+        epochs: Epochs | None,
+        *,
+        present: Callable[[], Post],
+        change: Callable[[Post], Coroutine[None, None, None]],
+        follow: Callable[[Post], None],
+        fence: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._own_role = config.broker.broker_role
+        self._lease = lease
+        self._epochs = epochs
+        self._present = present
+        self._change = change
+        self._follow = follow
+        self._fence = fence
+        self._broker_id = 0
+        self._changing: asyncio.Task[None] | None = None
+
+    def identify(self, broker_id: int) -> None:
+        """Take the id that controllers assigned, for the next term as a slave."""
+        self._broker_id = broker_id
+
+    async def lead(self, tenure: Tenure) -> None:
+        await self._changed()
+        epoch = tenure.master_epoch
+        if self._present().epoch != epoch:
+            await self._to(Post(self._leading_role(), 0, epoch=epoch, begin=partial(self._begin, epoch)))
+
+    def _leading_role(self) -> BrokerRole:
+        store = self._config.store
+        asks_slaves = store.in_sync_replicas > 1 or store.all_ack_in_sync_state_set
+        is_sync = asks_slaves or self._own_role is BrokerRole.SYNC_MASTER
+        return BrokerRole.SYNC_MASTER if is_sync else BrokerRole.ASYNC_MASTER
+
+    def _begin(self, epoch: int, log_end: int) -> None:
+        if self._epochs is not None:
+            self._epochs.begin(Epoch(epoch, log_end))
+
+    async def follow(self, tenure: Tenure) -> None:
+        await self._serve_as_slave(tenure.master_address)
+
+    async def rest(self) -> None:
+        await self._serve_as_slave("")
+
+    async def _serve_as_slave(self, master_address: str) -> None:
+        self._lease.given_up()
+        await self._changed()
+        present, post = self._present(), Post(BrokerRole.SLAVE, self._broker_id, master_address)
+        if present.role is post.role and present.broker_id == post.broker_id:
+            if present != post:
+                self._follow(post)
+            return
+        self._fence()
+        await self._to(post)
+
+    async def _changed(self) -> None:
+        """Wait for a change whose caller was cancelled."""
+        if self._changing is not None and not self._changing.done():
+            await asyncio.wait([self._changing])
+
+    async def _to(self, post: Post) -> None:
+        logger.warning(
+            "event=role_change from=%s to=%s id=%d master=%s epoch=%s", self._present().role.value, post.role.value,
+            post.broker_id, post.master_address or "-", "-" if post.epoch is None else post.epoch,
+        )  # fmt: skip
+        # A task of its own: the caller may be cancelled, but half a change must not stay.
+        self._changing = asyncio.get_running_loop().create_task(self._change(post))
+        await asyncio.shield(self._changing)

@@ -1,0 +1,279 @@
+"""Lag of consumer groups: what they have yet to read, what is on its way to them, and how old it is.
+
+One walk over groups, topics and queues before an export computes the values of all its metrics.
+Source of names and rules: RocketMQ 5.3.3, `ConsumerLagCalculator`, `ConsumeQueue.estimateMessageCount`.  RocketMQ shows
+only groups with a connected member; the metrics named `sprocket_` show all groups with an offset in a topic.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from broker.core import BrokerCore
+from broker.filter.subscription_filter import TagFilter, is_tag_type, subscription_filter
+from broker.metrics.labels import is_retry_or_dlq, is_system
+from broker.pop.retry_topics import retry_topic
+from sprocket.common.errors import StoreError
+from sprocket.common.next_turn import next_turn
+from sprocket.metrics.declared import Kind, Metric, Value, text
+from sprocket.metrics.distribution import Labels
+from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
+
+_POP: Final = "CONSUME_POP"
+# Queues between two turns of the event loop: the store time of a message may be read from the disk.
+_TURN_QUEUES: Final = 8
+_GROUP_LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+
+
+class PopProgress(Protocol):
+    """Where the next pop of a queue begins."""
+
+    def latest(self, topic: str, group: str, queue_id: int, /) -> int: ...
+
+
+class InFlight(Protocol):
+    """Number of messages of a queue that are popped and not acknowledged."""
+
+    def count(self, topic: str, group: str, queue_id: int, /) -> int: ...
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """Lag of a group in one topic.  Times are ms since 1970; 0 if there is no such message."""
+
+    group: str
+    topic: str
+    is_retry: bool
+    is_connected: bool
+    lag: int = 0
+    oldest_ms: int = 0  # store time of the oldest message that is not consumed
+    inflight: int = 0
+    next_ms: int = 0  # store time of the oldest message that is not delivered
+    ready: int = 0
+    by_queue: list[int] = field(default_factory=list)
+    stalled_ms: int = 0  # time since the group last moved, while it has something to read
+
+    @property
+    def skew(self) -> float:
+        """Largest lag of a queue in relation to the mean: 1 if even, 0 without a lag."""
+        total = sum(self.by_queue)
+        return max(self.by_queue) * len(self.by_queue) / total if total else 0.0
+
+
+class ConsumerLag:
+    """Lag of all groups, as of the last `look`.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, pops: PopProgress, inflight: InFlight) -> None:
+        self._core = core
+        self._pops = pops
+        self._inflight = inflight
+        self.rows: list[GroupLag] = []
+        # By group and topic: committed offsets, and when they last changed, monotonic seconds.
+        self._moved: dict[tuple[str, str], tuple[int, float]] = {}
+
+    async def look(self) -> None:
+        """Compute the lag of all groups."""
+        rows: list[GroupLag] = []
+        queues = 0
+        for group, topic, is_connected, is_pop in self._subjects():
+            queues += self._add(rows, group, topic, topic, is_connected, is_pop)
+            if is_pop:
+                self._add(rows, group, topic, self._retry_topic(topic, group), is_connected, True)
+            if queues >= _TURN_QUEUES:
+                queues = 0
+                await next_turn()
+        self.rows = rows
+        known = {(row.group, row.topic) for row in rows}
+        self._moved = {key: moved for key, moved in self._moved.items() if key in known}
+
+    def _subjects(self) -> list[tuple[str, str, bool, bool]]:
+        """Return groups and topics, whether the group is connected and subscribed, and whether it pops."""
+        core, found = self._core, []
+        offline = core.offsets.topics_by_group()
+        for group in core.groups.snapshot().subscription_group_table:
+            connected = core.consumers.group(group)
+            subscribed = set() if connected is None else {*connected.subscriptions}
+            is_pop = connected is not None and connected.consume_type == _POP
+            for topic in sorted(subscribed | offline.get(group, set())):
+                config = core.topics.get(topic)
+                permission = core.config.broker.broker_permission
+                if config is None or is_retry_or_dlq(topic) or not config.perm & permission & (PERM_READ | PERM_WRITE):
+                    continue
+                found.append((group, topic, topic in subscribed, is_pop and topic in subscribed))
+        return found
+
+    def _retry_topic(self, topic: str, group: str) -> str | None:
+        """Return the topic with the messages that a group pops again; None if there is none."""
+        broker = self._core.config.broker
+        for is_v2 in (True, False) if broker.enable_retry_topic_v2 else (False,):
+            name = retry_topic(topic, group, is_v2)
+            if name in self._core.topics:
+                return name
+        return None
+
+    def _add(
+        self, rows: list[GroupLag], group: str, topic: str, read: str | None, is_connected: bool, is_pop: bool
+    ) -> int:
+        """Add the lag in `read`, which is `topic` or its retry topic; return the number of queues."""
+        row = GroupLag(group, topic, topic != read, is_connected)
+        rows.append(row)
+        config = None if read is None else self._core.topics.get(read)
+        if config is None or read is None:
+            return 0
+        tags = self._tags(group, read)
+        committed = 0
+        for queue_id in range(config.write_queue_nums):
+            committed += self._add_queue(row, read, queue_id, is_pop, tags)
+        if not row.is_retry:
+            self._note_progress(row, committed)
+        return config.write_queue_nums
+
+    def _add_queue(self, row: GroupLag, topic: str, queue_id: int, is_pop: bool, tags: TagFilter | None) -> int:
+        """Add one queue; return the group's committed offset there."""
+        core, group = self._core, row.group
+        end = max(0, core.store.max_offset(topic, queue_id))
+        committed = core.offsets.query(group, topic, queue_id)
+        inflight = self._inflight.count(topic, group, queue_id)
+        if is_pop:
+            pulled = self._pops.latest(topic, group, queue_id)
+            pulled = committed if pulled < 0 else pulled
+            pulled = end if pulled < 0 else pulled
+            lag = self._count(topic, queue_id, pulled, end, tags) + inflight
+            oldest = pulled - inflight
+        else:
+            pulled = max(0, core.offsets.query_pull(group, topic, queue_id))
+            begun = pulled if committed < 0 else committed
+            inflight = self._count(topic, queue_id, begun, pulled, tags)
+            oldest = end if committed < 0 else committed
+            lag = self._count(topic, queue_id, oldest, end, tags)
+            pulled = pulled if committed >= 0 or pulled else end
+        row.lag += lag
+        row.inflight += inflight
+        row.ready += self._count(topic, queue_id, pulled, end, tags)
+        row.by_queue.append(lag)
+        if lag:
+            row.oldest_ms = _earlier(row.oldest_ms, self._time(topic, queue_id, max(oldest, 0)))
+        if pulled < end:
+            row.next_ms = _earlier(row.next_ms, self._time(topic, queue_id, pulled))
+        return max(committed, 0)
+
+    def _time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return the store time of a message, ms; 0 if it cannot be read."""
+        store = self._core.store
+        try:
+            return store.store_time(topic, queue_id, max(offset, store.min_offset(topic, queue_id)))
+        except StoreError:
+            return 0
+
+    def _tags(self, group: str, topic: str) -> TagFilter | None:
+        """Return the filter of a group that reads only some tags, with estimateAccumulation."""
+        if not self._core.config.broker.estimate_accumulation:
+            return None
+        connected = self._core.consumers.group(group)
+        subscription = None if connected is None else connected.subscriptions.get(topic)
+        # What an SQL92 expression selects is not in the queue.
+        if subscription is None or not is_tag_type(subscription.expression_type):
+            return None
+        return subscription_filter(subscription)
+
+    def _count(self, topic: str, queue_id: int, begin: int, end: int, tags: TagFilter | None) -> int:
+        """Return the number of messages in a part of a queue that a group wants, estimated from its first ones."""
+        if begin >= end:
+            return 0
+        if tags is None:
+            return end - begin
+        store = self._core.store
+        at, matched = max(begin, store.min_offset(topic, queue_id)), 0
+        first, scan_end = at, min(end, at + store.config.max_consume_queue_scan)
+        while at < scan_end and matched <= store.config.sample_count_threshold:
+            codes = store.tags_codes(topic, queue_id, at, scan_end)
+            if not len(codes):
+                return end - begin  # not a queue of this form
+            matched += int(tags(codes).sum())
+            at += len(codes)
+        return matched if at >= end else matched * (end - first) // max(1, at - first)
+
+    def _note_progress(self, row: GroupLag, committed: int) -> None:
+        now = self._core.clock.monotonic()
+        before, moved_at = self._moved.get((row.group, row.topic), (-1, now))
+        if committed != before or not row.lag:
+            moved_at = now
+        self._moved[row.group, row.topic] = committed, moved_at
+        row.stalled_ms = int((now - moved_at) * 1000)
+
+    # For export
+
+    def metrics(self) -> list[Metric]:
+        """Return the metrics."""
+        milliseconds = "milliseconds"
+
+        def of_groups(name: str, says: str, value: Callable[[GroupLag], int], unit: str = "") -> Metric:
+            return Metric(name, Kind.GAUGE, says, lambda: self._connected(value), _GROUP_LABELS, unit)
+
+        def ours(name: str, says: str, value: Callable[[GroupLag], float], unit: str = "") -> Metric:
+            return Metric(name, Kind.GAUGE, says, lambda: self._all(value), ("consumer_group", "topic"), unit)
+
+        return [
+            of_groups("rocketmq_consumer_lag_messages", "messages that a group has not consumed", lambda row: row.lag),
+            of_groups(
+                "rocketmq_consumer_lag_latency", "age of the oldest message that a group has not consumed",
+                lambda row: self._age(row.oldest_ms), milliseconds,
+            ),
+            of_groups(
+                "rocketmq_consumer_inflight_messages", "messages that a group got and has not acknowledged",
+                lambda row: row.inflight,
+            ),
+            of_groups(
+                "rocketmq_consumer_queueing_latency", "age of the oldest message that a group has not got",
+                lambda row: self._age(row.next_ms), milliseconds,
+            ),
+            of_groups("rocketmq_consumer_ready_messages", "messages that a group can get now", lambda row: row.ready),
+            Metric(
+                "sprocket_consumer_queue_lag_messages", Kind.GAUGE, "messages of a queue that a group has not consumed",
+                self._queues, ("consumer_group", "topic", "queue_id"),
+            ),
+            ours(
+                "sprocket_consumer_lag_skew", "largest lag of a queue divided by the mean: 1 if even, 0 without lag",
+                lambda row: row.skew,
+            ),
+            ours(
+                "sprocket_consumer_oldest_unacknowledged_age",
+                "age of the oldest message that a group has not acknowledged; also of groups that are not connected",
+                lambda row: self._age(row.oldest_ms), milliseconds,
+            ),
+            ours(
+                "sprocket_consumer_stalled_time",
+                "time since the offsets of a group last moved while it has messages to consume, seen at exports",
+                lambda row: row.stalled_ms, milliseconds,
+            ),
+            ours(
+                "sprocket_consumer_group_connected", "1 if a member of the group is connected and subscribed, else 0",
+                lambda row: int(row.is_connected),
+            ),
+        ]  # fmt: skip
+
+    def _age(self, time_ms: int) -> int:
+        return max(0, self._core.clock.wall_ms() - time_ms) if time_ms else 0
+
+    def _connected(self, value: Callable[[GroupLag], int]) -> Iterator[tuple[Labels, Value]]:
+        for row in self.rows:
+            if row.is_connected:
+                yield (row.group, row.topic, text(row.is_retry), text(is_system(row.topic, row.group))), value(row)
+
+    def _all(self, value: Callable[[GroupLag], float]) -> Iterator[tuple[Labels, Value]]:
+        for row in self.rows:
+            if not row.is_retry:
+                yield (row.group, row.topic), value(row)
+
+    def _queues(self) -> Iterator[tuple[Labels, Value]]:
+        for row in self.rows:
+            if not row.is_retry:
+                for queue_id, lag in enumerate(row.by_queue):
+                    yield (row.group, row.topic, str(queue_id)), lag
+
+
+def _earlier(known_ms: int, time_ms: int) -> int:
+    """Return the earlier of two times; a time of 0 or less counts as none."""
+    if time_ms <= 0:
+        return known_ms
+    return min(known_ms, time_ms) if known_ms else time_ms

@@ -1,0 +1,1 @@
+"""Requests of pages to name servers and brokers."""

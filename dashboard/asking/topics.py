@@ -1,0 +1,75 @@
+"""Requests about topics."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dashboard.asking.at_once import AtOnce, Outcomes
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.broker_figures import BrokerFigures
+from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.stats import BrokerStatsData, TopicOffset
+from sprocket.remoting.bodies.topic import TopicConfig
+
+# Source: RocketMQ 5.3.3, `BrokerStatsManager.TOPIC_PUT_NUMS`.
+_TOPIC_PUT = "TOPIC_PUT_NUMS"
+
+Extents = dict[MessageQueue, TopicOffset]
+
+
+@dataclass(frozen=True)
+class TopicAnswers:
+    """What brokers said of one topic, by broker name."""
+
+    route: TopicRouteData
+    configs: Outcomes[str, TopicConfig | None]
+    extents: Outcomes[str, Extents]
+    rates: Outcomes[str, BrokerStatsData]
+    groups: Outcomes[str, list[str]]
+
+
+async def topic_names(admin: AdminClient) -> tuple[list[str], frozenset[str]]:
+    """Return all topics, and the names of clusters and brokers, which are topics too.  Raises AdminError."""
+    info = await admin.cluster_info()
+    own = frozenset(info.cluster_addr_table) | frozenset(info.broker_addr_table)
+    return await admin.topic_list(), own | {f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table}
+
+
+async def topic_answers(admin: AdminClient, at_once: AtOnce, topic: str) -> TopicAnswers:
+    """Ask the brokers on the route of a topic.  Raises AdminError without a route."""
+    route = await admin.topic_route(topic)
+    addresses = addresses_of(route)
+    figures, groups = BrokerFigures(admin), GroupAdmin(admin)
+    return TopicAnswers(
+        route,
+        await at_once.each(addresses, lambda name: admin.topic_config(addresses[name], topic)),
+        await at_once.each(addresses, lambda name: figures.extents(addresses[name], topic)),
+        await at_once.each(addresses, lambda name: groups.stats(addresses[name], _TOPIC_PUT, topic)),
+        await at_once.each(addresses, lambda name: figures.groups_of_topic(addresses[name], topic)),
+    )
+
+
+async def summaries(
+    admin: AdminClient, at_once: AtOnce, topics: Iterable[str]
+) -> tuple[
+    Outcomes[str, TopicRouteData], Outcomes[tuple[str, str], Extents], Outcomes[tuple[str, str], BrokerStatsData]
+]:
+    """Return routes by topic, then extents and rates by topic and broker name."""
+    routes = await at_once.each(topics, admin.topic_route)
+    places = {
+        (topic, name): address
+        for topic, route in routes.items()
+        if not isinstance(route, AdminError)
+        for name, address in addresses_of(route).items()
+    }
+    figures, groups = BrokerFigures(admin), GroupAdmin(admin)
+    extents = await at_once.each(places, lambda place: figures.extents(places[place], place[0]))
+    rates = await at_once.each(places, lambda place: groups.stats(places[place], _TOPIC_PUT, place[0]))
+    return routes, extents, rates
+
+
+def addresses_of(route: TopicRouteData) -> dict[str, str]:
+    """Return the address of each broker group on a route by name: of its master, else of a slave."""
+    found = ((data.broker_name, data.master_or_slave()) for data in route.broker_datas)
+    return {name: address for name, address in sorted(found, key=lambda one: one[0]) if address is not None}

@@ -1,0 +1,1 @@
+"""Pages: each module answers the requests of one subject."""

@@ -1,0 +1,65 @@
+"""Accounts of the cluster: users and their policies (ACL 2.0)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from dashboard.asking.at_once import answered, check_rights
+from dashboard.asking.cluster import true_masters_of
+from dashboard.page import BadInput, Page, PageRoute, Visit
+from dashboard.views.accounts import account_rows
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.remoting.bodies.auth import UserInfo
+
+_TYPES: Final = {"Normal": "normal user: only what its policies allow", "Super": "super user: everything"}
+_MAX_PASSWORD: Final = 256
+
+
+async def show(visit: Visit) -> Page:
+    """Show the users."""
+    return await _page(visit, "", [])
+
+
+async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
+    brokers = true_masters_of(await visit.admin.cluster_info())
+    users = await visit.at_once.each(brokers, lambda name: visit.admin.users(brokers[name]))
+    check_rights(users)
+    acls = await visit.at_once.each(brokers, lambda name: visit.admin.acls(brokers[name]))
+    silent = [(name, str(one)) for name, one in users.items() if isinstance(one, AdminError)]
+    values = {
+        "rows": account_rows(answered(users), answered(acls)), "brokers": sorted(brokers), "silent_brokers": silent,
+        "types": _TYPES, "done": done, "failed": failed,
+    }  # fmt: skip
+    return Page("accounts.html", values)
+
+
+async def create(visit: Visit) -> Page:
+    """Add a user on all masters."""
+    name, secret, kind = visit.needed("user"), visit.fields.get("secret", ""), visit.needed("type")
+    if kind not in _TYPES:
+        raise BadInput(f"type is {kind!r}; allowed are {', '.join(_TYPES)}")
+    if not secret or len(secret) > _MAX_PASSWORD:
+        raise BadInput(f"the password is empty or longer than {_MAX_PASSWORD} characters")
+    user = UserInfo(username=name, password=secret, user_type=kind)
+    return await _on_masters(visit, f"User {name} was created", lambda address: visit.admin.create_user(address, user))
+
+
+async def delete(visit: Visit) -> Page:
+    """Remove a user from all masters."""
+    name = visit.needed("user")
+    return await _on_masters(visit, f"User {name} was deleted", lambda address: visit.admin.delete_user(address, name))
+
+
+async def _on_masters(visit: Visit, what: str, change: Callable[[str], Awaitable[None]]) -> Page:
+    brokers = true_masters_of(await visit.admin.cluster_info())
+    outcomes = await visit.at_once.each(brokers, lambda name: change(brokers[name]))
+    check_rights(outcomes)
+    done = sorted(name for name, one in outcomes.items() if not isinstance(one, AdminError))
+    failed = [(name, str(one)) for name, one in outcomes.items() if isinstance(one, AdminError)]
+    return await _page(visit, f"{what} on {', '.join(done)}." if done else "", failed)
+
+
+ROUTES = (
+    PageRoute("/accounts", show),
+    PageRoute("/accounts/create", create, changes=True),
+    PageRoute("/accounts/delete", delete, changes=True),
+)

@@ -1,0 +1,66 @@
+"""Dead letters of groups: view, preview of a redrive, redrive."""
+
+from dashboard.asking.messages import newest
+from dashboard.asking.topics import summaries, topic_names
+from dashboard.page import Page, PageRoute, Visit
+from dashboard.views.messages import message_row
+from dashboard.views.slices import slice_of
+from dashboard.views.topics import chosen, topic_rows
+from sprocket.client.admin.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
+from sprocket.client.connection.identity import new_identity
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, dlq_topic
+
+_PER_PAGE = 25
+_SHOWN = 50
+_MAX_REDRIVEN = 1000
+
+
+async def show(visit: Visit) -> Page:
+    """Show the groups with dead letters, or those of one group."""
+    group = visit.text("group")
+    if group:
+        return await _group(visit, group)
+    names, own = await topic_names(visit.admin)
+    found = slice_of(chosen(names, own, "dead", visit.text("name")), visit.number("page", 1, 1, 1_000_000), _PER_PAGE)
+    rows = topic_rows(*await summaries(visit.admin, visit.at_once, found.items))
+    groups = [(row.name.removeprefix(DLQ_PREFIX), row) for row in rows]
+    return Page("dead_letters.html", {"slice": found, "groups": groups, "name": visit.text("name")})
+
+
+async def _group(visit: Visit, group: str, outcome: dict[str, object] | None = None) -> Page:
+    found = await newest(visit.admin, visit.at_once, dlq_topic(group), _SHOWN)
+    preview: Redriven | None = None
+    if outcome is None and visit.text("preview"):
+        preview = await Redrive(visit.admin, group, to_retry=bool(visit.text("to_retry"))).run(
+            _filter(visit), dry_run=True, max_messages=_count(visit)
+        )
+    values = {
+        "group": group, "rows": [message_row(one) for one in found.messages], "silent_brokers": found.silent,
+        "tag": visit.text("tag"), "key": visit.text("key"), "to_retry": bool(visit.text("to_retry")),
+        "count": _count(visit), "max_count": _MAX_REDRIVEN, "preview": preview, "outcome": outcome, "shown": _SHOWN,
+    }  # fmt: skip
+    return Page("dead_letter_group.html", values)
+
+
+def _filter(visit: Visit) -> DeadLetterFilter:
+    tag, key = visit.text("tag"), visit.text("key")
+    return DeadLetterFilter(tags=frozenset({tag} if tag else ()), keys=frozenset({key} if key else ()))
+
+
+def _count(visit: Visit) -> int:
+    return visit.number("count", 100, 1, _MAX_REDRIVEN)
+
+
+async def redrive(visit: Visit) -> Page:
+    """Send dead letters to their topics again."""
+    group = visit.needed("group")
+    owner = (await new_identity(visit.clock, None)).client_id
+    work = Redrive(visit.admin, group, to_retry=bool(visit.text("to_retry")), owner=owner)
+    try:
+        outcome: dict[str, object] = {"done": await work.run(_filter(visit), max_messages=_count(visit)), "failed": ""}
+    except RedriveFailed as error:
+        outcome = {"done": error.done, "failed": str(error)}
+    return await _group(visit, group, outcome)
+
+
+ROUTES = (PageRoute("/dead-letters", show), PageRoute("/dead-letters/redrive", redrive, changes=True))

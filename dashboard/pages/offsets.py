@@ -1,0 +1,89 @@
+"""Reset of a group's offsets: preview, then the change."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from dashboard.asking.at_once import Outcomes, answered
+from dashboard.asking.topics import addresses_of
+from dashboard.page import BadInput, Page, PageRoute, Visit
+from dashboard.views.offsets import preview_rows
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.broker_figures import BrokerFigures
+from sprocket.client.admin.group_admin import TO_END, GroupAdmin
+from sprocket.client.message import MessageQueue
+from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket.remoting.codes import ResponseCode
+
+_TARGETS: Final = {"start": "the first message", "end": "the end: skip what waits", "time": "a time (UTC)"}
+
+
+async def show(visit: Visit) -> Page:
+    """Show the form, and a preview if group, topic and target are given."""
+    return await _page(visit, None)
+
+
+async def _page(visit: Visit, done: dict[MessageQueue, int] | None) -> Page:
+    group, topic, target = visit.text("group"), visit.text("topic"), visit.text("to")
+    values: dict[str, object] = {
+        "group": group, "topic": topic, "to": target, "time": visit.text("time"), "targets": _TARGETS, "rows": None,
+        "silent_brokers": [], "done": done,
+    }  # fmt: skip
+    if done is not None or not (group and topic and target):
+        return Page("offsets.html", values)
+    timestamp_ms = _timestamp(visit)
+    addresses = addresses_of(await visit.admin.topic_route(topic))
+    figures, groups = BrokerFigures(visit.admin), GroupAdmin(visit.admin)
+    committed: Outcomes[str, dict[MessageQueue, OffsetWrapper]] = await visit.at_once.each(
+        addresses, lambda name: figures.offsets(addresses[name], group)
+    )
+    extents = await visit.at_once.each(addresses, lambda name: figures.extents(addresses[name], topic))
+    queues = sorted(queue for table in answered(extents).values() for queue in table)
+
+    async def target_of(queue: MessageQueue) -> int:
+        return await groups.offset_at(addresses[queue.broker_name], topic, queue.queue_id, timestamp_ms)
+
+    wanted = await visit.at_once.each(queues, target_of)
+    now = {queue: one for table in answered(committed).values() for queue, one in table.items()}
+    bounds = {queue: one for table in answered(extents).values() for queue, one in table.items()}
+    failed = [(name, str(one)) for name, one in extents.items() if isinstance(one, AdminError)]
+    failed += [
+        (f"{queue.broker_name}, queue {queue.queue_id}", str(one))
+        for queue, one in wanted.items()
+        if isinstance(one, AdminError)
+    ]
+    rows = preview_rows(now, bounds, answered(wanted))
+    return Page("offsets.html", values | {"rows": rows, "silent_brokers": failed})
+
+
+def _timestamp(visit: Visit) -> int:
+    target = visit.needed("to")
+    if target == "start":
+        return 0
+    if target == "end":
+        return TO_END
+    if target != "time":
+        raise BadInput(f"to is {target!r}; allowed are {', '.join(_TARGETS)}")
+    text = visit.needed("time")
+    try:
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise BadInput(f"time is {text!r}; allowed is a time such as 2026-11-23T09:10 (UTC)") from None
+
+
+async def reset(visit: Visit) -> Page:
+    """Reset the offsets."""
+    group, topic, timestamp_ms = visit.needed("group"), visit.needed("topic"), _timestamp(visit)
+    groups = GroupAdmin(visit.admin)
+    try:
+        done = await groups.reset_to_time(topic, group, timestamp_ms)
+    except AdminError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        # This broker lets its clients do it and none is online.
+        rows = await groups.commit_to_time(topic, group, timestamp_ms)
+        done = {MessageQueue(topic, row.broker_name, row.queue_id): row.reset_offset for row in rows}
+    return await _page(visit, dict(sorted(done.items())))
+
+
+ROUTES = (PageRoute("/offsets", show), PageRoute("/offsets/reset", reset, changes=True))

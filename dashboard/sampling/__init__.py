@@ -1,0 +1,1 @@
+"""Samples of brokers for charts of the last hour."""

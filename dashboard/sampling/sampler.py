@@ -1,0 +1,75 @@
+"""Task that samples the masters of a cluster every few seconds."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from dashboard.asking.at_once import AtOnce, answered, failures
+from dashboard.sampling.history import MAX_BROKERS, SPAN_MS, History, counts_of
+from sprocket.client.admin.admin_client import AdminClient, AdminDenied, AdminError
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.route import MASTER_ID
+
+logger = logging.getLogger(__name__)
+
+
+class Sampler:
+    """Sampler of the cluster of `admin` into `history`, every `interval_s`."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        history: History,
+        at_once: AtOnce,
+        clock: Clock,
+        *,
+        interval_s: float,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._admin = admin
+        self._history = history
+        self._at_once = at_once
+        self._clock = clock
+        self._interval_s = interval_s
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            try:
+                await self.sample()
+            except Exception as error:
+                # Charts are no reason to end the process.
+                logger.error("event=sample_failed", exc_info=error)
+            await self._sleep(self._interval_s)
+
+    async def sample(self) -> None:
+        """Take one sample of each master."""
+        now_ms = self._clock.wall_ms()
+        try:
+            info = await self._admin.cluster_info()
+        except AdminError as error:
+            self._history.record_problem(_problem(error))
+            return
+        masters = {
+            data.broker_addrs[MASTER_ID]: name
+            for name, data in sorted(info.broker_addr_table.items())
+            if MASTER_ID in data.broker_addrs
+        }
+        outcomes = await self._at_once.each(list(masters)[:MAX_BROKERS], self._admin.broker_runtime_info)
+        for address, runtime in answered(outcomes).items():
+            counts = counts_of(runtime, now_ms)
+            if counts is not None:
+                self._history.add(masters[address], counts)
+        refused = failures(outcomes)
+        has_some = len(refused) < len(outcomes) or not refused
+        self._history.record_problem("" if has_some else _problem(next(iter(refused.values()))))
+        self._history.forget_before(now_ms - SPAN_MS)
+
+
+def _problem(error: AdminError) -> str:
+    if isinstance(error, AdminDenied):
+        return (
+            "The cluster has access control and the dashboard has no account of its own for the charts. "
+            "Start it with --access-key and SPROCKET_SECRET_KEY of a user that may read broker figures."
+        )
+    return f"The last sample failed: {error}"

@@ -1,0 +1,1 @@
+"""Rules about who may ask the dashboard, and from where.  Pure."""

@@ -1,0 +1,228 @@
+"""The cluster map: roles, replication, versions, disks, and what is wrong.  Pure."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dashboard.asking.cluster import ClusterAnswers
+from dashboard.views.words import duration, size
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.stats import HARuntimeInfo
+
+# RocketMQ's own: above the first it warns, above the second it refuses sends (diskSpaceWarningLevelRatio).
+_DISK_WARNING: Final = 0.75
+_DISK_FULL: Final = 0.90
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that needs the operator: what is wrong, and what to do."""
+
+    what: str
+    advice: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlaveRow:
+    """A slave as its master sees it."""
+
+    address: str
+    lag_bytes: int
+    is_in_sync: bool
+    speed_bytes: int
+    behind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerRow:
+    """One broker; figures are empty texts or None if it does not answer."""
+
+    cluster: str
+    name: str
+    id: int
+    role: str
+    address: str
+    is_alive: bool
+    why_not: str = ""
+    version: str = ""
+    uptime: str = ""
+    put_per_s: float = 0.0
+    got_per_s: float = 0.0
+    put_today: int = 0
+    got_today: int = 0
+    disk_ratio: float = 0.0
+    disk_capacity: str = ""
+    put_p99_ms: str = ""
+    replication: str = ""
+    slaves: tuple[SlaveRow, ...] = ()
+    log_end: int = 0
+
+
+@dataclass(frozen=True)
+class NameServerRow:
+    """One name server."""
+
+    address: str
+    is_alive: bool
+    why_not: str
+
+
+@dataclass(frozen=True)
+class ClusterMap:
+    """All of it; brokers in the order of cluster, name and id."""
+
+    name_servers: tuple[NameServerRow, ...]
+    brokers: tuple[BrokerRow, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def put_per_s(self) -> float:
+        """Messages per second into all masters."""
+        return sum(row.put_per_s for row in self.brokers if row.id == MASTER_ID)
+
+    @property
+    def got_per_s(self) -> float:
+        """Messages per second out of all brokers."""
+        return sum(row.got_per_s for row in self.brokers)
+
+
+def cluster_map(answers: ClusterAnswers, now_ms: int) -> ClusterMap:
+    """Return the map of what servers answered."""
+    name_servers = tuple(
+        NameServerRow(
+            address, not isinstance(outcome, AdminError), str(outcome) if isinstance(outcome, AdminError) else ""
+        )
+        for address, outcome in answers.name_servers.items()
+    )
+    brokers = tuple(
+        _broker(cluster, name, id_, address, answers, now_ms)
+        for cluster, names in sorted(answers.info.cluster_addr_table.items())
+        for name in sorted(names)
+        if name in answers.info.broker_addr_table
+        for id_, address in sorted(answers.info.broker_addr_table[name].broker_addrs.items())
+    )
+    return ClusterMap(name_servers, brokers, tuple(_problems(name_servers, brokers)))
+
+
+def _broker(cluster: str, name: str, id_: int, address: str, answers: ClusterAnswers, now_ms: int) -> BrokerRow:
+    role = "master" if id_ == MASTER_ID else "slave"
+    runtime = answers.runtime[address]
+    if isinstance(runtime, AdminError):
+        return BrokerRow(
+            cluster=cluster, name=name, id=id_, role=role, address=address, is_alive=False, why_not=str(runtime)
+        )
+    replication = answers.replication.get(address)
+    status = None if isinstance(replication, AdminError) else replication
+    boot_ms = int(figure(runtime, "bootTimestamp"))
+    sprocket = runtime.get("sprocketVersion", "")
+    protocol = runtime.get("brokerVersionDesc", "")
+    return BrokerRow(
+        cluster=cluster,
+        name=name,
+        id=id_,
+        role=role,
+        address=address,
+        is_alive=True,
+        version=f"Sprocket {sprocket} ({protocol})" if sprocket else protocol,
+        uptime=duration(now_ms - boot_ms) if boot_ms else "",
+        put_per_s=first(runtime, "putTps"),
+        got_per_s=first(runtime, "getTransferredTps") or first(runtime, "getTransferedTps"),
+        put_today=_today(runtime, "Put"),
+        got_today=_today(runtime, "Get"),
+        disk_ratio=figure(runtime, "commitLogDiskRatio"),
+        disk_capacity=runtime.get("commitLogDirCapacity", ""),
+        put_p99_ms=runtime.get("putLatency99", ""),
+        replication=_replication(status, id_),
+        slaves=_slaves(status),
+        log_end=int(figure(runtime, "commitLogMaxOffset")),
+    )
+
+
+def _replication(status: HARuntimeInfo | None, id_: int) -> str:
+    if status is None:
+        return "unknown"
+    if status.master:
+        count = len(status.ha_connection_info)
+        return f"{status.in_sync_slave_nums} of {count} slaves in sync" if count else "no slave"
+    own = status.ha_client_runtime_info
+    behind = max(0, own.master_flush_offset - own.max_offset)
+    master = own.master_addr or "an unknown master"
+    return f"follows {master}, {size(behind)} behind" if id_ != MASTER_ID else ""
+
+
+def _slaves(status: HARuntimeInfo | None) -> tuple[SlaveRow, ...]:
+    if status is None or not status.master:
+        return ()
+    return tuple(
+        SlaveRow(
+            address=one.addr,
+            lag_bytes=one.diff,
+            is_in_sync=one.in_sync,
+            speed_bytes=one.transferred_byte_in_second,
+            behind=duration(one.behind_millis) if one.behind_millis > 0 else "",
+        )
+        for one in status.ha_connection_info
+    )
+
+
+def _problems(name_servers: Iterable[NameServerRow], brokers: tuple[BrokerRow, ...]) -> Iterable[Problem]:
+    for server in name_servers:
+        if not server.is_alive:
+            yield Problem(
+                f"Name server {server.address} does not answer: {server.why_not}",
+                "Check that it runs and that its port is open. The other name servers go on.",
+            )
+    if not brokers:
+        yield Problem("No broker is registered.", "Start a broker with the address of these name servers.")
+    with_master = {row.name for row in brokers if row.id == MASTER_ID}
+    for name in sorted({row.name for row in brokers} - with_master):
+        yield Problem(
+            f"Broker group {name} has no master: nothing can be sent to it.",
+            "Start its master again, or let the controllers elect one.",
+        )
+    for row in brokers:
+        if not row.is_alive:
+            yield Problem(
+                f"Broker {row.name} ({row.role}, {row.address}) does not answer: {row.why_not}",
+                "Check that its process runs, and that its port can be reached from the dashboard.",
+            )
+        elif row.disk_ratio >= _DISK_FULL:
+            yield Problem(
+                f"The disk of broker {row.name} is full to {row.disk_ratio:.0%}: it refuses sends soon or now.",
+                "Free space, add a disk, or lower fileReservedTime.",
+            )
+        elif row.disk_ratio >= _DISK_WARNING:
+            yield Problem(
+                f"The disk of broker {row.name} is full to {row.disk_ratio:.0%}.",
+                "Free space, or lower fileReservedTime before sends are refused.",
+            )
+        for slave in row.slaves:
+            if not slave.is_in_sync:
+                yield Problem(
+                    f"Slave {slave.address} of broker {row.name} lacks {size(slave.lag_bytes)} of the log.",
+                    "Check its disk, its network and its log file.",
+                )
+
+
+def first(runtime: Mapping[str, str], key: str) -> float:
+    """Return the first average of a figure such as ``12.3 10.1 9.8``, 0 if there is none."""
+    return _finite(next(iter(runtime.get(key, "").split()), "0"))
+
+
+def figure(runtime: Mapping[str, str], key: str) -> float:
+    """Return a figure, 0 if it is absent or no number."""
+    return _finite(runtime.get(key, "0"))
+
+
+def _today(runtime: Mapping[str, str], way: str) -> int:
+    return int(figure(runtime, f"msg{way}TotalTodayNow") - figure(runtime, f"msg{way}TotalTodayMorning"))
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return 0.0
+    return value if math.isfinite(value) else 0.0

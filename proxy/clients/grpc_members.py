@@ -1,0 +1,52 @@
+"""gRPC consumers as members of their groups; pure.
+
+Source: RocketMQ 5.3.3, `ClientActivity.registerConsumer`, `buildConsumeType`, `buildSubscriptionDataSet`.
+"""
+
+from typing import Final
+
+from proxy.clients.members import Member
+from proxy.convert.filters import subscription_of
+from proxy.server.call import LANGUAGE, Call
+from proxy.wire import messaging_pb2 as wire
+from sprocket.remoting.bodies.client import ConsumerData
+from sprocket.remoting.codes import LanguageCode
+from sprocket.remoting.command import VERSION
+
+_KEY_PREFIX: Final = "grpc-"
+
+
+def grpc_key(client_id: str) -> str:
+    """Return the key of a gRPC client among the members of groups."""
+    return _KEY_PREFIX + client_id
+
+
+def grpc_client_id(key: str) -> str:
+    """Return the client id in a key of `grpc_key`."""
+    return key.removeprefix(_KEY_PREFIX)
+
+
+def grpc_member(call: Call, heard_at: float) -> Member:
+    """Return the consumer that calls.  Its version is no number of RocketMQ: it gets the present one."""
+    language = call.metadata.get(LANGUAGE, "")
+    return Member(
+        key=grpc_key(call.client_id),
+        client_id=call.client_id,
+        language=language if language in LanguageCode.__members__ else LanguageCode.OTHER.name,
+        version=VERSION,
+        address=call.peer_text,
+        local_address=f"{call.listener.name}:{call.listener.port}",
+        heard_at=heard_at,
+    )
+
+
+def consumer_data(reported: wire.Settings) -> ConsumerData:
+    """Return what a consumer's settings say of its group.  Raises Refusal for a filter that is none."""
+    entries = reported.subscription.subscriptions
+    return ConsumerData(
+        reported.subscription.group.name,
+        "CONSUME_ACTIVELY" if reported.client_type == wire.SIMPLE_CONSUMER else "CONSUME_PASSIVELY",
+        "CLUSTERING",
+        "CONSUME_FROM_LAST_OFFSET",
+        [subscription_of(entry.topic.name, entry.expression) for entry in entries],
+    )

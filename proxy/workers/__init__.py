@@ -1,0 +1,1 @@
+"""Several processes of one proxy: what they tell each other about clients."""

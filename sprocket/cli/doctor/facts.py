@@ -1,0 +1,100 @@
+"""What `sprocket doctor` knows before it judges.  Gathered at the edge, by `machine_facts` and `cluster_facts`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Limits of the machine and of processes of this user.  None: the system does not tell."""
+
+    open_files: int
+    max_map_count: int | None
+    memory_bytes: int | None
+    memory_available_bytes: int | None
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """Folder of a store.  `error` says why it cannot be written; `sync_ms` is the median of a few small syncs."""
+
+    path: str
+    total_bytes: int
+    free_bytes: int
+    file_system: str
+    error: str | None = None
+    sync_ms: float | None = None
+    is_in_use: bool = False
+
+
+@dataclass(frozen=True)
+class Port:
+    """Port that a server will listen on."""
+
+    key: str
+    number: int
+    is_taken: bool
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Certificate file; `days_left` until the first of its certificates ends, or why it cannot be read."""
+
+    key: str
+    path: str
+    days_left: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Local:
+    """A broker's configuration, and what its machine has for it."""
+
+    keys: Mapping[str, str]
+    store: StorePlace
+    ports: list[Port] = field(default_factory=list)
+    certificates: list[Certificate] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NameServerState:
+    """Response of one name server; `error` is None if it answered.  `brokers`: what it lists."""
+
+    address: str
+    error: str | None = None
+    brokers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """Response of one broker that a name server lists.
+
+    `skew_ms` is its clock minus ours, with an error of `skew_error_ms`; None if it does not tell.
+    """
+
+    name: str
+    broker_id: int
+    address: str
+    error: str | None = None
+    version: str = ""
+    sprocket_version: str = ""
+    skew_ms: float | None = None
+    skew_error_ms: float = 0.0
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything that answered."""
+
+    name_servers: list[NameServerState]
+    brokers: list[BrokerState]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All facts; None: not asked for."""
+
+    machine: Machine
+    local: Local | None = None
+    cluster: Cluster | None = None

@@ -1,0 +1,52 @@
+"""Console scripts.  Each loads its command when it runs, and names the extra that brings a missing package.
+
+This module imports nothing that `pip install sprocket-mq` does not bring.
+"""
+
+import sys
+from importlib import import_module
+
+from sprocket.cli import exit_codes
+from sprocket.common.extras import missing_package
+
+
+def sprocket() -> None:
+    """`sprocket`."""
+    _run("sprocket", "sprocket.cli.main")
+
+
+def mqnamesrv() -> None:
+    """`mqnamesrv`."""
+    _run("mqnamesrv", "sprocket.cli.server.mqnamesrv")
+
+
+def mqcontroller() -> None:
+    """`mqcontroller`."""
+    _run("mqcontroller", "sprocket.cli.server.mqcontroller")
+
+
+def mqbroker() -> None:
+    """`mqbroker`."""
+    _run("mqbroker", "sprocket.cli.server.mqbroker")
+
+
+def mqadmin() -> None:
+    """`mqadmin`."""
+    _run("mqadmin", "sprocket.cli.mqadmin.main")
+
+
+def mqproxy() -> None:
+    """`mqproxy`."""
+    _run("mqproxy", "sprocket.cli.server.mqproxy")
+
+
+def _run(program: str, module: str) -> None:
+    """Run the command `main` of `module`; without a package that an extra brings, print its name and exit."""
+    try:
+        import_module(module).main(prog_name=program)
+    except ModuleNotFoundError as error:
+        text = missing_package(error, program)
+        if text is None:
+            raise
+        print(f"Error: {text}", file=sys.stderr)
+        sys.exit(exit_codes.USAGE)

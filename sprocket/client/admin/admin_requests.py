@@ -1,0 +1,183 @@
+"""Base of the administration client: connections, requests to name servers and brokers, and their errors.
+
+Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sprocket.client import arguments
+from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
+from sprocket.common.errors import ClientError, ConfigError, ProtocolError
+from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
+from sprocket.remoting.bodies.stats import KVTable
+from sprocket.remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls
+
+T = TypeVar("T")
+
+
+class AdminError(ClientError):
+    """A server refused the request or could not be reached; `code` is its response code, None without a response.
+
+    `fields` are the header fields of the response, `remark` is its text.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        code: int | None = None,
+        fields: Mapping[str, str] | None = None,
+        remark: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.fields = fields or {}
+        self.remark = remark
+
+
+class AdminDenied(AdminError, PermissionDenied):
+    """An AdminError that is a PermissionDenied too: access control refused."""
+
+    code: int
+
+    def __init__(
+        self, message: str, code: int, remark: str | None, address: str, fields: Mapping[str, str] | None = None
+    ) -> None:
+        PermissionDenied.__init__(self, code, remark, address)
+        self.args = (message,)
+        self.fields = fields or {}
+
+
+class ConfigRefused(AdminError):
+    """A server refused a change of its configuration: unknown key, wrong value, or a key that must not change."""
+
+
+class AdminRequests:
+    """Connections to the name servers, tried in turn until one answers, and to their brokers."""
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        timeout_s: float = 5.0,
+        credentials: Credentials | None = None,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
+        self.name_servers = arguments.addresses("name_servers", name_servers)
+        self._timeout_s = arguments.timeout("timeout_s", timeout_s)
+        arguments.optional("credentials", credentials, Credentials)
+        arguments.optional("tls", tls, TlsSettings)
+        self._tls = None if tls is None else ClientTls(tls)
+        self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
+
+    async def __aenter__(self) -> Self:
+        """As `start`."""
+        await self.start()
+        return self
+
+    async def start(self) -> None:
+        """Start without connecting.  Raises TlsUnusable for invalid TLS files."""
+        if self._tls is not None:
+            try:
+                self._tls.start()
+            except ConfigError as error:
+                raise TlsUnusable(str(error)) from None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._remoting.close()
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Return the clusters, their brokers and the brokers' addresses."""
+        return decoded(await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
+
+    async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
+        """Return the addresses of the brokers of `cluster`, by broker name and id."""
+        info = await self.cluster_info()
+        if cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
+        addresses = []
+        for name in sorted(info.cluster_addr_table[cluster]):
+            members = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
+            addresses += [address for id_, address in sorted(members.items()) if id_ == MASTER_ID or not masters_only]
+        return addresses
+
+    async def broker_runtime_info(self, broker: str) -> dict[str, str]:
+        """Return the runtime figures of the broker at an address."""
+        return decoded(await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
+
+    async def ask_name_servers(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, ReceivedResponse | AdminError]:
+        """Send a request to all name servers at once.  Return, by address, the response or why there is none."""
+
+        async def outcome(address: str) -> ReceivedResponse | AdminError:
+            try:
+                return await self.ask(address, code, header, body)
+            except AdminError as error:
+                return error
+
+        outcomes = await asyncio.gather(*map(outcome, self.name_servers))
+        return dict(zip(self.name_servers, outcomes, strict=True))
+
+    async def tell_name_servers(self, code: RequestCode, header: Header) -> None:
+        """Send a change to all name servers; raise the first error after all were asked."""
+        for outcome in (await self.ask_name_servers(code, header)).values():
+            if isinstance(outcome, AdminError):
+                raise outcome
+
+    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+        """Return the response of the first name server that answers, even a refusal."""
+        for position, address in enumerate(self.name_servers, 1):
+            try:
+                return await self.ask(address, code, header)
+            except AdminError as error:
+                if error.code is not None or position == len(self.name_servers):
+                    raise
+        raise AdminError("no name server given")
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> ReceivedResponse:
+        """Return the response of the server at `address`; a refusal raises AdminError with its code."""
+        within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
+        try:
+            response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
+        except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
+            raise AdminError(f"{code.name} to {address}: {error}") from None
+        if response.code != ResponseCode.SUCCESS:
+            remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
+            if is_access_refusal(response.code, response.remark):
+                raise AdminDenied(remark, response.code, response.remark, address, response.ext_fields)
+            raise AdminError(remark, response.code, response.ext_fields, response.remark)
+        return response
+
+
+def decoded(response: ReceivedResponse, body_type: type[T]) -> T:
+    """Return the body of `response`.  Raises AdminError if it is no `body_type`."""
+    try:
+        return loads(response.body, body_type)
+    except ProtocolError as error:
+        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None

@@ -1,0 +1,139 @@
+"""Part of the administration client: configurations of servers, write permissions, replication.
+
+Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`, and the commands of `tools.command.broker`, `namesrv`, `ha`.
+"""
+
+from collections.abc import Mapping
+
+from sprocket.client import arguments
+from sprocket.client.admin.admin_requests import AdminError, AdminRequests, ConfigRefused, decoded
+from sprocket.client.answers import header_of
+from sprocket.client.errors import IllegalArgument
+from sprocket.common import properties
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.stats import HARuntimeInfo
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.namesrv import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+
+
+class ServerRequests(AdminRequests):
+    """What `AdminClient` asks about servers.  Every method raises AdminError."""
+
+    async def broker_groups(self, cluster: str) -> list[tuple[str | None, list[str]]]:
+        """Return, for each broker group of `cluster` by name, its master's address (None without one) and its slaves'.
+
+        Source: RocketMQ 5.3.3, `CommandUtil.fetchMasterAndSlaveDistinguish`.
+        """
+        info = await self.cluster_info()
+        if cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
+        names = sorted(name for name in info.cluster_addr_table[cluster] if name in info.broker_addr_table)
+        members = [info.broker_addr_table[name].broker_addrs for name in names]
+        return [
+            (each.get(MASTER_ID), [address for id_, address in sorted(each.items()) if id_ != MASTER_ID])
+            for each in members
+        ]
+
+    # Configurations
+
+    async def broker_config(self, broker: str) -> dict[str, str]:
+        """Return every key and value of a broker's configuration."""
+        return _properties(await self.ask(broker, RequestCode.GET_BROKER_CONFIG), broker)
+
+    async def update_broker_config(self, broker: str, changes: Mapping[str, str]) -> str | None:
+        """Change keys of a broker, all or none.  Return the broker's note, such as why a change ends with its process.
+
+        Raises ConfigRefused, and IllegalArgument without a change.
+        """
+        body = _rendered(changes)
+        try:
+            return (await self.ask(broker, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark
+        except AdminError as error:
+            raise _of_config(error, changes) from None
+
+    async def name_server_configs(self) -> dict[str, dict[str, str]]:
+        """Return every key and value of each name server's configuration, by address."""
+        outcomes = await self.ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
+        return {address: _properties(_response(outcome), address) for address, outcome in outcomes.items()}
+
+    async def update_name_server_configs(self, changes: Mapping[str, str]) -> dict[str, str | None]:
+        """Change keys of all name servers, at each all or none.  Return their notes, by address.
+
+        Raises ConfigRefused, and IllegalArgument without a change.
+        """
+        outcomes = await self.ask_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, None, _rendered(changes))
+        for outcome in outcomes.values():
+            if isinstance(outcome, AdminError):
+                raise _of_config(outcome, changes)
+        return {address: _response(outcome).remark for address, outcome in outcomes.items()}
+
+    # Write permissions
+
+    async def wipe_write_perm(self, broker_name: str) -> dict[str, int | AdminError]:
+        """Take the write permission from all routes of a broker.  Return the topics changed, by name server."""
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        outcomes = await self.ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return {
+            address: outcome
+            if isinstance(outcome, AdminError)
+            else header_of(outcome, WipeWritePermOfBrokerResponseHeader, AdminError).wipe_topic_count
+            for address, outcome in outcomes.items()
+        }
+
+    async def add_write_perm(self, broker_name: str) -> dict[str, int | AdminError]:
+        """Add the write permission to all routes of a broker.  Return the topics changed, by name server."""
+        header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        outcomes = await self.ask_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return {
+            address: outcome
+            if isinstance(outcome, AdminError)
+            else header_of(outcome, AddWritePermOfBrokerResponseHeader, AdminError).add_topic_count
+            for address, outcome in outcomes.items()
+        }
+
+    # Replication
+
+    async def ha_status(self, broker: str) -> HARuntimeInfo:
+        """Return how far each slave of a master is, or how far a slave is."""
+        return decoded(await self.ask(broker, RequestCode.GET_BROKER_HA_STATUS), HARuntimeInfo)
+
+
+def _rendered(changes: Mapping[str, str]) -> bytes:
+    if not isinstance(changes, Mapping) or not changes:
+        raise IllegalArgument("no key to change; pass a mapping such as {'maxMessageSize': '8388608'}")
+    for text in (*changes, *changes.values()):
+        arguments.text("changes", text, "pass keys and values as str")
+    return properties.render(changes).encode()
+
+
+def _of_config(error: AdminError, changes: Mapping[str, str]) -> AdminError:
+    """Return `error`, as ConfigRefused if it is about the change.
+
+    NO_PERMISSION says that too, not only access control.  Our servers name the key then, and RocketMQ's the black list.
+    """
+    said = str(error)
+    is_about_change = error.code == ResponseCode.INVALID_PARAMETER or (
+        error.code == ResponseCode.NO_PERMISSION and ("black list" in said or any(key in said for key in changes))
+    )
+    return ConfigRefused(said, error.code, error.fields, error.remark) if is_about_change else error
+
+
+def _response(outcome: ReceivedResponse | AdminError) -> ReceivedResponse:
+    if isinstance(outcome, AdminError):
+        raise outcome
+    return outcome
+
+
+def _properties(response: ReceivedResponse, address: str) -> dict[str, str]:
+    try:
+        return {entry.key: entry.value for entry in properties.parse(bytes(response.body), address)}
+    except ConfigError as error:
+        raise AdminError(f"the answer is no configuration: {error}") from None

@@ -1,0 +1,120 @@
+"""Part of the administration client: tables of topics and consumer groups of single brokers, given by address.
+
+Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`; of what belongs to users: `DefaultMQAdminExtImpl`.
+"""
+
+from typing import Final
+
+from sprocket.client.admin.admin_requests import AdminError, AdminRequests, decoded
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import (
+    PERM_PRIORITY,
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicConfigTable,
+    TopicList,
+)
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+)
+from sprocket.remoting.message.topic_names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_GROUPS,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+
+# Groups that RocketMQ's tools and clients use themselves (`MixAll.PREDEFINE_GROUP_SET`).
+_PREDEFINED_GROUPS: Final = frozenset(SYSTEM_GROUPS) | {
+    "DEFAULT_PRODUCER", "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER",
+    "SELF_TEST_P_GROUP",
+}  # fmt: skip
+_TABLE_TIMEOUT_S: Final = 10.0
+
+
+class TableRequests(AdminRequests):
+    """What `AdminClient` asks about tables.  Every method raises AdminError."""
+
+    # Topics
+
+    async def create_topics(self, broker: str, configs: list[TopicConfig]) -> None:
+        """Create topics on a broker, or change them.  Attributes are changes: ``+name`` and ``-name``."""
+        body = dumps(CreateTopicListRequestBody(configs))
+        await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+
+    async def topic_config(self, broker: str, topic: str) -> TopicConfig | None:
+        """Return a topic of a broker, None if there is none."""
+        try:
+            header = GetTopicConfigRequestHeader(topic=topic)
+            response = await self.ask(broker, RequestCode.GET_TOPIC_CONFIG, header)
+        except AdminError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+        return decoded(response, TopicConfig)
+
+    async def user_topics(self, broker: str, *, with_retry: bool) -> TopicConfigTable:
+        """Return the topics of users on a broker; `with_retry`: their retry and dead-letter topics, too."""
+        ask = self.ask
+        response = await ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_s=_TABLE_TIMEOUT_S)
+        found = decoded(response, TopicConfigTable)
+        own_response = await ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, timeout_s=_TABLE_TIMEOUT_S)
+        own = SYSTEM_TOPICS | set(decoded(own_response, TopicList).topic_list)
+        hidden = (SYSTEM_TOPIC_PREFIX,) if with_retry else (SYSTEM_TOPIC_PREFIX, RETRY_PREFIX, DLQ_PREFIX)
+        found.topic_config_table = {
+            name: config
+            for name, config in found.topic_config_table.items()
+            if name not in own and not name.startswith(hidden) and 0 <= config.perm < PERM_PRIORITY
+        }
+        return found
+
+    # Groups
+
+    async def create_groups(self, broker: str, configs: list[SubscriptionGroupConfig]) -> None:
+        """Create groups on a broker, or change them, all or none."""
+        body = dumps(SubscriptionGroupList(configs))
+        await self.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+
+    async def create_group(self, broker: str, config: SubscriptionGroupConfig) -> None:
+        """Create a group on a broker, or change it."""
+        await self.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, dumps(config))
+
+    async def delete_group(self, broker: str, group: str, *, with_offsets: bool) -> None:
+        """Delete a group from a broker; `with_offsets`: its offsets, too."""
+        header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=with_offsets)
+        await self.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def group_config(self, broker: str, group: str) -> SubscriptionGroupConfig | None:
+        """Return the settings of a group on a broker, None if it has no such group.
+
+        A broker that creates groups automatically creates it and returns its default settings.
+        """
+        try:
+            header = GetSubscriptionGroupConfigRequestHeader(group=group)
+            response = await self.ask(broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+        except AdminError as error:
+            if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                return None
+            raise
+        return decoded(response, SubscriptionGroupConfig)
+
+    async def consumer_groups(self, broker: str) -> SubscriptionGroupTable:
+        """Return all groups of a broker."""
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        return decoded(await self.ask(broker, code, timeout_s=_TABLE_TIMEOUT_S), SubscriptionGroupTable)
+
+    async def user_consumer_groups(self, broker: str) -> SubscriptionGroupTable:
+        """Return the groups of users on a broker."""
+        found = await self.consumer_groups(broker)
+        found.subscription_group_table = {
+            name: config
+            for name, config in found.subscription_group_table.items()
+            if not name.startswith(SYSTEM_GROUP_PREFIX) and name not in _PREDEFINED_GROUPS
+        }
+        return found

@@ -1,0 +1,255 @@
+"""One object for a cluster: connections, routes, credentials and TLS of all its producers and consumers."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sprocket.client import arguments
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.connection.client_instance import ClientSettings, settings_of
+from sprocket.client.connection.owner import Closable
+from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
+from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.consume.listener import ConsumerListener
+from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.consume.subscription import Topics
+from sprocket.client.consumer import Consumer
+from sprocket.client.errors import ClientClosed, IllegalArgument
+from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
+from sprocket.client.producer import Producer
+from sprocket.client.send.producer_link import ProducerLink
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.client.trace.recorder import TraceSettings
+from sprocket.client.transaction import Checker, TransactionProducer
+from sprocket.client.typed.consumer import Undecodable
+from sprocket.client.typed.serializers import Serializer, serializer_of
+from sprocket.client.typed.topic import Topic
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.tls.settings import TlsSettings
+
+T = TypeVar("T")
+# Producer group of `Connection.producer` without a name.
+DEFAULT_GROUP = "sprocket"
+
+
+def connect(
+    namesrv: str | Sequence[str] = "",
+    *,
+    credentials: Credentials | None = None,
+    tls: TlsSettings | None = None,
+    client: ClientSettings | None = None,
+) -> "Connection":
+    """Return a connection to the cluster of `namesrv`, to be used with `async with`, or with `start` and `close`.
+
+    Without `namesrv` the environment variable NAMESRV_ADDR has the address.  With `credentials` every request is
+    signed, with `tls` every connection is TLS.  `client` has all settings and stands instead of the other three.
+    Raises IllegalArgument.
+    """
+    if client is not None and (credentials is not None or tls is not None):
+        raise IllegalArgument("client and credentials or tls are both given; put all of them into ClientSettings")
+    arguments.optional("credentials", credentials, Credentials)
+    arguments.optional("tls", tls, TlsSettings)
+    settings = settings_of(namesrv, client)
+    if client is None:
+        settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls)
+    return Connection(settings)
+
+
+class Connection:
+    """Producers, consumers and the administration of one cluster; made by `connect`::
+
+        async with sprocket.connect("127.0.0.1:9876") as mq:
+            await mq.producer().send(Message("Flights", b"JFK-LAX"))
+            async for message in mq.consumer("readers", "Flights"):
+                await message.ack()
+
+    Nothing connects before its first use.  All producers share one client id and one connection to each broker.  Each
+    consumer has its own, because it is a member of its group on its own, and its deliveries must not delay sends.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._link = ProducerLink(settings)
+        self._admin = AdminClient(
+            arguments.addresses("namesrv", settings.namesrv), credentials=settings.credentials, tls=settings.tls
+        )
+        self._producers: dict[tuple[str, SendSettings], Producer] = {}  # they share the link
+        self._separate: list[Producer] = []  # they have connections of their own
+        self._parts: set[Closable] = set()  # open consumers
+        self._is_open = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start without connecting; a second call does nothing.
+
+        Raises TlsUnusable for invalid TLS files, ClientClosed after `close`.
+        """
+        if self._is_closed:
+            raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
+        if not self._is_open:
+            await self._link.instance.open()
+            await self._admin.start()
+            self._is_open = True
+
+    async def close(self) -> None:
+        """Close everything that this connection made: first the consumers, then the producers; handlers may send.
+
+        Running handlers end and outstanding sends get their results first, within limits.
+        """
+        if not self._is_open or self._is_closed:
+            self._is_closed = True
+            return
+        self._is_closed = True
+        async with AsyncExitStack() as stack:  # the last is closed first
+            stack.push_async_callback(self._link.instance.close)
+            stack.push_async_callback(self._admin.close)
+            stack.push_async_callback(_close_all, [*self._producers.values(), *self._separate])
+            stack.push_async_callback(_close_all, list(self._parts))
+
+    # What parts ask of their owner
+
+    def check_open(self) -> None:
+        """Raise ClientClosed unless parts may open."""
+        if self._is_closed:
+            raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
+        if not self._is_open:
+            raise ClientClosed("the connection is not open; use it inside `async with`, or call start()")
+
+    def joined(self, part: Closable) -> None:
+        """Record an open part, which closes with this connection.  Raises ClientClosed as `check_open`."""
+        self.check_open()
+        self._parts.add(part)
+
+    def left(self, part: Closable) -> None:
+        """Record that a part has closed itself."""
+        self._parts.discard(part)
+
+    # Parts
+
+    @property
+    def admin(self) -> AdminClient:
+        """Requests of an operator: topics, groups, offsets, messages."""
+        return self._admin
+
+    def producer(
+        self, group: str = DEFAULT_GROUP, *, settings: SendSettings | None = None, trace: TraceSettings | None = None
+    ) -> Producer:
+        """Return the producer of `group`; a second call with the same arguments returns the same one.
+
+        It needs no `async with`.  One with `trace` has connections of its own and must be started.
+        """
+        if trace is not None:
+            separate = Producer(group, settings=settings, client=self._settings, trace=trace)
+            self._separate.append(separate)
+            return separate
+        key = group, settings or SendSettings()
+        known = self._producers.get(key)
+        if known is None or known.is_closed:
+            known = self._producers[key] = Producer(group, settings=settings, link=self._link)
+        return known
+
+    def topic(
+        self,
+        name: str,
+        type: type[T],
+        *,
+        serializer: Serializer[T] | None = None,
+        undecodable: Undecodable = Undecodable.DEAD_LETTER,
+        group: str = DEFAULT_GROUP,
+    ) -> Topic[T]:
+        """Return a topic whose messages are values of `type`; `group` is the group of its producer.
+
+        Without `serializer` bytes are sent as they are, pydantic models, dataclasses, msgspec structs and builtin types
+        as JSON, protobuf messages in their binary form.  `undecodable` says what happens to a body that does not
+        decode.  Raises IllegalArgument.
+        """
+        return Topic(self, name, serializer or serializer_of(type), undecodable, group)
+
+    def transaction_producer(
+        self,
+        group: str,
+        *,
+        checker: Checker,
+        check_threads: int = 4,
+        settings: SendSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> TransactionProducer:
+        """Return a producer of transactional messages; start it with `async with`, because brokers send it checks."""
+        producer = TransactionProducer(
+            group, checker=checker, check_threads=check_threads, settings=settings, client=self._settings, trace=trace
+        )
+        self._separate.append(producer)
+        return producer
+
+    def consumer(
+        self,
+        group: str,
+        topics: Topics = (),
+        *,
+        model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        max_in_flight: int | None = None,
+        listener: ConsumerListener | None = None,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: ConsumeSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> Consumer:
+        """Return a consumer, which opens at its first use and closes with this connection, or at `close`."""
+        return Consumer(
+            group, topics, model=model, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
+            strategy=strategy, settings=settings, client=self._settings, trace=trace, owner=self,
+        )  # fmt: skip
+
+    def orderly_consumer(
+        self,
+        group: str,
+        topics: Topics = (),
+        *,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        listener: ConsumerListener | None = None,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: OrderlySettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> OrderlyConsumer:
+        """Return a consumer that handles each queue in order.  It opens and closes as that of `consumer`."""
+        return OrderlyConsumer(
+            group, topics, consume_from=consume_from, listener=listener, strategy=strategy, settings=settings,
+            client=self._settings, trace=trace, owner=self,
+        )  # fmt: skip
+
+    def simple_consumer(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        ordered: bool = False,
+        settings: PopSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> SimpleConsumer:
+        """Return a consumer that pops single messages.  It opens and closes as that of `consumer`."""
+        return SimpleConsumer(
+            group, topics, consume_from=consume_from, ordered=ordered, settings=settings,
+            client=self._settings, trace=trace, owner=self,
+        )  # fmt: skip
+
+
+async def _close_all(parts: Iterable[Closable]) -> None:
+    """Close `parts` side by side.  Raises the first error after all have closed."""
+    outcomes = await asyncio.gather(*(part.close() for part in parts), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome

@@ -1,0 +1,1 @@
+"""Deduplication: handle a message once although it is delivered twice."""

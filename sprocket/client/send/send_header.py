@@ -1,0 +1,64 @@
+"""Headers of plain sends to one queue: all that does not change from message to message is encoded once."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from sprocket.engine.choice import native
+from sprocket.remoting.codec.codec_json import encode_header
+from sprocket.remoting.frames import NotEncodable
+from sprocket.remoting.framing import JSON, frame_prefix
+
+_native: Final = native("client_sends")
+# Fields of `SendMessageRequestHeaderV2` that differ between the messages of one queue, and the opaque.
+_SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
+_FORMATS: Final = {_SYS_FLAG: b'"%d"', _BORN: b'"%d"', _FLAG: b'"%d"', _PROPERTIES: b"%b"}
+_encode_text: Final = msgspec.json.Encoder().encode
+
+
+class SendHeader:
+    """Encoder of the requests of one code with one set of fields; the result is that of `encode_request`."""
+
+    __slots__ = ("_format", "_native")
+
+    def __init__(self, code: int, fields: Mapping[str, str], engine: Any = _native) -> None:
+        """`fields` are those of any such request.  `engine` is the compiled twin, None for pure Python."""
+        document = msgspec.json.decode(encode_header(code, 0, 0, None, fields), type=dict[str, msgspec.Raw])
+        raw = msgspec.json.decode(document["extFields"], type=dict[str, msgspec.Raw])
+        members = [
+            b'"%b":%b' % (name.encode(), _FORMATS.get(name) or bytes(value).replace(b"%", b"%%"))
+            for name, value in raw.items()
+        ]
+        parts = []
+        for name, value in document.items():
+            text = bytes(value).replace(b"%", b"%%")
+            if name == "extFields":
+                text = b"{%b}" % b",".join(members)
+            elif name == "opaque":
+                text = b"%d"
+            parts.append(b'"%b":%b' % (name.encode(), text))
+        self._format = b"{%b}" % b",".join(parts)
+        self._native = None if engine is None else engine.SendHeader(_texts(self._format))
+
+    def prefix(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body_bytes: int) -> bytes:
+        """Return everything of a request's frame that stands before its body of `body_bytes`.
+
+        Raises NotEncodable.
+        """
+        try:
+            if self._native is not None:
+                made: bytes | None = self._native.prefix(opaque, sys_flag, born_ms, flag, properties, body_bytes)
+                if made is not None:
+                    return made
+            header = self._format % (sys_flag, born_ms, flag, _encode_text(properties), opaque)
+            return frame_prefix(JSON, len(header), body_bytes) + header
+        except (TypeError, ValueError, OverflowError, struct.error) as error:
+            raise NotEncodable(f"a send cannot be encoded: {type(error).__name__}: {error}") from None
+
+
+def _texts(json_format: bytes) -> tuple[bytes, ...]:
+    """Return what stands before, between and after the values of a %-format."""
+    marked = json_format.replace(b"%%", b"\0").replace(b"%b", b"%d")
+    return tuple(text.replace(b"\0", b"%") for text in marked.split(b"%d"))

@@ -1,0 +1,1 @@
+"""Topics whose messages have one type."""

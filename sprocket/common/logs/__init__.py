@@ -1,0 +1,1 @@
+"""Logs of servers: settings, levels of components, rolled files, JSON lines."""

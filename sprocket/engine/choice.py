@@ -1,0 +1,90 @@
+"""Choice between the compiled engine and pure Python, once per process.
+
+SPROCKET_ENGINE names the engine: `native` is the compiled one, `python` the pure one.  With `auto`, the default, it is
+the compiled one if it was built.  All modules come from one engine: a part of the compiled one is none.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Final, NamedTuple
+
+MODULES: Final = ("client_sends", "framing", "reads", "records", "scan", "sends")
+VARIABLE: Final = "SPROCKET_ENGINE"
+COST: Final = (
+    "Everything works; sends and recovery take 2 to 4 times as long. Faster: install a C compiler, run `make engine`."
+)
+_FOLDER: Final = Path(__file__).parent
+
+
+class EngineMissing(ImportError):
+    """SPROCKET_ENGINE asks for an engine that is not there."""
+
+
+class Engine(NamedTuple):
+    """The engine in use, why it is in use, and its compiled modules by name; none with pure Python."""
+
+    name: str
+    reason: str
+    modules: Mapping[str, ModuleType]
+
+
+def choose(wanted: str, folder: Path = _FOLDER) -> Engine:
+    """Return the engine for a value of SPROCKET_ENGINE; an empty one means `auto`.
+
+    Raises EngineMissing for another value, or if the compiled engine is wanted and cannot be used.
+    """
+    wanted = wanted or "auto"
+    if wanted not in ("auto", "native", "python"):
+        raise EngineMissing(f"{VARIABLE} is {wanted!r}: set it to auto, native or python")
+    if wanted == "python":
+        return Engine("python", f"{VARIABLE} is python", {})
+    try:
+        modules = {name: import_module(f"sprocket.engine.{name}") for name in MODULES}
+    except ModuleNotFoundError:
+        return _pure(wanted, "the compiled engine is not built")
+    except ImportError as error:
+        return _pure(wanted, f"the compiled engine cannot be loaded: {error}")
+    if any(digest(folder, name) not in ("", module.SOURCES) for name, module in modules.items()):
+        return _pure(wanted, "the compiled engine was built from other sources")
+    return Engine("native", "the compiled engine was built", modules)
+
+
+def digest(folder: Path, name: str) -> str:
+    """Return the digest of the sources of a module in `folder`; empty if there are none, as in a wheel."""
+    source = folder / f"{name}.pyx"
+    if not source.exists():
+        return ""
+    paths = sorted([*folder.glob("*.pxd"), *folder.glob("*.h"), source])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def _pure(wanted: str, reason: str) -> Engine:
+    if wanted == "native":
+        raise EngineMissing(f"{VARIABLE} is native, but {reason}: install a C compiler and run `make engine`")
+    return Engine("python", reason, {})
+
+
+ENGINE: Final = choose(os.environ.get(VARIABLE, ""))
+
+
+def native(module: str) -> ModuleType | None:
+    """Return a module of the compiled engine; None if pure Python is in use."""
+    return ENGINE.modules.get(module)
+
+
+def main() -> int:
+    """Print one line about the engine in use, for `make setup`."""
+    if ENGINE.name == "native":
+        print("Engine: native (compiled)")
+    else:
+        print(f"Engine: python, because {ENGINE.reason}. {COST}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

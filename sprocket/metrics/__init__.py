@@ -1,0 +1,1 @@
+"""Metrics of a server: what its parts declare, and how they are exported."""

@@ -1,0 +1,150 @@
+"""Pages of text over HTTP/1.1: just enough for Prometheus, probes and curl, with limits on all that a peer can do.
+
+One request for each connection, which is closed after the response.
+"""
+
+import asyncio
+import contextlib
+import gzip
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from sprocket.common.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_MAX_HEAD_BYTES: Final = 16 * 1024
+_MAX_CONNECTIONS: Final = 64
+# Limit on one request and its response.
+_LIMIT_S: Final = 30.0
+_PATHS: Final = (b"/", b"/metrics")
+_HEALTH: Final = b"/-/healthy"
+
+
+class HttpServer(ABC):
+    """Server of small pages; what it serves is up to `respond`.
+
+    `what` names the pages in messages.  `keys` are the settings that an error names, address and port.
+    """
+
+    def __init__(self, what: str, host: str, port: int, keys: tuple[str, str]) -> None:
+        self._what = what
+        self._host = host
+        self._requested_port = port
+        self._keys = keys
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    @property
+    def port(self) -> int:
+        """The port; the one that the system chose if 0 was asked for."""
+        assert self._server is not None, "the page is not bound"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def bind(self) -> None:
+        """Bind the port without serving it.  Raises ConfigError."""
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._requested_port, limit=_MAX_HEAD_BYTES, start_serving=False
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._requested_port} for {self._what}: {error.strerror}. "
+                f"Change {self._keys[0]} or {self._keys[1]}."
+            ) from None
+
+    async def start(self) -> None:
+        """Serve; binds first if `bind` was not called.  Raises ConfigError."""
+        if self._server is None:
+            await self.bind()
+        assert self._server is not None
+        await self._server.start_serving()
+        logger.info("event=page_served page=%s host=%s port=%d", self._what, self._host, self.port)
+
+    def close(self) -> None:
+        """Serve no longer."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= _MAX_CONNECTIONS:
+                async with asyncio.timeout(_LIMIT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(await self._response(head))
+                    await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the peer is gone, too slow, or speaks no HTTP
+        finally:
+            self._open -= 1
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _response(self, head: bytes) -> bytes:
+        request, _, fields = head.partition(b"\r\n")
+        words = request.split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return message(b"400 Bad Request", "this is no HTTP request\n")
+        method, path = words[0], words[1].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            return message(b"405 Method Not Allowed", "only GET and HEAD are served\n")
+        return await self.respond(path, fields, with_body=method == b"GET")
+
+    @abstractmethod
+    async def respond(self, path: bytes, fields: bytes, *, with_body: bool) -> bytes:
+        """Return the response to a GET of `path`, or to a HEAD without its body; `fields` are the header's lines."""
+
+
+class HttpPage(HttpServer):
+    """Server of one page at ``/`` and ``/metrics``; ``/-/healthy`` responds without reading it.
+
+    `read` returns the page.
+    """
+
+    def __init__(
+        self, read: Callable[[], Awaitable[bytes]], content_type: str, host: str, port: int, keys: tuple[str, str]
+    ) -> None:
+        super().__init__("metrics", host, port, keys)
+        self._read = read
+        self._content_type = content_type
+
+    async def respond(self, path: bytes, fields: bytes, *, with_body: bool) -> bytes:
+        if path not in (*_PATHS, _HEALTH):
+            return message(b"404 Not Found", "the metrics are at /metrics\n")
+        if path == _HEALTH:
+            return message(b"200 OK", "the server runs\n")
+        try:
+            body = await self._read()
+        except Exception as error:
+            logger.error("event=metrics_not_read", exc_info=error)
+            return message(b"500 Internal Server Error", "the metrics cannot be read; see the server's log\n")
+        more = f"Content-Type: {self._content_type}\r\n"
+        if _accepts_gzip(fields):
+            body = await asyncio.to_thread(gzip.compress, body, 1)
+            more += "Content-Encoding: gzip\r\n"
+        return _framed(b"200 OK", more, body, with_body=with_body)
+
+
+def _accepts_gzip(fields: bytes) -> bool:
+    for line in fields.lower().split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name == b"accept-encoding":
+            return any(one.strip().partition(b";")[0] == b"gzip" for one in value.split(b","))
+    return False
+
+
+def message(
+    status: bytes, text: str, *, content_type: str = "text/plain; charset=utf-8", with_body: bool = True
+) -> bytes:
+    """Return a response with a short text."""
+    return _framed(status, f"Content-Type: {content_type}\r\n", text.encode(), with_body=with_body)
+
+
+def _framed(status: bytes, fields: str, body: bytes, *, with_body: bool) -> bytes:
+    head = b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, fields.encode(), len(body))
+    return head + body if with_body else head

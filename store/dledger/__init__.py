@@ -1,0 +1,1 @@
+"""Files of RocketMQ's DLedger mode: how they are recognised, read, and turned into a CommitLog."""

@@ -1,0 +1,62 @@
+"""Records of neighbouring entries of a ConsumeQueue, as one pull sends them.
+
+`gathered` is the compiled function if the engine has it.  `tests/store/queue/test_gathered.py` compares both.
+"""
+
+import struct
+from functools import cache
+from typing import Final, TypeAlias
+
+from sprocket.engine.choice import native
+
+# Size of all records, physical offset of the last one, and their bytes in order.
+Gathered: TypeAlias = tuple[int, int, list[memoryview]]
+
+
+@cache
+def _places_of(count: int) -> struct.Struct:
+    """Return the struct of physical offset and size of `count` entries."""
+    return struct.Struct(">" + "qi8x" * count)
+
+
+def gathered_in_python(
+    entries: memoryview,
+    position: int,
+    count: int,
+    segment: memoryview,
+    base: int,
+    end: int,
+    max_bytes: int,
+    join_bytes: int,
+) -> Gathered | None:
+    """Return the records of `count` entries, which begin at the byte `position` of `entries`.
+
+    `segment` begins at the physical offset `base`; bytes from `end` on are not read.  Scattered records of up to
+    `join_bytes` together are a copy; all others are parts of `segment`.  Return None unless all records lie in the
+    segment in ascending order, with at most `max_bytes` in total: `QueueReader` then reads entry by entry.
+    """
+    fields = _places_of(count).unpack_from(entries, position)
+    offsets, sizes = fields[::2], fields[1::2]
+    size_bytes, last = sum(sizes), offsets[-1]
+    start = offsets[0]
+    if size_bytes > max_bytes or start < base or last + sizes[-1] > end or min(sizes) <= 0:
+        return None
+    if last + sizes[-1] - start == size_bytes and all(
+        offset + size == following for offset, size, following in zip(offsets, sizes, offsets[1:], strict=False)
+    ):
+        return size_bytes, last, [segment[start - base : start - base + size_bytes]]
+    slices: list[memoryview] = []
+    stop = start
+    for offset, size in zip(offsets, sizes, strict=True):
+        if offset != stop:
+            if offset < stop:
+                return None
+            slices.append(segment[start - base : stop - base])
+            start = offset
+        stop = offset + size
+    slices.append(segment[start - base : stop - base])
+    return size_bytes, last, [memoryview(b"".join(slices))] if size_bytes <= join_bytes else slices
+
+
+_native: Final = native("reads")
+gathered: Final = gathered_in_python if _native is None else _native.gathered

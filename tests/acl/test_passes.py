@@ -1,0 +1,218 @@
+"""A gate with passes decides as the same gate without them: for any order of requests, damage and changes."""
+
+import hashlib
+import hmac
+import random
+from base64 import b64encode
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from acl import passes
+from acl.auth.infos import acl_of
+from acl.auth.model import User, UserStatus
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
+from acl.gate import Gate
+from acl.gate_settings import GateSettings
+from acl.plain.accounts import parse
+from acl.plain.policy import PlainPolicy
+from sprocket.engine.choice import native
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from tests.acl.matrix import Doors, Outcome
+from tests.clock import ManualClock
+
+framing = native("framing")
+pytestmark = pytest.mark.skipif(framing is None, reason="passes need the compiled engine")
+
+ALICE, BOB = (Credentials(name, f"secret-of-{name}") for name in ("alice12", "bobby2"))
+ROUTES = (
+    Route(
+        RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2, lambda _: None, Resource.TOPIC, Action.PUB, Lane.SEND
+    ),
+    Route(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, lambda _: None, Resource.GROUP, Action.SUB, Lane.PULL),
+)
+SENT = {"a": "p", "b": "Orders", "c": "T", "d": "4", "e": "0", "f": "0", "g": "7", "h": "0", "j": "0", "k": "false"}
+PULLED = {
+    "consumerGroup": "G", "topic": "Orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "2",
+    "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "1",
+}  # fmt: skip
+PROPERTIES = ("", "TAGS\x01a\x02", 'K\x01"\\/\x02', "Zürich\x01日\x02", "INNER_MULTI_DISPATCH\x01%LMQ%x\x02")
+
+
+class Twins:
+    """Two servers with the same users, one of whose gates gives passes."""
+
+    def __init__(self, **settings: bool) -> None:
+        self.tables = AuthTables()
+        for one in (ALICE, BOB):
+            self.tables.create_user(User(one.access_key, one.secret_key))
+        self.allow("alice12", "Topic:Orders", "Group:G")
+        policy = AuthPolicy(
+            AuthSettings(authentication_enabled=True, authorization_enabled=True), self.tables, required
+        )
+        self.gates = [Gate([policy], GateSettings(**settings), ManualClock(), cluster="c") for _ in range(2)]
+        self.doors = [Doors(ROUTES, gate.stand_before) for gate in self.gates]
+        self.passed = 0
+
+    def allow(self, name: str, *resources: str, decision: str = "Allow") -> None:
+        entries = [PolicyEntryInfo(resource, ["Pub", "Sub"], [], decision) for resource in resources]
+        self.tables.update_acl(acl_of(AclInfo(f"User:{name}", [PolicyInfo(None, entries)])))
+
+    def send(self, content: bytes) -> Outcome:
+        """Send the same bytes to both, and compare everything that shows."""
+        found = []
+        for door, framing_of_passes in zip(self.doors, (framing, None), strict=True):
+            with patch.object(passes, "_framing", framing_of_passes):
+                outcome = door.send(content)
+            served = [msgspec.structs.asdict(one) | {"channel": None} for one in door.served]
+            found.append((outcome, repr(served), door.is_closed, door.channel.attributes.get("proven_account")))
+        self.passed += "passes" in self.doors[0].channel.attributes
+        assert repr(found[0]) == repr(found[1])
+        counts = [(gate.refused, gate.locked_out) for gate in self.gates]
+        assert counts[0] == counts[1]
+        return found[0][0]
+
+    def ask(self, code: int, fields: dict[str, str], body: bytes = b"x", serialization: int = JSON) -> Outcome:
+        return self.send(encode_request(code, 7, fields, len(body), serialization=serialization) + body)
+
+
+both = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+
+
+def request_of(chance: random.Random) -> tuple[int, dict[str, str], bytes]:
+    """A request that is usually good: sometimes another's name, another key, or unsigned."""
+    who = chance.choice((ALICE, ALICE, BOB, Credentials("alice12", "guessed"), Credentials("nobody", "x")))
+    body = chance.choice((b"", b"x", bytes(200)))
+    if chance.random() < 0.5:
+        fields = {**SENT, "b": chance.choice(("Orders", "Orders", "Bills")), "i": chance.choice(PROPERTIES)}
+        fields |= chance.choice(({}, {}, {"m": "false"}, {"m": "true"}, {"zz": "unknown"}))
+        code = 310
+    else:
+        fields = {**PULLED, "topic": chance.choice(("Orders", "Orders", "Bills"))}
+        fields["consumerGroup"] = chance.choice(("G", "G", "H", "Zürich"))
+        code = 11
+    signed = who.signed(fields, body)
+    if chance.random() < 0.1:
+        signed.pop(chance.choice(("Signature", "AccessKey")))
+    if chance.random() < 0.1:
+        signed["AccessKey"] = chance.choice(("alice12", "bobby2", ""))
+    return code, signed, body
+
+
+def change(twins: Twins, chance: random.Random) -> None:
+    name = chance.choice(("alice12", "bobby2"))
+    kind = chance.randrange(5)
+    if kind == 0:
+        twins.tables.update_user(name, chance.choice((f"secret-of-{name}", "another")), None, None)
+    elif kind == 1:
+        twins.tables.update_user(name, None, None, chance.choice(tuple(UserStatus)))
+    else:
+        resources = chance.sample(("Topic:Orders", "Topic:Bills", "Group:G", "Group:*"), 2)
+        twins.allow(name, *resources, decision=chance.choice(("Allow", "Deny")))
+
+
+@pytest.mark.parametrize("seed", range(16))
+async def test_any_requests_and_changes(seed: int) -> None:
+    chance, twins = random.Random(seed), Twins(auth_failures_burst=1000)
+    assert twins.ask(310, ALICE.signed(SENT, b"x")).served and twins.passed
+    for _ in range(60):
+        twins.ask(*request_of(chance), chance.choice((JSON, ROCKETMQ)))
+        if chance.random() < 0.08:
+            change(twins, chance)
+
+
+@both
+async def test_every_byte_of_a_signed_request_changed(serialization: int) -> None:
+    fields = ALICE.signed({**SENT, "i": 'K\x01"é\x02'}, b"body")
+    content = encode_request(310, 7, fields, 4, serialization=serialization) + b"body"
+    twins = Twins(auth_failures_burst=1 << 20)
+    for at in range(8, len(content)):
+        assert twins.send(content).served
+        changed = bytearray(content)
+        changed[at] ^= 1
+        twins.send(bytes(changed))
+        if twins.doors[0].is_closed:
+            assert twins.doors[1].is_closed
+            twins = Twins(auth_failures_burst=1 << 20)
+
+
+@both
+async def test_what_was_admitted_once_is_refused_at_once_after_each_change(serialization: int) -> None:
+    fields = ALICE.signed({**SENT, "i": ""} if serialization == JSON else SENT, b"x")
+    for happens in (
+        lambda twins: twins.tables.update_user("alice12", "another", None, None),
+        lambda twins: twins.tables.update_user("alice12", None, None, UserStatus.DISABLE),
+        lambda twins: twins.tables.delete_user("alice12"),
+        lambda twins: twins.allow("alice12", "Topic:Orders", decision="Deny"),
+        lambda twins: [gate.replace_policies([]) for gate in twins.gates],
+    ):
+        twins = Twins()
+        for _ in range(3):
+            assert twins.ask(310, fields, b"x", serialization).served
+        assert twins.passed
+        happens(twins)
+        assert not twins.ask(310, fields, b"x", serialization).served
+
+
+async def test_other_names_and_other_accounts_get_the_whole_check() -> None:
+    twins = Twins()
+    assert twins.ask(310, ALICE.signed(SENT, b"x")).served
+    assert twins.passed
+    assert not twins.ask(310, ALICE.signed({**SENT, "b": "Bills"}, b"x")).served
+    assert not twins.ask(310, ALICE.signed({**SENT, "i": PROPERTIES[-1]}, b"x")).served
+    assert not twins.ask(310, BOB.signed(SENT, b"x")).served
+    assert not twins.ask(310, {**ALICE.signed(SENT, b"x"), "AccessKey": "bobby2"}).served
+    assert not twins.ask(310, SENT).served
+    assert not twins.ask(310, ALICE.signed(SENT, b"x"), b"y").served
+    assert twins.ask(310, ALICE.signed(SENT, b"x")).served
+
+
+async def test_a_usual_request_takes_the_pass() -> None:
+    twins = Twins()
+    assert twins.ask(310, ALICE.signed(SENT, b"x")).served
+    with patch.object(AuthPolicy, "check", side_effect=AssertionError("the whole check")):
+        assert twins.doors[0].ask(310, ALICE.signed({**SENT, "i": PROPERTIES[1]}, b"x"), b"x", JSON).served
+        assert twins.doors[0].ask(310, ALICE.signed(SENT, b"y"), b"y", ROCKETMQ).served
+
+
+async def test_with_lines_for_allowed_requests_there_are_no_passes() -> None:
+    twins = Twins(audit_allowed=True)
+    assert twins.ask(310, ALICE.signed(SENT, b"x")).served
+    assert not twins.passed
+
+
+def test_one_pass_for_changed_files_is_none() -> None:
+    text = b"accounts:\n  - {accessKey: alice12, secretKey: secret-of-alice12, topicPerms: [Orders=PUB]}\n"
+    policies = (PlainPolicy({"f": parse("f", text)}),)
+    held = passes.given(None, policies, "alice12", 310)
+    assert held is not None and passes.given(held, policies, "alice12", 310) is held
+    changed = (PlainPolicy({"f": parse("f", text)}),)
+    assert held.holds(policies) and not held.holds(changed)
+    assert passes.given(held, changed, "alice12", 310) is not held
+    for unusual in ((*policies, *changed), ()):
+        assert passes.given(None, unusual, "alice12", 310) is None
+    assert passes.given(None, policies, "bobby2", 310) is None
+    assert passes.given(None, policies, "alice12", RequestCode.END_TRANSACTION) is None
+
+
+def test_signatures_are_those_of_hmac() -> None:
+    assert framing is not None
+    chance = random.Random(2)
+    for size in range(300):
+        key, content = "k" * (size % 140), chance.randbytes(size)
+        expected = b64encode(hmac.new(key.encode(), content, hashlib.sha1).digest())
+        assert framing.SigningKey("a", key).signature(content) == expected
+    large = chance.randbytes(100_001)
+    expected = b64encode(hmac.new("schlüssel".encode(), large, hashlib.sha1).digest())
+    assert framing.SigningKey("a", "schlüssel").signature(large) == expected

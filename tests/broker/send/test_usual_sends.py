@@ -1,0 +1,281 @@
+"""The compiled path of usual sends gives what the Python path gives: log, queues, responses, errors and counts."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from sprocket.common.errors import DiskFailed, DiskFull
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.headers.base import to_ext_fields
+from tests.fuzz.engine_send_targets import (
+    DELAYED,
+    PROPERTIES,
+    USUAL,
+    Output,
+    Twin,
+    compare_sends,
+    compare_turns,
+    compiled,
+    send_of,
+    send_twins,
+    turns_of,
+)
+from tests.fuzz.target import pieces_of
+from tests.send_headers import send_header
+from tests.sim.sim_disk import Fault
+from tests.tiers import seeds
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
+
+
+def usual(count: int, serialization: int = JSON, body_bytes: int = 100, properties: str = USUAL) -> bytes:
+    """A read of plain sends to four queues."""
+    return b"".join(
+        encode_request(
+            310, n, send_header(queue_id=n % 4, properties=properties), body_bytes, serialization=serialization
+        )
+        + bytes(body_bytes)
+        for n in range(count)
+    )
+
+
+def appended_compiled(pieces: list[bytes], **settings: bool) -> int:
+    """Return how many sends of a second connection took the compiled path."""
+    twin = Twin(True, sync_flush=False, **settings)
+    twin.serve([usual(4)])
+    counts = []
+    append = twin.store.append_usual
+    with patch.object(twin.store, "append_usual", lambda records: (counts.append(len(records)), append(records))[1]):
+        twin.serve(pieces)
+    return sum(counts)
+
+
+@pytest.mark.parametrize("seed", seeds(400, quick=16))
+def test_any_sends_and_any_bytes(seed: int) -> None:
+    send_twins(random.Random(seed).randbytes(seed % 9))
+
+
+@pytest.mark.parametrize("seed", seeds(100, quick=6))
+def test_damaged_frames_in_any_pieces(seed: int) -> None:
+    chance = random.Random(seed)
+    stream = bytearray(b"".join(send_of(chance, 0.8) for _ in range(6)))
+    for _ in range(chance.randrange(1, 4)):
+        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
+    compare_sends([usual(4), *pieces_of(bytes(stream))], sync_flush=False)
+    compare_sends([usual(4), bytes(stream[: chance.randrange(len(stream))])], sync_flush=False)
+
+
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+def test_every_kind_of_properties_after_usual_sends(serialization: int) -> None:
+    for properties in PROPERTIES:
+        odd = usual(1, serialization, properties=properties) if properties or serialization == JSON else b""
+        compare_sends([usual(17, serialization) + odd + usual(3, serialization)], sync_flush=False)
+
+
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+def test_usual_sends_are_handled_compiled(serialization: int) -> None:
+    assert appended_compiled([usual(64, serialization), usual(1, serialization)]) == 65
+    assert appended_compiled([usual(3, properties=USUAL + "a\x01DELAY\x02")]) == 3
+
+
+def test_few_sends_before_an_unusual_one_are_one_append_with_it() -> None:
+    assert appended_compiled([usual(5) + usual(1, properties=DELAYED) + usual(5)]) == 0
+    assert appended_compiled([usual(20) + usual(1, properties=DELAYED) + usual(5)]) == 20
+
+
+def test_the_end_of_a_segment_is_left_to_the_python_path() -> None:
+    compare_sends([usual(40, body_bytes=700)] * 4, sync_flush=False)
+    # Segments of 32 KiB: the read that reaches the end of one goes on with the Python path.
+    assert 60 < appended_compiled([usual(40, body_bytes=700)] * 4) < 160
+
+
+def test_without_seals_every_send_takes_the_python_path() -> None:
+    assert appended_compiled([usual(20)], enabled_append_prop_crc=False) == 0
+    compare_sends([usual(20)], sync_flush=False, enabled_append_prop_crc=False)
+
+
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue"])
+@pytest.mark.parametrize("error", [DiskFull, DiskFailed])
+def test_a_failed_write_stores_and_acknowledges_nothing(error: type[DiskFull] | type[DiskFailed], name: str) -> None:
+    """Also when part of the write has arrived; a disk that has space again takes the next sends."""
+    found = []
+    for is_native in (False, True):
+        twin = Twin(is_native, sync_flush=False)
+        twin.serve([usual(8)])
+        before = twin.state()[1:4]
+
+        def fault(kind: str, path: Path) -> Fault | None:
+            return Fault(error, 0.5) if kind == "write" and name in path.parts else None
+
+        twin.disk.fault = fault
+        refused = twin.serve([usual(20)])
+        twin.disk.fault = None
+        assert twin.state()[1:4] == before
+        assert len(refused[0]) == 20 and not any(b'"code":0,' in header for _, header, _ in refused[0])
+        found.append([refused, twin.serve([usual(20)]), twin.store.failure is not None])
+    assert found[0] == found[1]
+
+
+def test_sync_flush_answers_after_the_flush_and_refuses_if_it_fails() -> None:
+    compare_sends([usual(20)], sync_flush=True)
+    found = []
+    for is_native in (False, True):
+        twin = Twin(is_native, sync_flush=True)
+        twin.serve([usual(4)])
+        twin.disk.fault = lambda kind, path: Fault() if kind == "sync" else None
+        found.append(twin.serve([usual(20)]))
+    assert found[0] == found[1]
+    answers = found[0][0]
+    assert len(answers) == 20 and not any(b'"code":0,' in header for _, header, _ in answers)
+
+
+def test_a_field_of_every_kind_in_every_place() -> None:
+    fields = to_ext_fields(send_header(properties=USUAL))
+    for name in fields:
+        for text in ("", "null", "-1", "007"):
+            changed = {**fields, name: text}
+            compare_sends([usual(1), encode_request(310, 7, changed, 4) + b"body"], sync_flush=False)
+
+
+# Several connections in one turn of the loop
+
+
+def appends_of(twin: Twin, turns: list[list[tuple[int, bytes]]]) -> list[int]:
+    """Serve the turns; return how many sends each append of the compiled path had."""
+    counts = []
+    append = twin.store.append_usual
+    with patch.object(twin.store, "append_usual", lambda records: (counts.append(len(records)), append(records))[1]):
+        twin.serve_turns(turns)
+    return counts
+
+
+@pytest.mark.parametrize("seed", seeds(300, quick=12))
+def test_any_sends_of_several_connections_in_any_turns(seed: int) -> None:
+    chance = random.Random(seed)
+    compare_turns(turns_of(chance, chance.randbytes(seed % 9)), sync_flush=seed % 3 == 0)
+
+
+def test_the_reads_of_a_turn_are_one_append() -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4)])
+    turn = [(name, usual(3)) for name in range(5)]
+    assert appends_of(twin, [turn, turn, [(0, usual(2)), (0, usual(1))]]) == [15, 15, 3]
+
+
+def test_the_reads_of_one_connection_alone_are_appended_at_once() -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4)])
+    assert appends_of(twin, [[(0, usual(3))], [(0, usual(2)), (0, usual(1))]]) == [3, 2, 1]
+
+
+def test_another_request_does_not_overtake_sends_that_wait_for_the_end_of_the_turn() -> None:
+    odd = usual(1, properties=DELAYED)
+    turns = [[(0, usual(3)), (1, usual(2)), (0, odd), (1, usual(1)), (2, odd + usual(2))]]
+    compare_turns(turns, sync_flush=False)
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4)])
+    assert appends_of(twin, turns) == [5, 1]
+
+
+def test_a_turn_has_no_append_without_bound() -> None:
+    turns = [[(name, usual(400, body_bytes=10)) for name in range(12)]]
+    twin = Twin(True, sync_flush=False, segment_bytes=1 << 24)
+    twin.serve([usual(4)])
+    counts = appends_of(twin, turns)
+    assert sum(counts) == 4800
+    assert len(counts) == 2
+
+
+def test_the_end_of_a_segment_within_a_turn() -> None:
+    compare_turns([[(name, usual(13, body_bytes=700)) for name in range(3)]] * 4, sync_flush=False)
+
+
+@pytest.mark.parametrize("error", [DiskFull, DiskFailed])
+def test_a_failed_write_refuses_all_sends_of_the_turn(error: type[DiskFull] | type[DiskFailed]) -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(8)])
+    before = twin.state()[1:4]
+    faults = [Fault(error, 0.5)]
+    twin.disk.fault = lambda kind, path: faults.pop() if kind == "write" and faults else None
+    turn = [(name, usual(5)) for name in range(3)]
+    refused = twin.serve_turns([turn])
+    assert twin.state()[1:4] == before
+    for answers, _ in refused[0]:
+        assert len(answers) == 5
+        assert not any(b'"code":0,' in header for _, header, _ in answers)
+    answered = twin.serve_turns([turn])
+    for answers, _ in answered[0]:
+        assert len(answers) == 5
+        assert all((b'"code":0,' in header) is (error is DiskFull) for _, header, _ in answers)
+
+
+def served_within_a_turn(twin: Twin, between: Callable[[RemotingChannel], None]) -> list[bytes]:
+    """Return what two connections got before the turn ended: each has a read, then `between` gets the first of them."""
+
+    async def run() -> list[bytes]:
+        outputs = [Output(), Output()]
+        channels = [RemotingChannel(twin.table, twin.counters) for _ in outputs]
+        for channel, output in zip(channels, outputs, strict=True):
+            channel.connection_made(output)
+            channel.data_received(usual(3))
+        assert not outputs[0].written
+        between(channels[0])
+        written = [b"".join(output.written) for output in outputs]
+        await asyncio.sleep(0)
+        return written
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["eof_received", "close", "hold"])
+def test_the_end_of_a_connection_ends_the_wait_for_the_turn(name: str) -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4)])
+    written = served_within_a_turn(twin, lambda channel: getattr(channel, name)())
+    assert [content.count(b'"code":0,') for content in written] == [3, 3]
+
+
+def test_sends_of_a_turn_whose_queues_were_deleted_meanwhile_go_to_new_queues() -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4)])
+
+    def delete(channel: RemotingChannel) -> None:
+        twin.store.delete_topic("Orders")
+        twin.table.settle()
+
+    written = served_within_a_turn(twin, delete)
+    # The Python path serves them: its responses leave at the end of the turn.
+    assert written == [b"", b""]
+    assert [twin.store.max_offset("Orders", queue_id) for queue_id in range(4)] == [2, 2, 2, 0]
+
+
+def test_another_append_between_the_read_and_the_end_of_the_turn() -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4)])
+    before = [twin.store.max_offset("Orders", queue_id) for queue_id in range(4)]
+
+    def fill(channel: RemotingChannel) -> None:
+        # The rest of the segment of 32 KiB, so that the sends of the turn do not fit into it.
+        for _ in range(100):
+            twin.processor.send(twin_requests(twin, channel))
+
+    served_within_a_turn(twin, fill)
+    after = [twin.store.max_offset("Orders", queue_id) for queue_id in range(4)]
+    assert sum(after) - sum(before) == 100 * 4 + 2 * 3
+
+
+def twin_requests(twin: Twin, channel: RemotingChannel) -> list[Any]:
+    """The requests of four sends."""
+    requests = []
+    for frame in FrameDecoder().feed(usual(4)):
+        _, request = twin.table.decode(frame)
+        request.channel = channel
+        requests.append(request)
+    return requests

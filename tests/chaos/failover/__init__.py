@@ -1,0 +1,1 @@
+"""A broker group under controllers, on a network of namespaces: kills, pauses, partitions."""

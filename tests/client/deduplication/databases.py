@@ -1,0 +1,240 @@
+"""Redis and PostgreSQL as processes of a test: on Unix sockets in folders of their own, and killed by their id."""
+
+import asyncio
+import fcntl
+import os
+import platform
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+
+from tests.compat.maven import BUILD
+
+_LIMIT_S: Final = 120
+# Three steps use this limit.  Together they end before the test's own limit.
+_DOWNLOAD_LIMIT_S: Final = 60
+# The server, and the libraries that it needs beside those of a Debian system without it.
+_REDIS_PACKAGES: Final = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
+
+
+class DatabaseMissingError(Exception):
+    """The server is not installed and could not be fetched; the text says what to install."""
+
+
+class Redis:
+    """Redis that writes each command to its disk before it answers."""
+
+    def __init__(self) -> None:
+        """Raises DatabaseMissingError."""
+        self._program, self._environment = _redis_program()
+        self._folder = Path(tempfile.mkdtemp(prefix="redis-"))
+        self.url = f"unix://{self._folder}/redis.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Redis":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end(signal.SIGTERM)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it, over what it has on its disk; return when it answers."""
+        options = {
+            "port": "0",
+            "unixsocket": f"{self._folder}/redis.sock",
+            "dir": str(self._folder),
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "save": "",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        with (self._folder / "log").open("ab") as into:
+            self._process = subprocess.Popen(
+                [self._program, *words], env=self._environment, stdout=into, stderr=into, stdin=subprocess.DEVNULL
+            )
+        _wait(self._is_ready)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(f"{self._folder}/redis.sock")
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16) == b"+PONG\r\n"  # until its files are loaded, an error
+            except OSError:
+                return False
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(_LIMIT_S)
+            self._process = None
+
+
+class Postgres:
+    """PostgreSQL with one database, `postgres`.  It refuses to run as root, so root starts it as another user."""
+
+    def __init__(self) -> None:
+        """Raises DatabaseMissingError."""
+        self._programs = _postgres_programs()
+        self._user = _unprivileged()
+        self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self.url = f"postgresql://postgres@/postgres?host={self._folder}"
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._user is not None:
+            os.chown(self._folder, self._user.pw_uid, self._user.pw_gid)
+        words = ["-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+        with self._run("initdb", *words) as process:
+            output, _ = process.communicate(timeout=_LIMIT_S)
+        if process.returncode != 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise RuntimeError(f"initdb failed: {output.decode()}")
+
+    def __enter__(self) -> "Postgres":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end(signal.SIGINT)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it, over what it has on its disk; return when it answers."""
+        _wait(self._is_ready)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(_LIMIT_S)
+            self._process = None
+
+    def _is_ready(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            # After a SIGKILL it does not start before the last session has ended, so this may happen several times.
+            options = {"listen_addresses": "", "unix_socket_directories": str(self._folder), "shared_buffers": "16MB"}
+            words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+            self._process = self._run("postgres", "-D", self._data, *words, output=subprocess.DEVNULL)
+        return asyncio.run(_answers(self.url))
+
+    @property
+    def _data(self) -> str:
+        return str(self._folder / "data")
+
+    def _run(self, program: str, *words: str, output: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        user = self._user
+        return subprocess.Popen(
+            [self._programs / program, *words],
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else (),
+            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"},
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+
+async def _answers(url: str) -> bool:
+    try:
+        connection = await asyncpg.connect(url, timeout=_LIMIT_S)
+    except (OSError, asyncpg.PostgresError):
+        return False
+    await connection.close()
+    return True
+
+
+def _wait(is_ready: Callable[[], bool]) -> None:
+    """Wait in a thread, where a coroutine may have a loop of its own."""
+
+    def poll() -> None:
+        until = time.monotonic() + _LIMIT_S
+        while not is_ready():
+            assert time.monotonic() < until, "the server does not answer"
+            time.sleep(0.05)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(poll).result()
+
+
+def _unprivileged() -> pwd.struct_passwd | None:
+    """Return the user for a server that refuses root; None if this process is not root's."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise DatabaseMissingError("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody")
+
+
+def _postgres_programs() -> Path:
+    """Return the folder of `postgres` and `initdb`.  Debian keeps them off PATH, in a folder for each version."""
+    folders = [Path(path) for path in os.environ.get("PATH", "").split(os.pathsep)]
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for folder in folders:
+        if all((folder / name).exists() for name in ("postgres", "initdb")):
+            return folder
+    raise DatabaseMissingError("needs PostgreSQL: apt-get install postgresql")
+
+
+def _redis_program() -> tuple[str, dict[str, str]]:
+    """Return redis-server and its environment; where it is not installed, Debian's packages unpacked in `build`."""
+    found = shutil.which("redis-server")
+    if found is not None:
+        return found, dict(os.environ)
+    target = BUILD / f"redis-{platform.machine()}"
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "stamp").exists():
+            _unpack_redis(target)
+            (target / "stamp").touch()
+    libraries = {str(path.parent) for path in (target / "tree").rglob("*.so.*")}
+    return str(target / "tree/usr/bin/redis-server"), os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
+
+
+def _unpack_redis(target: Path) -> None:
+    """Fetch the packages with lists of our own: an image has none, and only root may renew the system's."""
+    folders = {name: target / name for name in ("state", "cache")}
+    for folder in (folders["state"] / "lists/partial", folders["cache"] / "archives/partial", target / "tree"):
+        folder.mkdir(parents=True, exist_ok=True)
+    options = ["-q", "-o", f"Dir::State={folders['state']}", "-o", f"Dir::Cache={folders['cache']}"]
+    options += ["-o", "Dir::State::status=/dev/null", "-o", "APT::Sandbox::User="]
+    _fetch(target, "apt-get", *options, "update")
+    _fetch(target, "apt-get", *options, "download", *_REDIS_PACKAGES)
+    for package in target.glob("*.deb"):
+        _fetch(target, "dpkg-deb", "-x", str(package), str(target / "tree"))
+        package.unlink()
+    for folder in folders.values():
+        shutil.rmtree(folder)
+
+
+def _fetch(folder: Path, *command: str) -> None:
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=_DOWNLOAD_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DatabaseMissingError(f"needs Redis: apt-get install redis-server ({error})") from None
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr)[-500:]
+        raise DatabaseMissingError(f"needs Redis: apt-get install redis-server ({command[0]}: {said})")

@@ -1,0 +1,222 @@
+"""What RocketMQ's mqadmin and ours both run against the same servers: commands with arguments, and what may differ.
+
+Words in braces stand for what a test knows: addresses, names, folders.  ``{who}`` is the tool that runs,
+for what can be made only once.  Cases run in this order, each by both tools: a case may use what an earlier one made.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+# Names of the tools in what they make; of one length, so that columns stay.
+THEIRS, OURS = "JavaTool", "OwnTools"
+# What differs between two runs of one tool, wherever it stands.
+TIME: Final = (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[,:.]\d{3})?", "<time>")
+MILLIS: Final = (r"\b1\d{12}\b", "<ms>")
+STAMP: Final = (r"\b20\d{15}\b", "<time>")
+# Ours has a folder for each user.
+BODY_PATH: Final = ((r"/\S+/msgbodys/", "<folder>/"),)
+# Our client keeps neither the checksum nor the offset of the half message, and prints a body once.
+NOT_KEPT: Final = ((r"bodyCRC=\d+, ", ""), (r"preparedTransactionOffset=\d+, ", ""), (r"body=\[[-\d, ]*\], ", ""))
+VALUE: Final = (r"( *):.*$", ": <value>")
+# One tool elects the slave, the other one the old master.  RocketMQ's never shows the brokers, though it would.
+ELECTED: Final = ((r"(?<=Addr\t)\S+", "<which>"), (r"(?<=Epoch\t)\d+", "<n>"))
+Mask = tuple[str, str | Callable[[re.Match[str]], str]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command line for both.  `masks` replace what may differ; `any_order`: lines of a hash table of Java.
+
+    `as_words`: numbers have other widths, so words are compared, not columns.  `files`: what the command writes into
+    {folder} is compared too, without `volatile` keys.  `only`: compare only the lines that match.  `settles`: all
+    replicas are in sync before each tool runs.  `ours`: a flag for ours alone.
+    """
+
+    line: str
+    masks: tuple[Mask, ...] = ()
+    any_order: bool = False
+    as_words: bool = False
+    files: tuple[str, ...] = ()
+    volatile: tuple[str, ...] = ()
+    only: str = ""
+    settles: bool = False
+    ours: str = ""
+
+    @property
+    def command(self) -> str:
+        """Name of the command."""
+        return self.line.split()[0]
+
+    def masked(self, output: str, only: str) -> list[str]:
+        """Return the lines to compare."""
+        lines = []
+        for line in output.replace(THEIRS, "<who>").replace(OURS, "<who>").splitlines():
+            for pattern, name in (TIME, *self.masks):
+                line = re.sub(pattern, name, line)
+            line = re.sub(r"\{[\w#$]+=[^{}]*\}", _sorted, line)
+            text = " ".join(line.split()) if self.as_words else line.rstrip()
+            if text.strip() and re.search(only, text):
+                lines.append(text)
+        return sorted(lines) if self.any_order else lines
+
+
+def _sorted(found: re.Match[str]) -> str:
+    """Return a hash table of Java, such as properties, by name; MIN_OFFSET and MAX_OFFSET are what its client adds."""
+    entries = sorted(one for one in found[0][1:-1].split(", ") if not one.startswith(("MIN_OFFSET=", "MAX_OFFSET=")))
+    return f"{{{', '.join(entries)}}}"
+
+
+def _sorted_tracks(found: re.Match[str]) -> str:
+    """Return the tracks of a line in the order of their groups."""
+    return "]".join(sorted(found[0].split("]")))
+
+
+GROUP_POLICY: Final = '{"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000]}}'
+
+OPEN: Final = (
+    # Topics
+    Case("updateTopic -b {master} -t Made-{who} -r 3 -w 2"),
+    Case("updateTopic -c {cluster} -t MadeOnAll -r 2 -w 2 -p 6"),
+    Case("updateTopic -b {master} -t Typed-{who} -a +message.type=FIFO"),
+    Case("updateTopicList -b {master} -f {topics}"),
+    Case("updateTopicPerm -b {master} -t Made-{who} -p 4"),
+    Case("updateTopicPerm -b {master} -t Made-{who} -p 4"),
+    Case("updateTopicPerm -c {cluster} -t Made-{who} -p 6"),
+    Case("topicList", any_order=True),
+    Case("topicList -c", any_order=True),
+    Case("topicRoute -t {topic}"),
+    Case("topicRoute -t {topic} -l"),
+    Case("topicStatus -t {topic}"),
+    Case("topicClusterList -t {topic}"),
+    Case("allocateMQ -t {topic} -i 10.0.0.1", masks=((r'"queueId":\d', '"queueId":<n>'),)),
+    Case("updateOrderConf -t Ordered -m put -v broker-a:4"),
+    Case("updateTopic -b {master} -t Ordered -r 2 -w 2 -o true"),
+    Case("updateOrderConf -t Ordered -m get"),
+    Case("updateOrderConf -t Ordered -m delete"),
+    Case("deleteTopic -c {cluster} -t Made-{who}"),
+    # Messages
+    Case("sendMessage -t Sent-{who} -p hello -k k -c A -b {broker} -i 0", masks=((r"\b[0-9A-F]{32,}\b", "<id>"),)),
+    Case("queryMsgById -t {topic} -i {offset_id}", masks=BODY_PATH, any_order=True),
+    Case("queryMsgById -t {topic} -i {unique_id}", masks=BODY_PATH, any_order=True),
+    Case("queryMsgByKey -t {topic} -k key-1"),
+    Case("queryMsgByUniqueKey -t {topic} -i {unique_id}", masks=(*BODY_PATH, (r"^MessageTrack.*", _sorted_tracks))),
+    Case("queryMsgByOffset -t {topic} -b {broker} -i 0 -o 1 -f UTF-8", masks=BODY_PATH, any_order=True),
+    Case("queryMsgTraceById -i {unique_id}"),
+    Case("printMsg -t {topic} -d true", any_order=True, masks=NOT_KEPT),
+    Case("printMsgByQueue -t {topic} -a {broker} -i 0 -p true -d true", masks=NOT_KEPT),
+    Case("printMsgByQueue -t {topic} -a {broker} -i 0 -f true"),
+    Case("consumeMessage -t {topic} -b {broker} -i 0 -o 0", masks=NOT_KEPT),
+    Case("queryCq -t {topic} -q 0 -i 0 -c 2 -b {master}"),
+    Case("checkMsgSendRT -t {topic} -a 2 -s 10", masks=((r" +\d+$", " <ms>"), (r"\d+\.\d+", "<mean>"))),
+    Case("sendMsgStatus -b {broker} -c 2 -s 10", masks=(
+        (r"rt=\d+ms", "rt=<ms>"), (r"\b[0-9A-F]{32,}\b", "<id>"), (r"queueOffset=\d+", "queueOffset=<n>"),
+        (r"queueId=\d+", "queueId=<n>"),
+    )),
+    # Groups
+    Case("updateSubGroup -b {master} -g G-{who} -r 3 -q 2 -s false -p " + GROUP_POLICY.replace(" ", "")),
+    Case("updateSubGroup -c {cluster} -g GOnAll"),
+    Case("updateSubGroupList -b {master} -f {groups}"),
+    Case("getConsumerConfig -g G-{who}"),
+    Case("deleteSubGroup -b {master} -g G-{who} -r true"),
+    Case("setConsumeMode -b {master} -t {topic} -g {group} -m POP -q 2"),
+    Case("setConsumeMode -c {cluster} -t {topic} -g {group} -m PULL"),
+    Case("consumerProgress -g {group}", masks=((r"\d+\.\d+", "<tps>"),), any_order=True),
+    Case("consumerProgress -g {group} -t {topic} -s true", masks=((r"\d+\.\d+", "<tps>"),), any_order=True),
+    Case("consumerProgress", only=r"^(#|{group}\b)", as_words=True, any_order=True, masks=((r" \d+$", " <tps>"),)),
+    Case("consumerConnection -g {online}", any_order=True),
+    Case("consumerStatus -g {online}", masks=(MILLIS, STAMP), any_order=True),
+    Case("consumerStatus -g {online} -i {client_id}", any_order=True, masks=(MILLIS, STAMP, (r"\d+\.\d+", "<rate>"))),
+    Case("producerConnection -g {producers} -t {topic}", any_order=True),
+    Case("producer -b {master}", any_order=True, only=r"\({producers}\)|group", masks=(MILLIS,)),
+    Case("brokerConsumeStats -b {master}", only=r"^#|{topic}|Total", any_order=True),
+    Case("resetOffsetByTime -g {group} -t {topic} -s 0", any_order=True),
+    Case("resetOffsetByTime -g {group} -t {topic} -s 0 -b {master} -q 0 -o 1"),
+    Case("skipAccumulatedMessage -g {group} -t {topic}", any_order=True),
+    Case("cloneGroupOffset -s {group} -d {group}-{who} -t {topic}"),
+    Case("statsAll -t {topic}", masks=((r" +\d+\.\d+| +\d+\b", " <n>"),), as_words=True, any_order=True),
+    # Brokers
+    Case("clusterList", masks=((r"\d+\.\d+|\d+,\d+ms|\d+ms", "<n>"),), as_words=True),
+    Case("clusterList -m", masks=((r" +\d+\b", " <n>"),), as_words=True),
+    Case("brokerStatus -b {master}", masks=(VALUE,), any_order=True),
+    Case("brokerStatus -c {cluster}", masks=((r" *: .*$|:\s*$", ": <value>"),), any_order=True),
+    Case("getBrokerConfig -b {master}", any_order=True),
+    Case("getBrokerConfig -c {cluster}", any_order=True),
+    Case("updateBrokerConfig -b {master} -k maxTransferCountOnMessageInMemory -v 32"),
+    Case("updateBrokerConfig -c {cluster} -k maxTransferCountOnMessageInMemory -v 32 -a true", any_order=True),
+    Case("cleanExpiredCQ -b {master}"),
+    Case("cleanExpiredCQ -c {cluster}"),
+    Case("deleteExpiredCommitLog -b {master}"),
+    Case("deleteExpiredCommitLog -c {cluster}"),
+    Case("cleanUnusedTopic -b {master}"),
+    Case("cleanUnusedTopic -c {cluster}"),
+    Case("haStatus -b {master}", masks=((r"\d+\.\d+", "<speed>"),)),
+    Case("haStatus -c {cluster}", masks=((r"\d+\.\d+", "<speed>"),)),
+    Case("haStatus -b {slave}", masks=((r"\d+\.\d+", "<speed>"),)),
+    Case("resetMasterFlushOffset -b {slave} -o 0"),
+    Case("setCommitLogReadAheadMode -b {master} -m 0"),
+    Case("setCommitLogReadAheadMode -c {cluster} -m 0", any_order=True),
+    Case("updateColdDataFlowCtrGroupConfig -b {master} -g {group} -v 7654321"),
+    Case("updateColdDataFlowCtrGroupConfig -c {cluster} -g {group} -v 7654321"),
+    Case("getColdDataFlowCtrInfo -b {master}", any_order=True, masks=((r",$", ""),)),
+    Case("getColdDataFlowCtrInfo -c {cluster}", any_order=True, masks=((r",$", ""),)),
+    Case("removeColdDataFlowCtrGroupConfig -b {master} -g {group}"),
+    Case("removeColdDataFlowCtrGroupConfig -c {cluster} -g {group}"),
+    Case("exportConfigs -c {cluster} -f {folder}", files=("configs.json",)),
+    Case("exportMetadata -c {cluster} -f {folder}", files=("metadata.json",), volatile=("exportTime",)),
+    Case("exportMetadata -c {cluster} -f {folder} -t", files=("topic.json",), volatile=("exportTime",)),
+    Case("exportMetadata -b {master} -f {folder} -g", files=("subscriptionGroup.json",), volatile=("dataVersion",)),
+    Case("exportMetrics -c {cluster} -f {folder}", files=("metrics.json",), volatile=("runtimeQuota",)),
+    # Name servers
+    Case("getNamesrvConfig", any_order=True),
+    Case("updateNamesrvConfig -k returnOrderTopicConfigToBroker -v true"),
+    Case("updateKvConfig -s N -k k -v v"),
+    Case("deleteKvConfig -s N -k k"),
+    Case("wipeWritePerm -b {broker}"),
+    Case("addWritePerm -b {broker}"),
+    # Controllers
+    Case("getControllerMetaData -a {controller}"),
+    Case("getControllerConfig -a {controller}", any_order=True),
+    Case("updateControllerConfig -a {controller} -k enableElectUncleanMaster -v false"),
+    Case("getSyncStateSet -a {controller} -b {broker}", masks=(MILLIS,)),
+    Case("getSyncStateSet -a {controller} -c {cluster}", masks=(MILLIS,)),
+    Case("getBrokerEpoch -b {broker}", any_order=True),
+    Case("getBrokerEpoch -c {cluster}", any_order=True),
+    Case("cleanBrokerMetadata -a {controller} -b {lost_id} -bn {broker} -c {cluster}"),
+    Case(
+        "electMaster -a {controller} -b {elected_id} -bn {broker} -c {cluster}", settles=True, masks=ELECTED, only="^#"
+    ),
+)  # fmt: skip
+
+# On a broker that asks for users: others tell no passwords, which the copies need.
+GUARDED: Final = (
+    # RocketMQ's fails in a cluster with slaves: it deletes topics on them too.
+    Case("deleteSubGroup -c {cluster} -g GOnAll-{who}"),
+    Case("createUser -b {master} -u user-{who} -p secret-of-user -t Normal"),
+    Case("createUser -c {cluster} -u more-{who} -p secret-of-user"),
+    Case("updateUser -b {master} -u user-{who} -s disable"),
+    Case("updateUser -c {cluster} -u user-{who} -s enable"),
+    Case("getUser -b {master} -u user-{who}", ours="--showPassword"),
+    Case("getUser -c {cluster} -u user-{who}", ours="--showPassword"),
+    Case("listUser -b {master} -f user-{who}", ours="--showPassword"),
+    Case("listUser -c {cluster} -f user-{who}", ours="--showPassword"),
+    Case("copyUser -f {master} -t {master} -u user-{who}"),
+    Case("createAcl -b {master} -s User:user-{who} -r Topic:T*,Group:G* -a Pub,Sub -i 10.0.0.0/8,127.0.0.1 -d Allow"),
+    Case("createAcl -c {cluster} -s User:more-{who} -r Cluster:* -a Get -d Deny"),
+    Case("updateAcl -b {master} -s User:user-{who} -r Topic:T* -a All -d Deny"),
+    Case("updateAcl -c {cluster} -s User:user-{who} -r Topic:U* -a Create,Update,Delete,Get,List -d Allow"),
+    Case("getAcl -b {master} -s User:user-{who}"),
+    Case("getAcl -c {cluster} -s User:user-{who}"),
+    Case("listAcl -b {master} -s user-{who}"),
+    Case("listAcl -c {cluster} -s user-{who} -r Topic"),
+    Case("copyAcl -f {master} -t {master} -s User:user-{who}"),
+    Case("deleteAcl -b {master} -s User:user-{who} -r Topic:T*"),
+    Case("deleteAcl -c {cluster} -s User:user-{who}"),
+    Case("deleteUser -b {master} -u user-{who}"),
+    Case("deleteUser -c {cluster} -u more-{who}"),
+)
+
+ENDLESS: Final = "It prints until it is interrupted; RocketMQ's cannot be ended without its JVM."
+# Commands of both that are not compared, each with its reason.
+NOT_COMPARED: Final = {"clusterRT": ENDLESS, "startMonitoring": ENDLESS}

@@ -1,0 +1,117 @@
+"""Rolling upgrade: what a previous version wrote is opened and followed, and brokers of both versions replicate.
+
+``data/sprocket-1409cd06.tar.xz`` is what a broker of commit 1409cd06 left when it was killed.  A running broker of that
+version needs its source code: see `tests.compat.previous`.  docs/upgrade.md says what is tested here.
+"""
+
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.compat import wire
+from tests.compat.cluster import Server, SprocketCluster
+from tests.compat.previous import SOURCE_VARIABLE, previous_broker, previous_source
+from tests.compat.replicas import Replicas, ha_status, log_end, same_logs, send, until
+from tests.compat.turns import SHORT_DELAYS, TOPIC, Ledger, add_turn, check_turn, properties
+
+GOLDEN = Path(__file__).resolve().parent / "data" / "sprocket-1409cd06.tar.xz"
+GROUP = "broker-a"
+SIZES = {"mappedFileSizeCommitLog": str(256 * 1024), "mappedFileSizeConsumeQueue": "4000"}
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def unpacked(folder: Path) -> Ledger:
+    """Unpack the previous version's store into ``folder/store``; return what its broker had done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(folder, filter="data")
+    return Ledger.from_json((folder / "ledger.json").read_text())
+
+
+async def test_a_store_of_the_previous_version_opens_and_serves(tmp_path: Path) -> None:
+    ledger = unpacked(tmp_path)
+    # What was delayed by level 3 is due by now.
+    ledger.due.append("0-level-3")
+    settings = {**properties(tmp_path / "store"), **SHORT_DELAYS}
+    with SprocketCluster(tmp_path / "first", properties=settings) as cluster:
+        await check_turn(cluster, ledger)
+        await add_turn(cluster, 1, ledger)
+        cluster.brokers[0].kill()
+    with SprocketCluster(tmp_path / "again", properties=settings) as cluster:
+        ledger.due.append("1-level-3")
+        await check_turn(cluster, ledger)
+
+
+def test_slaves_follow_a_store_of_the_previous_version(tmp_path: Path) -> None:
+    """One slave has the previous version's copy of the log, the other one nothing."""
+    with Replicas(tmp_path) as replicas:
+        homes = [tmp_path / f"home-{number}" for number in range(3)]
+        for home in homes[:2]:
+            unpacked(home)
+        homes[2].mkdir()
+        master, *slaves = [
+            replicas.again(
+                "sprocket", GROUP, number, home, "SLAVE" if number else "ASYNC_MASTER", **SIZES, **SHORT_DELAYS
+            )
+            for number, home in enumerate(homes)
+        ]
+        for server in (master, *slaves):
+            server.start()
+            replicas.await_registered(server)
+        until(lambda: followers(master) == 2, "both slaves follow")
+        send(master.address, 50, 500, TOPIC)
+        until(lambda: followers(master, in_step=True) == 2, "both slaves have everything")
+        end = log_end(master.address)
+        for server in (master, *slaves):
+            assert server.stop() == 0
+        for slave in slaves:
+            assert same_logs(master, slave, end) == 0
+            groups = json.loads((slave.directory / "store" / "config" / "subscriptionGroup.json").read_text())
+            assert "Bookkeepers" in groups["subscriptionGroupTable"]
+
+
+def followers(master: Server, *, in_step: bool = False) -> int:
+    """Return how many slaves a master has; `in_step`: those that lack nothing."""
+    slaves = ha_status(master.address)["haConnectionInfo"]
+    assert isinstance(slaves, list)
+    return sum(not in_step or slave["diff"] == 0 for slave in slaves)
+
+
+def test_a_group_is_upgraded_and_goes_back_while_it_serves(tmp_path: Path) -> None:
+    """Slave first, then the master; back in the other order.  Each step replicates between the two versions."""
+    source = previous_source()
+    if source is None:
+        pytest.skip(f"{SOURCE_VARIABLE} names no folder with the source code of a previous version")
+    with Replicas(tmp_path) as replicas:
+        servers = [
+            replicas.add("sprocket", GROUP, number, "SLAVE" if number else "ASYNC_MASTER", **SIZES) for number in (0, 1)
+        ]
+        master, slave = servers
+        this = {server.name: server.command for server in servers}
+        previous = {server.name: previous_broker(source, server.directory / "broker.conf") for server in servers}
+
+        def step(server: Server, command: Mapping[str, Sequence[str]]) -> None:
+            """Restart a server as the version of `command`, send, and wait until the slave has everything."""
+            server.stop()
+            server.command = command[server.name]
+            server.start()
+            until(lambda: followers(master) == 1, f"the slave follows after a restart of {server.name}")
+            replicas.await_registered(server)
+            send(master.address, 20, 500)
+            until(lambda: followers(master, in_step=True) == 1, "the slave has everything")
+
+        for server in servers:
+            server.command = previous[server.name]
+            server.start()
+            replicas.await_registered(server)
+        wire.create_topic(master.address, "Orders", 4)
+        for server, command in ((slave, this), (master, this), (master, previous), (slave, previous)):
+            step(server, command)
+        end = log_end(master.address)
+        for server in (slave, master):
+            assert server.stop() == 0
+        assert same_logs(master, slave, end) == 0

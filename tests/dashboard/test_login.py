@@ -1,0 +1,102 @@
+"""Login with the users of a cluster with access control."""
+
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.bodies.auth import UserInfo
+from sprocket.remoting.credentials import Credentials
+from sprocket.testing import Broker
+from tests.dashboard.rig import running, visitor
+
+ROOT = Credentials("root", "secret of root")
+
+
+async def test_every_page_needs_a_login(guarded: Broker) -> None:
+    async with running(guarded.namesrv) as (_, visitor):
+        for path in (
+            "/",
+            "/topics",
+            "/groups",
+            "/messages",
+            "/dead-letters",
+            "/send",
+            "/accounts",
+            "/charts",
+            "/offsets",
+        ):
+            page = await visitor.get(path)
+            assert page.status == 303 and page.location.startswith("/login?next="), path
+        assert (await visitor.post("/send/now", topic="T", body="x")).location.startswith("/login")
+
+
+async def test_login_cookie_and_logout(guarded: Broker) -> None:
+    async with running(guarded.namesrv) as (dashboard, mine):
+        done = await mine.post("/login", user="root", secret="secret of root", next="/topics?kind=system")
+        assert done.status == 303 and done.location == "/topics?kind=system"
+        assert dashboard.access.session_count == 1
+        cookie = next(one for one in mine.http.cookie_jar if one.key == "sprocket_session")
+        assert cookie["httponly"] and cookie["samesite"] == "Strict" and len(cookie.value) == 43
+        page = await mine.get("/")
+        assert page.status == 200 and "Log out root" in page.text and "No problem found" in page.text
+        async with visitor(dashboard) as other:
+            assert (await other.get("/")).status == 303
+        token = await mine.token("/")
+        assert (await mine.post("/logout", token=token)).location == "/login"
+        assert dashboard.access.session_count == 0
+        assert (await mine.get("/")).status == 303
+
+
+async def test_wrong_passwords_are_refused_and_limited(guarded: Broker) -> None:
+    async with running(guarded.namesrv, logins_burst=3) as (dashboard, visitor):
+        for user, secret in (("root", "wrong"), ("nobody", "secret of root"), ("a has no permission to access", "x")):
+            refused = await visitor.log_in(user, secret)
+            assert refused.status == 403, user
+        assert dashboard.access.session_count == 0
+        await visitor.log_in("root", "wrong")
+        locked = await visitor.log_in("root", "secret of root")
+        assert locked.status == 403 and "Too many logins" in locked.text
+
+
+async def test_a_redirect_after_login_stays_here(guarded: Broker) -> None:
+    async with running(guarded.namesrv) as (_, visitor):
+        for place in ("//evil.example", "https://evil.example", "/\\evil.example"):
+            done = await visitor.post("/login", user="root", secret="secret of root", next=place)
+            assert done.location == "/", place
+
+
+async def test_a_user_without_rights_may_log_in_and_sees_the_refusal(guarded: Broker) -> None:
+    async with AdminClient([guarded.namesrv], credentials=ROOT) as admin:
+        await admin.create_user(guarded.address, UserInfo("weak", "secret of weak", "Normal"))
+    async with running(guarded.namesrv, credentials=ROOT) as (_, visitor):
+        assert (await visitor.log_in("weak", "secret of weak")).status == 303
+        for path in ("/", "/charts", "/accounts"):
+            page = await visitor.get(path)
+            assert page.status == 403 and "has no permission" in page.text, path
+
+
+async def test_sessions_are_bounded(guarded: Broker) -> None:
+    async with running(guarded.namesrv, max_sessions=1) as (dashboard, first), visitor(dashboard) as second:
+        await first.log_in("root", "secret of root")
+        await second.log_in("root", "secret of root")
+        assert dashboard.access.session_count == 1
+        assert (await first.get("/")).status == 303
+        assert (await second.get("/")).status == 200
+
+
+async def test_accounts_are_listed_created_and_deleted(guarded: Broker) -> None:
+    async with running(guarded.namesrv) as (_, visitor):
+        await visitor.log_in("root", "secret of root")
+        token = await visitor.token("/accounts")
+        made = await visitor.post("/accounts/create", token=token, user="clerk", secret="clerk's own", type="Normal")
+        assert "User clerk was created" in made.text and "clerk's own" not in made.html and "own" not in made.text
+        listed = await visitor.get("/accounts")
+        assert "clerk Normal enable" in listed.text and "root Super" in listed.text
+        gone = await visitor.post("/accounts/delete", token=token, user="clerk")
+        assert "User clerk was deleted" in gone.text
+        assert "clerk Normal" not in (await visitor.get("/accounts")).text
+
+
+async def test_a_message_is_sent_as_the_user(guarded: Broker) -> None:
+    async with running(guarded.namesrv) as (_, visitor):
+        await visitor.log_in("root", "secret of root")
+        token = await visitor.token("/send")
+        sent = await visitor.post("/send/now", token=token, topic="Signed", body="x")
+        assert "SEND_OK" in sent.text, sent.text

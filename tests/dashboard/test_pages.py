@@ -1,0 +1,148 @@
+"""Each page shows the figures of a real broker."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from sprocket import ConsumeFrom, Consumer, Message, Producer
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.client.trace.recorder import TraceSettings
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.message.topic_names import dlq_topic
+from sprocket.testing import Broker
+from tests.dashboard.rig import kill_messages, running
+
+
+async def send(broker: Broker, topic: str, count: int, **fields: object) -> list[str]:
+    async with Producer("p", broker.namesrv, trace=TraceSettings()) as producer:
+        sent = [await producer.send(Message(topic, b"body %d" % n, **fields)) for n in range(count)]  # type: ignore[arg-type]
+    return [one.message_id for one in sent]
+
+
+async def test_cluster_map(broker: Broker) -> None:
+    broker.create_topic("Map", 2)
+    await send(broker, "Map", 3)
+    async with running(broker.namesrv) as (_, visitor):
+        page = await visitor.get("/")
+    assert page.status == 200
+    assert "No problem found" in page.text
+    assert f"answers {broker.address}" in page.text
+    assert "master" in page.text and "V5_3_3" in page.text and f"answers {broker.namesrv}" in page.text
+
+
+async def test_topics_and_one_topic(broker: Broker) -> None:
+    broker.create_topic("Shown", 3)
+    await send(broker, "Shown", 7)
+    async with running(broker.namesrv) as (_, visitor):
+        page = await visitor.get("/topics", name="shown")
+        assert "1 topics of applications" in page.text
+        assert "Shown 7 " in page.text
+        one = await visitor.get("/topic", topic="Shown")
+        system = await visitor.get("/topics", kind="system")
+        missing = await visitor.get("/topic", topic="Nowhere")
+        wrong = await visitor.get("/topics", kind="other")
+    assert "Messages 7" in one.text and "Queues 3" in one.text and "read and write" in one.text
+    assert "RMQ_SYS_TRACE_TOPIC" in system.text
+    assert missing.status == 502 and "Nowhere" in missing.text
+    assert wrong.status == 400 and "allowed are user" in wrong.text
+
+
+async def test_group_without_consumers_and_with_one(broker: Broker) -> None:
+    broker.create_topic("Work", 2)
+    await send(broker, "Work", 4)
+    async with running(broker.namesrv) as (_, visitor):
+        async with Consumer("workers", ["Work"], broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+            for _ in range(4):
+                assert (await anext(consumer)).body
+            page = await visitor.get("/group", group="workers")
+            assert "Consumers 1" in page.text, page.text
+            assert "Work: *" in page.text
+        await send(broker, "Work", 5)
+        page = await visitor.get("/group", group="workers")
+        assert "No consumer is connected" in page.text
+        listed = await visitor.get("/groups", name="WORKERS")
+        assert "workers" in listed.text
+        unknown = await visitor.get("/group", group="nobody")
+        assert "No broker that answers knows this group" in unknown.text
+
+
+async def test_message_by_id_and_key_with_its_trace(broker: Broker) -> None:
+    broker.create_topic("Traced", 1)
+    message_id, *_ = await send(broker, "Traced", 2, keys=["order-1"], tags="blue")
+    async with running(broker.namesrv) as (_, visitor):
+        page = await visitor.get("/messages", topic="Traced", id=message_id)
+        for _ in range(100):
+            if "sent by the producer" in page.text:
+                break
+            await asyncio.sleep(0.05)
+            page = await visitor.get("/messages", topic="Traced", id=message_id)
+        assert "sent by the producer" in page.text and "stored by the broker" in page.text
+        assert "body 0" in page.text and "order-1" in page.text and "blue" in page.text
+        by_key = await visitor.get("/messages", topic="Traced", key="order-1")
+        assert "2 messages of Traced" in by_key.text and message_id in by_key.text
+        newest = await visitor.get("/messages", topic="Traced", newest="1")
+        assert "1 message of Traced" in newest.text and "body 1" in newest.text
+        nothing = await visitor.get("/messages", topic="Traced", key="order-2")
+        assert "Nothing was found" in nothing.text
+
+
+async def test_send_and_find_it(broker: Broker) -> None:
+    broker.create_topic("FromForm", 1)
+    async with running(broker.namesrv) as (_, visitor):
+        sent = await visitor.post("/send/now", topic="FromForm", body="hello\r\nworld", keys="k1 k2", tag="t")
+        assert "SEND_OK" in sent.text
+        found = await visitor.get("/messages", topic="FromForm", key="k2")
+        assert "hello world" in found.text
+        refused = await visitor.post("/send/now", topic="From Form", body="x")
+    assert refused.status == 502 and "From Form" in refused.text
+
+
+async def test_dead_letters_preview_and_redrive(broker: Broker) -> None:
+    broker.create_topic("Origin", 1)
+    broker.create_topic(dlq_topic("sick"), 1)
+    await kill_messages(broker, "sick", "Origin", 3)
+    async with running(broker.namesrv) as (_, visitor):
+        listed = await visitor.get("/dead-letters")
+        assert "sick 3" in listed.text
+        shown = await visitor.get("/dead-letters", group="sick", tag="a", preview="1")
+        assert "dead 2" in shown.text and "would send 2 of 2" in shown.text
+        before = await visitor.get("/messages", topic="Origin", newest="5")
+        assert "Nothing was found" in before.text
+        done = await visitor.post("/dead-letters/redrive", group="sick", tag="a", count="10")
+        assert "Sent 2 of 2" in done.text and "2 to Origin" in done.text
+        after = await visitor.get("/messages", topic="Origin", newest="5")
+        assert "2 messages of Origin" in after.text
+
+
+@pytest.mark.parametrize(("target", "offset"), [("start", 0), ("end", 6), ("time", 6)])
+async def test_reset_with_preview(broker: Broker, target: str, offset: int) -> None:
+    topic, group = f"Reset_{target}", f"reset_{target}"
+    broker.create_topic(topic, 1)
+    await send(broker, topic, 6)
+    async with AdminClient([broker.namesrv]) as admin:
+        await admin.create_group(broker.address, SubscriptionGroupConfig(group))
+        await GroupAdmin(admin).commit(broker.address, group, topic, 0, 2)
+        fields = {"group": group, "topic": topic, "to": target}
+        if target == "time":
+            fields["time"] = datetime.now(UTC).replace(year=datetime.now(UTC).year + 1, tzinfo=None).isoformat()
+        async with running(broker.namesrv) as (_, visitor):
+            preview = await visitor.get("/offsets", **fields)
+            assert f"0 0 6 2 {offset} " in preview.text, preview.text
+            done = await visitor.post("/offsets/reset", **fields)
+            assert done.status == 200 and f"queue 0: {offset}" in done.text
+            stats = await admin.consume_stats(group, topic, topic)
+    assert [one.consumer_offset for one in stats.offset_table.values()] == [offset]
+
+
+async def test_charts_of_real_rates(broker: Broker) -> None:
+    broker.create_topic("Charted", 1)
+    async with running(broker.namesrv, sample_interval_s=1.0) as (_, visitor):
+        for _ in range(200):
+            await send(broker, "Charted", 5)
+            page = await visitor.get("/charts")
+            if "polyline" in page.html:
+                break
+            await asyncio.sleep(0.1)
+    assert "Messages in" in page.text and "polyline" in page.html and "Time of a write" in page.text

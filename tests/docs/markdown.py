@@ -1,0 +1,26 @@
+"""Links and headings of Markdown pages, as GitHub and MkDocs read them."""
+
+import re
+from collections import Counter
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`[^`\n]+`")
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+
+
+def links_of(text: str) -> list[str]:
+    """Return the targets of the links in `text`, without those in code."""
+    return _LINK.findall(_CODE.sub("", _FENCE.sub("", text)))
+
+
+def anchors_of(text: str) -> set[str]:
+    """Return the anchors of the headings in `text`; a heading that repeats gets a number."""
+    seen: Counter[str] = Counter()
+    anchors = set()
+    for heading in _HEADING.findall(_FENCE.sub("", text)):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")
+        anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        anchors.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return anchors

@@ -1,0 +1,61 @@
+"""Every link and anchor of README.md and docs/ leads somewhere, and the site has every page."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.markdown import anchors_of, links_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SITE = ROOT / "mkdocs.yml"
+
+
+def broken(page: Path) -> list[str]:
+    """Return the links of `page` that lead nowhere."""
+    found = []
+    for link in links_of(page.read_text(encoding="utf-8")):
+        place, _, anchor = link.partition("#")
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        target = (page.parent / place).resolve() if place else page
+        if not target.exists():
+            found.append(f"{link}: there is no such file")
+        elif anchor and target.suffix == ".md" and anchor not in anchors_of(target.read_text(encoding="utf-8")):
+            found.append(f"{link}: {target.name} has no such heading")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One `two`\n[a](#one-two) [b](#three) [c](nowhere.md) `[d](code.md)` [e](https://example.org)\n")
+    assert [text.partition(":")[0] for text in broken(page)] == ["#three", "nowhere.md"]
+
+
+def test_the_site_has_every_page_once() -> None:
+    content = yaml.safe_load(SITE.read_text(encoding="utf-8"))
+    listed = [page for part in content["nav"] for pages in part.values() for entry in pages for page in entry.values()]
+    docs = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert sorted(listed) == sorted(page for page in docs if not page.startswith("decisions/0"))
+
+
+@pytest.mark.slow
+def test_the_site_builds(tmp_path: Path) -> None:
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install '.[site]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    reference = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
+    for name in ("sprocket.Producer", "sprocket.Consumer", "sprocket.Message", "sprocket.testing.Broker"):
+        assert f'id="{name}"' in reference, name

@@ -1,0 +1,92 @@
+"""`make engine`, which is a part of `make setup`, with a C compiler on PATH and without one."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# What the recipe needs besides Python; the compiler is not among them.
+TOOLS = ("make", "sh", "rm", "cat", "touch")
+pytestmark = pytest.mark.skipif(not (ROOT / ".venv" / "bin").exists(), reason="make works with .venv alone")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout that has been set up, but whose engine is not built."""
+    tree = tmp_path / "tree"
+    engine = tree / "sprocket" / "engine"
+    engine.mkdir(parents=True)
+    for path in (ROOT / "sprocket" / "engine").iterdir():
+        if path.suffix in (".py", ".pyx", ".pxd", ".h"):
+            shutil.copy(path, engine)
+    shutil.copy(ROOT / "sprocket" / "__init__.py", tree / "sprocket")
+    for name in (
+        "Makefile",
+        "setup.py",
+        "setup.cfg",
+        "pyproject.toml",
+        "requirements.lock",
+        "README.md",
+        "MANIFEST.in",
+    ):
+        shutil.copy(ROOT / name, tree)
+    shutil.copytree(ROOT / "conf", tree / "conf")
+    (tree / ".venv").mkdir()
+    for name in ("bin", "lib", "pyvenv.cfg"):
+        (tree / ".venv" / name).symlink_to(ROOT / ".venv" / name)
+    (tree / ".venv" / ".setup-done").touch()
+    return tree
+
+
+def make_engine(tree: Path, path: str) -> str:
+    # The tests themselves may run below make, which says more then.
+    ignored = ("CC", "SPROCKET_ENGINE", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in ignored}
+    done = subprocess.run(
+        ["make", "engine"], cwd=tree, env={**environment, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def built(tree: Path) -> list[str]:
+    return sorted(path.name.partition(".")[0] for path in (tree / "sprocket" / "engine").glob("*.so"))
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_with_a_compiler(tree: Path) -> None:
+    assert make_engine(tree, os.environ["PATH"]) == "Engine: native (compiled)\n"
+    assert built(tree) == ["client_sends", "framing", "reads", "records", "scan", "sends"]
+
+
+def test_without_a_compiler_one_line_says_what_it_costs(tree: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in TOOLS:
+        (tools / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
+    said = make_engine(tree, str(tools))
+    assert said.count("\n") == 1
+    assert said.startswith("Engine: python, because the compiled engine is not built. Everything works; ")
+    assert "install a C compiler" in said
+    assert built(tree) == []
+
+
+def test_pip_installs_without_a_compiler(tree: Path, tmp_path: Path) -> None:
+    """What pip runs to make a wheel: the build of the engine fails, and the wheel has pure Python alone."""
+    code = "from setuptools import build_meta; print(build_meta.build_wheel('wheels'))"
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    environment.pop("CC", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tree / "wheels").iterdir()
+    listed = subprocess.run(
+        [sys.executable, "-m", "zipfile", "-l", str(wheel)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "sprocket/engine/choice.py" in listed
+    assert ".so" not in listed and ".pyx" not in listed

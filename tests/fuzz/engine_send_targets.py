@@ -1,0 +1,290 @@
+"""Sends through the compiled path beside the Python path: the same log, queues, responses and errors for any bytes."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+from benchmarks.gate import Sink
+from broker.client.queue_locks import QueueLocks
+from broker.config.live_config import LiveConfig
+from broker.metrics.message_flow import MessageFlow
+from broker.processor.send import SendProcessor
+from broker.send import usual_sends
+from broker.send.admission import SendAdmission
+from broker.send.confirm_waits import ConfirmWaits
+from broker.send.intake import MessageIntake
+from broker.send.message_id import UniqueKeys
+from broker.timer.timer_intake import TimerIntake
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.send import SendMessageRequestHeader
+from sprocket.remoting.routes import RouteTable
+from store.disk.disk import DiskFile
+from store.record.record import TagsCodes
+from tests.broker.rig import broker_config
+from tests.clock import ManualClock
+from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
+from tests.fuzz.target import Target, pieces_of
+from tests.send_headers import send_header
+from tests.sim.sim_disk import SimDisk
+from tests.sim.sim_store import FLUSH, SimStore, small_config
+
+try:
+    from sprocket.engine import sends as compiled
+except ImportError:  # no C compiler: `tests/engine` says so
+    compiled = None  # type: ignore[assignment]
+
+HOST: Final = bytes((10, 1, 2, 3)) + (10911).to_bytes(4, "big")
+TOPICS: Final = ("Orders", "Trades", "Tagged", "T" * 200, "%RETRY%G", "NoWrite")
+
+
+class Topics:
+    """Topics that are there; no other may be created."""
+
+    unsaved: Final[set[str]] = set()
+
+    def __init__(self) -> None:
+        self.by_name = {name: TopicConfig(name, 4, 4) for name in TOPICS}
+        self.by_name["Tagged"] = TopicConfig("Tagged", 2, 2, topic_filter_type="MULTI_TAG")
+        self.by_name["NoWrite"] = TopicConfig("NoWrite", 4, 4, perm=4)
+        self.get = self.by_name.get
+
+    def create_on_send(self, *arguments: object, **more: object) -> None:
+        return None
+
+    def get_or_create(self, topic: str, queues: int, **more: object) -> TopicConfig:
+        return self.by_name.setdefault(topic, TopicConfig(topic, queues, queues))
+
+
+class Output(Sink):
+    """Keeps what is written, and whether the connection was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None: ...
+
+
+@contextmanager
+def path_of(is_native: bool) -> Iterator[None]:
+    """Let new processors send through one twin."""
+    with encoding(is_native), patch.object(usual_sends, "_engine", compiled if is_native else None):
+        yield
+
+
+class Twin:
+    """A store in memory, and the path of sends before it."""
+
+    def __init__(self, is_native: bool, *, sync_flush: bool, **store: object) -> None:
+        self.is_native = is_native
+        self.clock, self.disk, self.flow = ManualClock(), SimDisk(), MessageFlow()
+        self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush, **store), self.clock)
+        self.store = self.sim.open()
+        self.store.store_host = HOST
+        config = LiveConfig(broker_config(), self.sim.store.config)
+        topics: Any = Topics()
+        groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
+        below = random.Random(7).randrange
+        timer = TimerIntake(config, self.clock, below, lambda slot_time: 0)
+        waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None))
+        keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
+        intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
+        admission = SendAdmission(config, topics, below)
+        with path_of(is_native):
+            self.processor = SendProcessor(config, self.store, admission, intake, waits, self.clock, self.flow)
+            self.table = RouteTable(self.processor.routes())
+        self.counters = ChannelCounters()
+
+    def serve(self, pieces: list[bytes], fail: Callable[[str, DiskFile], None] | None = None) -> list[Any]:
+        """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
+
+        async def run() -> list[Any]:
+            output = Output()
+            channel = RemotingChannel(self.table, self.counters)
+            channel.connection_made(output)
+            for piece in pieces:
+                if not output.is_closed:
+                    channel.data_received(piece)
+            await asyncio.sleep(0)  # the end of the turn
+            self.sim.step(FLUSH)
+            await asyncio.sleep(0)
+            return [_frames(b"".join(output.written)), output.is_closed, dict(self.table.refusals.by_reason)]
+
+        with path_of(self.is_native):
+            return [*asyncio.run(run()), *self.state()]
+
+    def serve_turns(self, turns: list[list[tuple[int, bytes]]]) -> list[Any]:
+        """Read pieces of several connections, named by numbers, turn by turn; return what `serve` does for each."""
+
+        async def run() -> list[Any]:
+            names = sorted({name for turn in turns for name, _ in turn})
+            outputs = {name: Output() for name in names}
+            channels = {name: RemotingChannel(self.table, self.counters) for name in names}
+            for name in names:
+                channels[name].connection_made(outputs[name])
+            for turn in turns:
+                for name, piece in turn:
+                    if not outputs[name].is_closed:
+                        channels[name].data_received(piece)
+                await asyncio.sleep(0)
+            self.sim.step(FLUSH)
+            await asyncio.sleep(0)
+            return [
+                [[_frames(b"".join(output.written)), output.is_closed] for output in outputs.values()],
+                dict(self.table.refusals.by_reason),
+            ]
+
+        with path_of(self.is_native):
+            return [*asyncio.run(run()), *self.state()]
+
+    def state(self) -> list[Any]:
+        """What is stored and counted."""
+        queues = sorted(self.store.queues())
+        return [
+            self.disk.files(), self.store.wrote_offset, self.store.confirm_offset, self.store.statistics.put_messages,
+            self.store.statistics.put_bytes, self.flow.in_bytes(),
+            [(*queue, self.store.max_offset(*queue)) for queue in queues],
+            [
+                (metric.name, sorted((labels, getattr(value, "counts", value)) for labels, value in metric.read()))
+                for metric in self.flow.metrics()
+            ],
+        ]  # fmt: skip
+
+
+_AFTER_KEY: Final = (
+    "TAGS\x01TagA\x02", "xTAGS\x01no\x02TAGS\x01yes\x02", "TAGS\x01Zürich\x02", "a\x01DELAY DEL TRAN_ CLUSTER\x02",
+    "DELAY\x011\x02", "DELAY\x010\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "CLUSTER\x01c\x02", "INNER_NUM\x012\x02",
+    "__SHARDINGKEY\x01s\x02", "x__SHARDINGKEY\x01s\x02", "WAIT\x01false\x02", "WAIT\x01true\x02", "a#\x01b\x02",
+    "__CRC32#\x010123456789\x02", "\x02", "novalue\x02", "\x01v\x02", "a\x01b\x01c\x02", 'K\x01"quoted" \\ /\n\t\x02',
+    "K\x01日本\U0001f600\x02", "POP_CK\x01c\x02", "K\x01" + "v" * 3000 + "\x02", "TIMER_DELAY_MS\x0150\x02",
+    "REAL_TOPIC\x01t\x02", "\x00\x01\x00\x02", "UNIQ_KEY\x01B\x02", "K\x01open",
+)  # fmt: skip
+PROPERTIES: Final = (
+    *("UNIQ_KEY\x01A\x02" + rest for rest in _AFTER_KEY), "", "UNIQ_KEY\x010A01", "UNIQ_KEY\x01\x02",
+    "UNIQ_KEY\x01a-b\x02", "KEYS\x01k UNIQ_KEY\x02UNIQ_KEY\x01A\x02", "xUNIQ_KEY\x01B\x02UNIQ_KEY\x01A\x02",
+)  # fmt: skip
+DELAYED: Final = PROPERTIES[4]
+USUAL: Final = "UNIQ_KEY\x010A000001000000000000000000000001\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+
+
+def send_of(chance: random.Random, plain: float) -> bytes:
+    """A frame of a send, as clients write it with the probability `plain`."""
+    if chance.random() < plain:
+        fields = to_ext_fields(send_header(queue_id=chance.randrange(4), properties=USUAL))
+        code, body, oneway = 310, chance.randbytes(chance.choice((1, 100, 300))), False
+    else:
+        topic = chance.choice((*TOPICS, "Orders", "Unknown", "bad/topic"))
+        header = send_header(
+            topic=topic, queue_id=chance.choice((0, 1, 3, 4, -1)), properties=chance.choice(PROPERTIES),
+            sys_flag=chance.choice((0, 0, 1, 2, 0x301, 4, 8, 0x10, 0x20, 0x80, 0x1000, -1)),
+            flag=chance.choice((0, 7, -1, 2**31 - 1)), born_timestamp=chance.choice((0, -1, 1_700_000_000_000)),
+            reconsume_times=chance.choice((None, 0, 3, 20)), batch=chance.choice((None, None, False, True)),
+        )  # fmt: skip
+        code, fields = chance.choice((310, 310, 320)), to_ext_fields(header)
+        if chance.random() < 0.2:
+            values = {name: getattr(header, name) for name in SendMessageRequestHeader.__struct_fields__}
+            code, fields = 10, to_ext_fields(SendMessageRequestHeader(**values))
+        if chance.random() < 0.15:
+            fields[chance.choice((*fields, "unknown"))] = chance.choice(TEXTS)
+        body, oneway = chance.randbytes(chance.choice((0, 1, 200, 3000))), chance.random() < 0.1
+    serialization = chance.choice((JSON, ROCKETMQ))
+    opaque = chance.choice((0, 1, -1, 2**31 - 1, 77))
+    frame = encode_request(RequestCode(code), opaque, fields, len(body), oneway=oneway, serialization=serialization)
+    if serialization == JSON and chance.random() > plain:
+        frame = rewritten(chance, frame)
+    return frame + body
+
+
+def _frames(written: bytes) -> list[Any]:
+    """Return responses by their bytes: the Python path writes the refusals of a read before its other responses."""
+    decoder = FrameDecoder()
+    frames = sorted(decoder.feed(written))
+    assert decoder.error is None and not decoder.pending_bytes
+    return frames
+
+
+def compare_sends(pieces: list[bytes], *, sync_flush: bool, **store: object) -> list[Any]:
+    """Serve the same bytes by both twins; return what both gave."""
+    pure, native = (Twin(is_native, sync_flush=sync_flush, **store) for is_native in (False, True))
+    expected = []
+    for piece in (pieces, pieces[:1]):  # the queues exist when the second connection sends
+        expected = pure.serve(piece)
+        found = native.serve(piece)
+        for one, other in zip(found, expected, strict=True):
+            assert one == other, (one, other)
+    return expected
+
+
+def compare_turns(turns: list[list[tuple[int, bytes]]], *, sync_flush: bool, **store: object) -> None:
+    """Serve the same reads of several connections by both twins."""
+    pure, native = (Twin(is_native, sync_flush=sync_flush, **store) for is_native in (False, True))
+    for _ in range(2):  # the queues exist at the second time
+        for one, other in zip(native.serve_turns(turns), pure.serve_turns(turns), strict=True):
+            assert one == other, (one, other)
+
+
+def turns_of(chance: random.Random, data: bytes = b"") -> list[list[tuple[int, bytes]]]:
+    """Turns in which some of three connections are read, each a part of its stream, which may end in a frame."""
+    streams = [
+        b"".join(send_of(chance, chance.choice((0.8, 1.0, 1.0))) for _ in range(chance.choice((1, 6, 24))))
+        for _ in range(3)
+    ]
+    streams[0] += data
+    turns = []
+    while any(streams):
+        turn = []
+        for name in chance.sample(range(3), 3):
+            size = chance.choice((0, 30, 1500, 1 << 20))
+            if size and streams[name]:
+                turn.append((name, streams[name][:size]))
+                streams[name] = streams[name][size:]
+        turns.append(turn)
+    return turns
+
+
+def send_twins(data: bytes) -> None:
+    """Sends that `data` chooses, then `data` itself as a stream of frames, in one piece and in many."""
+    if compiled is None:
+        return
+    chance = random.Random(data)
+    made = b"".join(send_of(chance, chance.choice((0.0, 0.9, 1.0))) for _ in range(chance.choice((1, 20, 40))))
+    stream = made + data
+    compare_sends([stream], sync_flush=chance.random() < 0.3)
+    compare_sends(pieces_of(data) or [b""], sync_flush=False)
+
+
+_SEEDS: Final = [b"".join(send_of(random.Random(seed), 0.8) for seed in range(at, at + 4)) for at in (0, 4, 8)]
+
+
+def turn_twins(data: bytes) -> None:
+    """Sends of three connections in turns that `data` chooses; the first of them ends with `data` itself."""
+    if compiled is None:
+        return
+    chance = random.Random(data)
+    compare_turns(turns_of(chance, data), sync_flush=chance.random() < 0.3)
+
+
+ENGINE_SEND_TARGETS: Final = (
+    Target("send_twins", send_twins, _SEEDS, 1 << 16),
+    Target("turn_twins", turn_twins, _SEEDS, 1 << 16),
+)

@@ -1,0 +1,189 @@
+"""Every query of conf/: each metric that it names is shown by a broker that works, with the labels that it uses.
+
+With a `prometheus` on PATH, the server itself evaluates the queries and checks the rules.
+"""
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.consumer import Consumer
+from sprocket.client.message import Message
+from sprocket.client.producer import Producer
+from sprocket.client.transaction import TransactionProducer, TransactionState
+from tests.compat import ports
+from tests.compat.cluster import SprocketCluster
+from tests.metrics.prometheus_page import Family, scrape
+
+pytestmark = pytest.mark.timeout(240)
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+_WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{([^}]*)\})?")
+_GROUPED = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
+_PREFIXES = ("rocketmq_", "sprocket_")
+_PARTS = ("_bucket", "_count", "_sum")
+# What Prometheus adds.
+_OWN_LABELS = {"le", "job", "instance"}
+
+
+def rules() -> Iterator[tuple[str, str]]:
+    for group in yaml.safe_load((CONF / "prometheus" / "alerts.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+
+
+def panels() -> Iterator[tuple[str, str]]:
+    dashboard = json.loads((CONF / "grafana" / "sprocket.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"].replace("$cluster", ".*").replace("$__rate_interval", "5m")
+
+
+QUERIES = dict([*rules(), *panels()])
+
+
+def names_and_labels(query: str) -> tuple[set[str], set[str]]:
+    """Return the metrics and the labels that a query names."""
+    names = {word for word in _WORD.findall(query) if word.startswith(_PREFIXES)}
+    labels = {label.strip() for found in _GROUPED.findall(query) for label in found.split(",")}
+    for _, selector in _SELECTOR.findall(query):
+        labels |= {part.split("=")[0].rstrip("!~") for part in selector.split(",") if "=" in part}
+    return names, labels - _OWN_LABELS
+
+
+async def work(namesrv: str) -> None:
+    """Use what the queries ask about."""
+
+    async def undecided(*_: object) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    async with (
+        Producer("P", namesrv) as producer,
+        TransactionProducer("PT", namesrv, checker=undecided) as transactions,
+    ):
+        for number in range(4):
+            await producer.send(Message("T", b"%d" % number))
+        await producer.send(Message("T", b"later", delay=5.0))
+        await transactions.send_in_transaction(Message("T", b"half"), undecided)
+        async with Consumer("G", ["T"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+            await consumer.ack(await anext(consumer))
+            message = await anext(consumer)
+            message.reconsume_times = 99
+            await consumer.nack(message, delay_level=-1)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port at which a broker shows metrics, after work; clients are connected."""
+    page_port = ports.free_port()
+    properties = {
+        "metricsExporterType": "PROM", "metricsPromExporterPort": str(page_port), "flushDiskType": "SYNC_FLUSH",
+    }  # fmt: skip
+    with SprocketCluster(tmp_path_factory.mktemp("metrics"), properties=properties) as cluster:
+        asyncio.run(work(cluster.name_server_address))
+        client = subprocess.Popen([sys.executable, "-c", _CLIENT, cluster.name_server_address])
+        try:
+            deadline = time.monotonic() + 60
+            while "rocketmq_consumer_lag_messages" not in scrape(page_port):
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            yield page_port
+        finally:
+            client.terminate()
+            client.wait()
+
+
+_CLIENT = """
+import asyncio, sys
+from sprocket.client.consumer import Consumer
+from sprocket.client.producer import Producer
+from sprocket.client.message import Message
+async def main():
+    async with Consumer("G", ["T"], sys.argv[1]), Producer("P", sys.argv[1]) as producer:
+        await producer.send(Message("T", b"last"))
+        await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def families(port: int) -> dict[str, Family]:
+    return scrape(port)
+
+
+@pytest.mark.parametrize("title", QUERIES)
+def test_query_names_what_a_broker_shows(title: str, families: dict[str, Family]) -> None:
+    names, labels = names_and_labels(QUERIES[title])
+    assert names or title == "ServerAway"
+    for name in names:
+        base = next((name.removesuffix(part) for part in _PARTS if name.removesuffix(part) in families), name)
+        assert base in families, f"{name}: no such series"
+        is_histogram = families[base].kind == "histogram"
+        assert is_histogram == (base != name), f"{name}: {base} is a {families[base].kind}"
+        known = {label for series in families[base].label_names for label in series}
+        assert labels <= known, f"{name} has no labels {labels - known}"
+
+
+def test_dashboard_asks_for_clusters_by_a_metric_that_is_there(families: dict[str, Family]) -> None:
+    dashboard = json.loads((CONF / "grafana" / "sprocket.json").read_text())
+    queries = [one["query"] for one in dashboard["templating"]["list"] if one["type"] == "query"]
+    assert queries == ["label_values(rocketmq_broker_permission, cluster)"]
+    assert "rocketmq_broker_permission" in families
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus on PATH")
+def test_prometheus_evaluates_the_queries(port: int, tmp_path: Path) -> None:
+    shutil.copy(CONF / "prometheus" / "alerts.yml", tmp_path)
+    config: dict[str, Any] = yaml.safe_load((CONF / "prometheus" / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    own = ports.free_port()
+    command = [
+        "prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{own}",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            _await_series(own, "rate(rocketmq_messages_in_total[1m])")
+            empty = {"ServerAway", *(title for title, _ in rules())}  # alerts are silent while all is well
+            for title, query in QUERIES.items():
+                found = _ask(own, query)
+                assert found or title in empty, f"{title}: no series"
+        finally:
+            server.terminate()
+
+
+def _ask(port: int, query: str) -> list[Any]:
+    url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        body = json.loads(answer.read())
+    assert body["status"] == "success", body
+    result: list[Any] = body["data"]["result"]
+    return result
+
+
+def _await_series(port: int, query: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if _ask(port, query):
+                return
+        except OSError:
+            pass
+        time.sleep(0.3)
+    raise AssertionError(f"no series of {query}")

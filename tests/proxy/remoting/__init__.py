@@ -1,0 +1,1 @@
+"""The remoting port of the proxy."""

@@ -1,0 +1,1 @@
+"""What proxies tell each other."""

@@ -1,0 +1,148 @@
+"""The compiled cutter of frames and decoder of headers give what the Python code gives, for any bytes and splits."""
+
+import gc
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.engine import header_decoder, response_encoder
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.headers.admin import CreateTopicRequestHeader
+from tests.fuzz.engine_wire_targets import (
+    HEADERS,
+    compare_headers,
+    compiled,
+    cut,
+    header_of,
+    request_of,
+    response_twins,
+    table,
+    wire_twins,
+)
+from tests.tiers import seeds
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
+
+
+@pytest.mark.parametrize("seed", seeds(400, quick=60))
+def test_requests_as_clients_write_them_and_damaged_ones(seed: int) -> None:
+    chance = random.Random(seed)
+    stream = bytearray(b"".join(request_of(chance) for _ in range(8)))
+    wire_twins(bytes(stream))
+    for _ in range(6):
+        at = chance.randrange(len(stream))
+        stream[at] ^= 1 << chance.randrange(8)
+        wire_twins(bytes(stream))
+    wire_twins(bytes(stream[: chance.randrange(len(stream))]))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_usual_requests_are_decoded_compiled(seed: int) -> None:
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(100):
+        taken += sum(compare_headers(frame) for frame in FrameDecoder().feed(request_of(chance)))
+    assert taken > 25
+
+
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+@pytest.mark.parametrize("code", HEADERS)
+def test_every_byte_of_a_header_changed(code: RequestCode, serialization: int) -> None:
+    fields = {name: text or "x" for name, text in header_of(random.Random(1), HEADERS[code], 1.0).items()}
+    (frame,) = FrameDecoder().feed(encode_request(int(code), 7, fields, serialization=serialization))
+    for at in range(len(frame[1])):
+        for flip in (1, 0x20, 0x80):
+            header = bytearray(frame[1])
+            header[at] ^= flip
+            compare_headers((serialization, bytes(header), b""))
+        compare_headers((serialization, frame[1][:at], b""))
+
+
+def test_every_split_of_a_stream() -> None:
+    chance = random.Random(3)
+    stream = b"".join(request_of(chance) for _ in range(3))
+    for at in range(0, len(stream), 3):
+        pieces = [stream[:at], stream[at:]]
+        assert cut(pieces, True) == cut(pieces, False)
+
+
+@settings(max_examples=400)
+@given(st.binary(max_size=300))
+def test_any_bytes(data: bytes) -> None:
+    wire_twins(data)
+
+
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+def test_a_run_ends_before_the_first_unusual_frame(serialization: int) -> None:
+    decoder = table(True).entries[RequestCode.SEND_MESSAGE_V2].native
+    fields = header_of(random.Random(1), HEADERS[RequestCode.SEND_MESSAGE_V2], 0)
+    usual = FrameDecoder().feed(encode_request(310, 7, fields, serialization=serialization))[0]
+    other = FrameDecoder().feed(encode_request(310, 7, fields, serialization=1 - serialization))[0]
+    for unusual in (
+        other,
+        (serialization, b"{}", b""),
+        (serialization, usual[1] + b" ", b""),
+        (serialization, b"", b""),
+    ):
+        run: list[object] = []
+        assert decoder.run([usual, usual, unusual, usual], 1, serialization, "channel", run) == 2
+        assert [request.channel for request in run] == ["channel"]  # type: ignore[attr-defined]
+    assert decoder.run([usual], 1, serialization, None, []) == 1
+    assert decoder.run([usual], -1, serialization, None, []) == -1
+
+
+def test_requests_own_what_they_hold() -> None:
+    """Decoding again and again takes no memory, also if it ends halfway."""
+    decoder = table(True).entries[RequestCode.SEND_MESSAGE_V2].native
+    chance = random.Random(5)
+    made = [frame for _ in range(50) for frame in FrameDecoder().feed(request_of(chance))]
+
+    def decode() -> int:
+        for frame in made:
+            decoder.request(*frame, None)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        decode()
+        before = decode()
+        for _ in range(20):
+            decode()
+        assert decode() - before < 20_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_with_other_fields_than_texts_and_numbers_has_no_decoder() -> None:
+    class WithMap(CreateTopicRequestHeader, kw_only=True):
+        more: dict[str, str] | None = None
+
+    assert header_decoder(17, WithMap, compiled) is None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_responses(seed: int) -> None:
+    response_twins(b"%d" % seed)
+
+
+def test_a_usual_template_is_encoded_compiled() -> None:
+    encoder = response_encoder(
+        b'{"id":"%016X","k":"%b","opaque":%d}',
+        {"id": "%016X", "k": "%b"},
+        [b"\0\2id", b"\0\1k"],
+        (0, 12, 479),
+        (1, 0, b""),
+        b"",
+        engine=compiled,
+    )
+    assert encoder.frame(JSON, 5, (255, b"key"), 0)[8:] == b'{"id":"00000000000000FF","k":"key","opaque":5}'
+    for values in ((-1, b""), (1 << 63, b""), (True, b""), (1, "text"), (1, bytearray(b"x")), (1,), (1, b"", b"")):
+        assert encoder.frame(JSON, 5, values, 0) is None
+    for opaque in (1 << 31, 1 << 80, "5"):
+        assert encoder.frame(JSON, opaque, (1, b""), 0) is None
