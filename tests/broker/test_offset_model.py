@@ -45,6 +45,7 @@ from sprocket.remoting.headers.offset import (
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config
 from tests.clock import ManualClock
+from tests.running_copy import copy_of_running
 
 T = TypeVar("T")
 Key = tuple[str, int]  # group, queue id
@@ -247,7 +248,7 @@ class OffsetModel(RuleBasedStateMachine):
         """The next broker finds the files as they are while this one still runs."""
         self.starts += 1
         copy = self.root / str(self.starts)
-        shutil.copytree(self.folder, copy)
+        copy_of_running(self.folder, copy)
         self.run(self._stop())
         (copy / "store" / "lock").unlink(missing_ok=True)
         self.model.waiting.clear()

@@ -33,6 +33,7 @@ from tests.broker.ordered_member import LOCK_INTERVAL_S, REBALANCE_S, OrderedMem
 from tests.broker.ordered_model import LOCK_LIVE_S, QUEUES, Model
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
 from tests.clock import ManualClock
+from tests.running_copy import copy_of_running
 
 T = TypeVar("T")
 IDS = ("m1", "m2", "m3")
@@ -318,7 +319,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
         """The next broker finds the files as they are while this one still runs."""
         self.copies += 1
         copy = self.root / str(self.copies)
-        shutil.copytree(self.folder, copy)
+        copy_of_running(self.folder, copy)
         self.run(self._stop())
         (copy / "store" / "lock").unlink(missing_ok=True)
         self.run(self._start(copy))

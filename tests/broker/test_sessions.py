@@ -24,6 +24,7 @@ from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from tests.broker.fake_slave import FakeSlave
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 from tests.broker.slave.test_slave_synchronize import in_step, name_server
+from tests.running_copy import copy_of_running
 from tests.store.rig import message
 
 STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
@@ -249,7 +250,7 @@ async def lose_tail(tmp_path: Path, *, is_clean: bool, kept: int = 5) -> None:
         await send_all(client, *(b"%d" % number for number in range(kept)))
         async with slave_of(tmp_path / "slave", master) as slave:
             master.store.flush()
-            shutil.copytree(tmp_path / "master", tmp_path / "early")
+            copy_of_running(tmp_path / "master", tmp_path / "early")
             await send_all(client, *(b"%d" % number for number in range(kept, 10)))
             master.offsets.commit(GROUP, TOPIC, 0, 10)
             await until(lambda: session_of(slave) and slave.offsets.query(GROUP, TOPIC, 0) == 10)

@@ -191,8 +191,20 @@ def test_same_lines_about_users(
 
 def differences(cases: Sequence[Case], stage: Stage, shell: AdminShell, folder: Path) -> str:
     """Run all cases in their order, as later ones need what earlier ones made; return what differs, by command line."""
-    found = [(case, difference(case, stage, shell, folder)) for case in cases]
+    found = [(case, lasting_difference(case, stage, shell, folder)) for case in cases]
     return "\n".join(f"== {case.line}\n{text}" for case, text in found if text)
+
+
+def lasting_difference(case: Case, stage: Stage, shell: AdminShell, folder: Path) -> str:
+    """Return what differs each time, out of three: between two tools, a live server may have changed.
+
+    Cases that can be done only once have one chance.
+    """
+    for _ in range(1 if "{who}" in case.line else 3):
+        text = difference(case, stage, shell, folder)
+        if not text:
+            return ""
+    return text
 
 
 def difference(case: Case, stage: Stage, shell: AdminShell, folder: Path) -> str:

@@ -1,6 +1,5 @@
 """What transactions must be like, and the directory that a crash in an append would leave."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from sprocket.remoting.message.topic_names import TRANS_OP_HALF_TOPIC
 from store.record.record import Appended, PendingMessage
 from tests.broker.transaction.model_producer import Place
 from tests.broker.transaction.rig import COMMIT
+from tests.running_copy import copy_of_running
 
 Target: TypeAlias = tuple[str, int]  # topic, queue id
 TOPICS: Final = ("Orders", "Payments")
@@ -126,6 +126,6 @@ class CutAppend:
             return self._append(messages)
         self.written = list(messages[: self._kept])
         first = self._append(self.written) if self.written else []
-        shutil.copytree(self._folder, self._copy)
+        copy_of_running(self._folder, self._copy)
         rest = list(messages[self._kept :])
         return first + (self._append(rest) if rest else [])

@@ -37,6 +37,7 @@ from tests.broker.transaction.model import CHECK_MAX, TIMEOUT_MS, TOPICS, CutApp
 from tests.broker.transaction.model_producer import Place, Producer, Question
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, UNKNOWN
 from tests.clock import ManualClock
+from tests.running_copy import copy_of_running
 
 T = TypeVar("T")
 PRODUCERS = {"a1": "PA", "a2": "PA", "b1": "PB"}  # client id -> group
@@ -283,8 +284,7 @@ class TransactionModel(RuleBasedStateMachine):
     def crash(self) -> None:
         """The next broker finds the files as they are while this one still runs."""
         copy = self._new_copy()
-        # A thread may be about to rename a temporary file: it would be gone when it is copied.
-        shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*.tmp"))
+        copy_of_running(self.folder, copy)
         self._crash_into(copy)
 
     @precondition(lambda self: self.model.open() and self.stops < MAX_STOPS)
