@@ -301,20 +301,24 @@ class Replicas:
         Consumers see what every replica in the set has, or as many as must have an acknowledged message: an election
         loses neither.
         """
-        rules, of_all = self._rules, self._of_all()
-        offsets = sorted((slave.has for slave in self._slaves.values() if self._counts(slave)), reverse=True)
-        count = len(offsets)
+        of_all = self._of_all()
         if self._needs_all:
             # A member that is not in sync is taken out soon, so senders wait.
             is_enough = 1 + len(self._may_lead) >= self._min_in_set()
             acknowledged, limit = of_all if is_enough else -1, of_all
         else:
-            wanted = self._required(count) - 1
-            is_enough = count >= wanted
+            offsets = sorted((slave.has for slave in self._slaves.values() if self._counts(slave)), reverse=True)
+            wanted = self._required(len(offsets)) - 1
+            is_enough = len(offsets) >= wanted
             on_wanted = offsets[wanted - 1] if wanted and is_enough else -1
             acknowledged, limit = on_wanted if wanted else NO_LIMIT, max(on_wanted, of_all)
-        is_refusing = 1 + count < rules.min_in_sync_replicas
+        is_refusing = self._is_refusing_in_set()
         return ReplicationProgress(None if is_refusing or limit < 0 else limit, acknowledged, is_enough, is_refusing)
+
+    def _is_refusing_in_set(self) -> bool:
+        least = self._rules.min_in_sync_replicas
+        # The master itself always counts: with the default nothing is to be looked at, for each acknowledgement.
+        return least > 1 and 1 + sum(self._counts(slave) for slave in self._slaves.values()) < least
 
     def _of_all(self) -> int:
         """Return what all slaves that may lead have: `NO_LIMIT` if there is none, -1 if one of them is not in sync."""

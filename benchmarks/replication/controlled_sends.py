@@ -18,7 +18,7 @@ from statistics import median
 
 from benchmarks.replication.pairs import leave_on_sigterm, until
 from benchmarks.replication.sends import Kind, Measured, Running, measure_sends, running, warm_up
-from tests.compat.cluster import Server
+from tests.compat.cluster import LARGE_FILES, Server
 from tests.compat.controllers import ControllerCluster
 
 _SYNC = Kind("sprocket sync", "sprocket", "SYNC_MASTER", True)
@@ -30,7 +30,8 @@ def controlled(folder: Path) -> Iterator[tuple[Server, Server]]:
     """One controller, and a master and a slave that are both in its sync-state set."""
     with ControllerCluster(folder, "sprocket", count=1) as cluster:
         cluster.start_controllers()
-        keys = {"allAckInSyncStateSet": "true", "inSyncReplicas": "1"}
+        # Files as large as those of the other pair: a new segment costs both the same.
+        keys = {**LARGE_FILES, "allAckInSyncStateSet": "true", "inSyncReplicas": "1"}
         brokers = [cluster.add_sprocket_broker(number, **keys) for number in (1, 2)]
         for count, broker in enumerate(brokers, 1):
             broker.start()

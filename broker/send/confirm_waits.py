@@ -160,10 +160,8 @@ class ConfirmWaits:
         If a topic was created in this turn of the loop, also wait for the topic's file, without a timeout.
         A master without its lease acknowledges nothing: the answer is `NoLease`.
         """
-        if self._holds_lease is not None:
-            answer = self._with_lease(answer, self._holds_lease)
         if self._tables.is_relied_on:
-            answer = self._after_tables(answer)
+            answer = self._after_tables(answer if self._holds_lease is None else self._with_lease(answer))
         wait = _Wait(end_offset, answer, self._clock.monotonic(), self._ended)
         waits = self._stages[0].waits
         while waits and waits[0].answer is None:
@@ -176,19 +174,23 @@ class ConfirmWaits:
             if len(waits) == 1:
                 self._set_timer()
 
-    @staticmethod
-    def _with_lease(answer: Answer, holds_lease: HoldsLease) -> Answer:
+    def _with_lease(self, answer: Answer) -> Answer:
         """Return an `answer` that looks at the lease at the moment of the answer."""
 
         def leased(error: StoreError | None, code: ResponseCode) -> None:
-            answer(NoLease() if error is None and not holds_lease() else error, code)
+            answer(NoLease() if error is None and not self.may_acknowledge else error, code)
 
         return leased
 
-    def _ended(self, wait: "_Wait", error: StoreError | None, code: ResponseCode) -> None:
-        """Count the end of a wait: its code, the time until the disk had the batch, and the time after that."""
+    def _ended(self, wait: "_Wait", error: StoreError | None, code: ResponseCode) -> StoreError | None:
+        """Count the end of a wait: its code, the time until the disk had the batch, and the time after that.
+
+        Return the error of the answer: the lease counts at this moment.
+        """
         if error is not None:
-            return
+            return error
+        if not self.may_acknowledge:
+            return NoLease()
         if code is not _SUCCESS:
             self._unsafe[code] += 1
         now = self._clock.monotonic()
@@ -197,6 +199,7 @@ class ConfirmWaits:
             self.times.add(("flush",), (flushed_at - wait.began) * 1000)
         if self.is_for_slaves:
             self.times.add(("slave",), (now - flushed_at) * 1000)
+        return None
 
     def _note_flushed(self, wait: "_Wait") -> None:
         wait.flushed_at = self._clock.monotonic()
@@ -303,7 +306,7 @@ class _Wait:
         end_offset: int,
         answer: Answer,
         began: float,
-        ended: "Callable[[_Wait, StoreError | None, ResponseCode], None]",
+        ended: "Callable[[_Wait, StoreError | None, ResponseCode], StoreError | None]",
     ) -> None:
         self._ended = ended
         self.flushed_at = 0.0  # 0: not yet, or not asked
@@ -317,5 +320,4 @@ class _Wait:
     def give(self, error: StoreError | None, code: ResponseCode) -> None:
         answer, self.answer = self.answer, None
         if answer is not None:
-            self._ended(self, error, code)
-            answer(error, code)
+            answer(self._ended(self, error, code), code)
