@@ -86,9 +86,9 @@ class Dispatcher:
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
         return grpc.unary_unary_rpc_method_handler(self._unary(unary, response), **codec)
 
-    def _call(self, context: Any) -> Call:
+    def _call(self, context: Any, remaining_s: float | None = None) -> Call:
         peer = self._peer_behind(peer_of(context.peer()))
-        return make_call(context.invocation_metadata(), peer, self._listener(), context.time_remaining())
+        return make_call(context.invocation_metadata(), peer, self._listener(), remaining_s)
 
     def _unary(self, method: Unary, response: Any) -> Any:
         async def serve(request: Any, context: Any) -> Any:
@@ -111,7 +111,7 @@ class Dispatcher:
                     await context.write(part)
 
             try:
-                call = self._call(context)
+                call = self._call(context, context.time_remaining())
                 self._admit(call, request)
                 await method(call, request, write)
             except TimeoutError:
