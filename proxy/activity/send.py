@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from proxy.brokers.brokers import TIMEOUT_S, Brokers
+from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.transaction_ids import TransactionId
 from proxy.config import ProxyConfig
@@ -121,9 +121,7 @@ class SendActivity:
             queue = self._queue(route, group, failed)
             fields = request.ext_fields(topic, _SETTINGS, queue, messages[0].born_ms)
             try:
-                response = await self._brokers.ask(
-                    queue.broker_name, request.code, fields, request.body, timeout_s=TIMEOUT_S
-                )
+                response = await self._brokers.send(queue.broker_name, request.code, fields, request.body)
             except (ConnectFailed, Refusal):
                 # Nothing was sent.  A message group stays with its queue.
                 self._brokers.instance.request_refresh(topic)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.brokers.pace import Pace
 from proxy.brokers.receipts import Receipt
 from proxy.status import Refusal
 from proxy.wire import messaging_pb2 as wire
@@ -48,6 +49,7 @@ class Brokers:
 
     def __init__(self, instance: ClientInstance) -> None:
         self.instance = instance
+        self._sends = Pace()
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`."""
@@ -78,6 +80,11 @@ class Brokers:
             raise Refusal(wire.BAD_REQUEST, f"cannot find broker {broker_name}")
         channel = await self.instance.remoting.channel(address)
         return await channel.request(code, header, body, timeout_s=timeout_s)
+
+    async def send(self, broker_name: str, code: int, fields: dict[str, str], body: Buffer) -> ReceivedResponse:
+        """Return the response of a master to a send, which may wait a moment for others, see `Pace`."""
+        async with self._sends:
+            return await self.ask(broker_name, code, fields, body, timeout_s=TIMEOUT_S)
 
     def success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
         """Return `response` unless it is an error.  Raises BrokerRefused."""

@@ -22,7 +22,9 @@ _PARSED_PEERS: Final = 4096
 
 
 class Call(NamedTuple):
-    """A call.  `remaining_ms` is the time to its deadline; None without one.  Nothing in `metadata` is proved.
+    """A call.  Nothing in `metadata` is proved.
+
+    `remaining_ms` is the time to its deadline; None without one, and for a method that does not wait for messages.
 
     Values of `metadata` are str; only names that end with ``-bin`` have bytes.
     """

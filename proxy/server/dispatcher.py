@@ -15,6 +15,7 @@ import grpc
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
+from proxy.server.write_limit import WriteLimit
 from proxy.status import Refusal, status, status_of
 from proxy.wire import messaging_pb2 as wire
 
@@ -86,9 +87,9 @@ class Dispatcher:
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
         return grpc.unary_unary_rpc_method_handler(self._unary(unary, response), **codec)
 
-    def _call(self, context: Any) -> Call:
+    def _call(self, context: Any, remaining_s: float | None = None) -> Call:
         peer = self._peer_behind(peer_of(context.peer()))
-        return make_call(context.invocation_metadata(), peer, self._listener(), context.time_remaining())
+        return make_call(context.invocation_metadata(), peer, self._listener(), remaining_s)
 
     def _unary(self, method: Unary, response: Any) -> Any:
         async def serve(request: Any, context: Any) -> Any:
@@ -105,22 +106,20 @@ class Dispatcher:
         write_s = self._limits.write_s
 
         async def serve(request: Any, context: Any) -> None:
-            async def write(part: Any) -> None:
-                # A client that does not read must not hold its messages.
-                async with asyncio.timeout(write_s):
-                    await context.write(part)
-
             try:
-                call = self._call(context)
-                self._admit(call, request)
-                await method(call, request, write)
+                async with asyncio.timeout(None) as scope:
+                    limit = WriteLimit(scope, context.write, write_s)
+                    try:
+                        call = self._call(context, context.time_remaining())
+                        self._admit(call, request)
+                        await method(call, request, limit.write)
+                    except Exception as error:
+                        await limit.write(response(status=status_of(error)))
+                    finally:
+                        limit.close()
             except TimeoutError:
                 logger.info("event=stream_unread peer=%s", context.peer())
                 await _ended(context)
-            except Refusal as refused:
-                await write(response(status=status_of(refused)))
-            except Exception as error:
-                await write(response(status=status_of(error)))
 
         return serve
 
