@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
@@ -31,5 +32,6 @@ TARGETS: Final[dict[str, Target]] = {
         *ENGINE_SEND_TARGETS,
         *ENGINE_READ_TARGETS,
         *ENGINE_PULL_TARGETS,
+        *ENGINE_CLIENT_TARGETS,
     )
 }
