@@ -64,7 +64,13 @@ _CODES: Final = {
 _FIELDS: Final = dict.fromkeys(
     ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag"), "%d"
 )
-_TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
+
+
+def _template(status: GetStatus) -> ResponseTemplate:
+    return ResponseTemplate(_CODES[status], _FIELDS, remark=status.name)
+
+
+_TEMPLATES: Final = {status: _template(status) for status in _CODES}
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
 # Codes that a slave responds instead of these.
 _RETRIES: Final = {
@@ -158,7 +164,7 @@ class PullProcessor:
         ]
         usual = UsualPulls.of(
             self._config, self._store, self._topics, self._groups, self._consumers, self._offsets, self._flow,
-            _FOUND, routes, self._may_be_usual,
+            _template(GetStatus.FOUND), routes, self._may_be_usual,
         )  # fmt: skip
         if usual is None:
             return routes

@@ -107,7 +107,9 @@ class Twin:
                 self.config, self.store, self.topics, self.groups, self.consumers, self.offsets,
                 ConsumerFilters(self.config, file, clock), self.flow,
             )  # fmt: skip
-            self.table = RouteTable(self.processor.routes())
+            routes = self.processor.routes()
+            assert (routes[0].usual is not None) == is_native
+            self.table = RouteTable(routes)
         self.counters = ChannelCounters()
         self.subscribe("Heard", "CLUSTERING", "A || C")
         self.subscribe("Broad", "BROADCASTING", "*")
