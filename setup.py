@@ -10,7 +10,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("sprocket", "engine")
-MODULES = ("client_sends", "framing", "reads", "records", "scan", "sends")
+MODULES = (
+    "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends",
+)  # fmt: skip
 
 
 def digest(name: str) -> str:

@@ -38,6 +38,7 @@ from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_
 from store.queue.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.queue.record_filter import RecordFilter
 from store.queue.time_search import offset_by_time
+from store.queue.usual_reads import UsualReads
 from store.record.record import Appended, PendingMessage, TagsCodes
 from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
@@ -100,6 +101,7 @@ class MessageStore:
         )  # fmt: skip
         self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
+        self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
         # Called in the owner thread: `on_arrival` once per queue and batch when its messages become visible,

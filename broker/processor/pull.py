@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler
 """
 
 import logging
+from dataclasses import replace
 from typing import Final, Protocol
 
 from broker.client.clients import ConsumerRegistry
@@ -17,6 +18,7 @@ from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.pull.usual_pulls import UsualPulls
 from broker.send.admission import FAQ
 from broker.slave.slave_reads import SlaveReads, suggested_id
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -62,7 +64,13 @@ _CODES: Final = {
 _FIELDS: Final = dict.fromkeys(
     ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag"), "%d"
 )
-_TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
+
+
+def _template(status: GetStatus) -> ResponseTemplate:
+    return ResponseTemplate(_CODES[status], _FIELDS, remark=status.name)
+
+
+_TEMPLATES: Final = {status: _template(status) for status in _CODES}
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
 # Codes that a slave responds instead of these.
 _RETRIES: Final = {
@@ -150,10 +158,21 @@ class PullProcessor:
 
     def routes(self) -> list[Route]:
         """Return the routes of this handler."""
-        return [
+        routes = [
             Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Lane.PULL)
             for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         ]
+        usual = UsualPulls.of(
+            self._config, self._store, self._topics, self._groups, self._consumers, self._offsets, self._flow,
+            _template(GetStatus.FOUND), routes, self._may_be_usual,
+        )  # fmt: skip
+        if usual is None:
+            return routes
+        return [replace(route, usual=usual.handler(int(route.code))) for route in routes]
+
+    def _may_be_usual(self) -> bool:
+        """Whether pulls need no look at a slave's state or at cold data."""
+        return self.slave is None and (self.cold is None or not self.cold.is_on)
 
     def pull(self, request: Request[PullMessageRequestHeader]) -> Response | None:
         """Answer a pull, or hold it."""

@@ -13,7 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
-MODULES: Final = ("client_sends", "framing", "reads", "records", "scan", "sends")
+MODULES: Final = (
+    "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends",
+)  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (
     "Everything works; sends and recovery take 2 to 4 times as long. Faster: install a C compiler, run `make engine`."

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from sprocket.engine.header_reader import HeaderReader
+
 SOURCES: Final[str]
 TEXT: Final[int]
 INT: Final[int]
@@ -9,7 +11,7 @@ BOOL: Final[int]
 RECORD_HEAD_BYTES: Final[int]
 QUEUE_ENTRY_BYTES: Final[int]
 
-class SendReader:
+class SendReader(HeaderReader):
     def __init__(self, code: int, fields: tuple[Any, ...], usual_flags: int, suffix: bytes) -> None: ...
     def read(
         self,

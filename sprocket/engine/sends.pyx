@@ -13,14 +13,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
+from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
+
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal, put_hex
+from sprocket.engine.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
 from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
-from sprocket.engine.wire_text cimport (
-    Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text, unescaped,
-)
+from sprocket.engine.wire_text cimport Text, unescaped
 
 cdef extern from *:
     """
@@ -42,13 +43,7 @@ cdef extern from "Python.h":
 SOURCES = ENGINE_SOURCES.decode()
 
 cdef enum:
-    # Kinds of header fields, as in `framing.pyx`.
-    KIND_TEXT = 0
-    KIND_INT = 1
-    KIND_LONG = 2
-    KIND_BOOL = 3
     # What a field means to a send.
-    ROLE_NONE = 0
     ROLE_TOPIC = 1
     ROLE_PROPERTIES = 2
     ROLE_QUEUE_ID = 3
@@ -57,11 +52,6 @@ cdef enum:
     ROLE_FLAG = 6
     ROLE_RECONSUME_TIMES = 7
     ROLE_BATCH = 8
-    ROLES = 9
-    MAX_FIELDS = 32
-    MAX_KEY_BYTES = 31
-    JSON = 0
-    BINARY_HEAD_BYTES = 21
     # Different topics and queues of one read; the next read begins with the send that exceeds them.
     MAX_TOPICS = 16
     MAX_LANES = 64
@@ -72,14 +62,6 @@ cdef enum:
     HOST_BYTES = 8
     # Records of this size take about 20 us: other threads may run meanwhile.
     LONG_BYTES = 64 * 1024
-
-TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
-
-# How far a header was read.
-cdef enum Outcome:
-    UNUSUAL
-    FOREIGN  # another request code
-    USUAL
 
 cdef const uint8_t *SEAL_NAME = b"__CRC32#\x01"
 cdef bint CAN_FOLD = False
@@ -97,24 +79,6 @@ _ROLES = {
     "born_timestamp": ROLE_BORN_TIMESTAMP, "flag": ROLE_FLAG, "reconsume_times": ROLE_RECONSUME_TIMES,
     "batch": ROLE_BATCH,
 }
-
-
-cdef struct Field:
-    const char *name
-    Py_ssize_t name_bytes
-    int kind
-    int role
-    bint may_be_null
-
-
-# One header: its numbers by role, and the fields that it has, as bits.
-cdef struct Header:
-    int64_t numbers[ROLES]
-    Text topic
-    Text properties
-    uint32_t seen
-    int64_t opaque
-    bint is_batch
 
 
 # Parts of a message's properties that a broker looks at.
@@ -273,14 +237,9 @@ cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
     return True
 
 
-cdef class SendReader:
+cdef class SendReader(HeaderReader):
     """Reader of the usual sends of one request code, for one configuration of a broker."""
 
-    cdef Field fields[MAX_FIELDS]
-    cdef int count
-    cdef uint32_t required  # bits of the fields that every header has
-    cdef object names  # keeps the memory of the fields' names
-    cdef int64_t code
     cdef int64_t usual_flags
     cdef bytes suffix
 
@@ -289,20 +248,8 @@ cdef class SendReader:
 
         `suffix` are the properties that the broker adds to each message, with the end of the last value.
         """
-        if len(fields) > MAX_FIELDS:
-            raise ValueError(f"{len(fields)} fields, at most {MAX_FIELDS}")
-        self.code, self.names, self.usual_flags, self.suffix = code, fields, usual_flags, suffix
-        for attribute, name, kind, may_be_null, default in fields:
-            self.add(attribute, name, kind, may_be_null, not default)
-
-    cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required) except -1:
-        cdef Field *field = &self.fields[self.count]
-        field.name, field.name_bytes = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
-        field.kind, field.may_be_null, field.role = kind, may_be_null, _ROLES.get(attribute, ROLE_NONE)
-        if is_required:
-            self.required |= <uint32_t> 1 << self.count
-        self.count += 1
-        return 0
+        super().__init__(code, fields, _ROLES, frozenset({"properties"}))
+        self.usual_flags, self.suffix = usual_flags, suffix
 
     def read(self, list frames, Py_ssize_t least, int64_t room_bytes, int64_t max_record_bytes, bytes born_host,
              topic_of, queue_of):
@@ -330,154 +277,19 @@ cdef class SendReader:
         """Add one frame to `sends` if it is usual."""
         cdef Header header
         cdef Outcome outcome
-        cdef Cursor cursor
         if not PyTuple_CheckExact(frame) or PyTuple_GET_SIZE(frame) != 3:
             return UNUSUAL
         serialization, octets, body = <tuple> frame
         if not PyBytes_CheckExact(octets) or not PyBytes_CheckExact(body) or not PyBytes_GET_SIZE(body):
             return UNUSUAL
-        cursor.at = <const uint8_t *> PyBytes_AS_STRING(octets)
-        cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
-        header.seen, header.opaque, header.is_batch = 0, 0, False
-        header.numbers[ROLE_RECONSUME_TIMES] = 0
-        header.properties.size = 0
-        if serialization == JSON:
-            outcome = self.read_json(&cursor, &header)
-        else:
-            outcome = self.read_binary(&cursor, &header)
+        header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
+        header.texts[ROLE_PROPERTIES].size = 0
+        outcome = self.read_header(serialization, octets, &header)
         if outcome != USUAL:
             return outcome
-        if header.seen & self.required != self.required or header.is_batch or not header.properties.size:
-            return UNUSUAL
-        if not is_int32(header.opaque):
+        if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
             return UNUSUAL
         return USUAL if sends.add(&header, serialization, body, self.usual_flags) else UNUSUAL
-
-    cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept:
-        """Read a whole JSON header without blanks, each of whose members occurs once, as `HeaderDecoder.read_json`."""
-        cdef Text name, text
-        cdef int64_t number = 0
-        cdef int seen = 0, member
-        if not take(cursor, c'{'):
-            return UNUSUAL
-        while True:
-            if not take_text(cursor, &name) or not take(cursor, c':'):
-                return UNUSUAL
-            if is_name(&name, b"extFields", 9):
-                member = 2 if self.read_fields(cursor, header) else 0
-            elif is_name(&name, b"language", 8) or is_name(&name, b"serializeTypeCurrentRPC", 23):
-                member = 32 if name.size == 8 else 64
-                if not take_text(cursor, &text) or text.has_escapes or not text.is_ascii:
-                    return UNUSUAL
-            elif not take_number(cursor, &number):
-                return UNUSUAL
-            else:
-                member = self.read_number(&name, number, header)
-                if member == 1 and number != self.code:
-                    return FOREIGN
-            if not member or seen & member:
-                return UNUSUAL
-            seen |= member
-            if take(cursor, c'}'):
-                break
-            if not take(cursor, c','):
-                return UNUSUAL
-        # Code and extFields are there, and nothing follows.
-        return USUAL if seen & 3 == 3 and cursor.at == cursor.end else UNUSUAL
-
-    cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept:
-        """Take a number of the envelope; return the bit that stands for the member, 0 if it is unusual."""
-        if is_name(name, b"code", 4):
-            return 1
-        if is_name(name, b"flag", 4):
-            return 4 if number == 0 else 0  # neither a response nor oneway
-        if is_name(name, b"opaque", 6):
-            header.opaque = number
-            return 8
-        if is_name(name, b"version", 7):
-            return 16 if is_int32(number) else 0
-        return 0
-
-    cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept:
-        """Read extFields: an object whose values are texts."""
-        cdef Text name, value
-        cdef int expected = 0
-        if not take(cursor, c'{'):
-            return False
-        while True:
-            if not take_text(cursor, &name) or not take(cursor, c':') or not take_text(cursor, &value):
-                return False
-            if not self.put(&name, &value, header, &expected):
-                return False
-            if take(cursor, c'}'):
-                return True
-            if not take(cursor, c','):
-                return False
-
-    cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept:
-        """Read a whole ROCKETMQ header without a remark, as `HeaderDecoder.read_binary`."""
-        cdef const uint8_t *head = cursor.at
-        cdef Text name, value
-        cdef int expected = 0
-        cdef Py_ssize_t size = cursor.end - cursor.at
-        if size <= BINARY_HEAD_BYTES:
-            return UNUSUAL
-        # code i16, language u8, version i16, opaque i32, flag i32, length of the remark i32, length of extFields i32
-        if int16_at(head) != self.code:
-            return FOREIGN
-        header.opaque = int32_at(head + 5)
-        if int32_at(head + 9) or int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
-            return UNUSUAL
-        cursor.at += BINARY_HEAD_BYTES
-        while cursor.at < cursor.end:
-            if not take_sized(cursor, 2, &name) or name.size > MAX_KEY_BYTES or not take_sized(cursor, 4, &value):
-                return UNUSUAL
-            if not self.put(&name, &value, header, &expected):
-                return UNUSUAL
-        return USUAL
-
-    cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept:
-        """Take one field; return False if it is unknown, repeated or unusual."""
-        cdef int i = expected[0]
-        if i >= self.count or not is_name(name, self.fields[i].name, self.fields[i].name_bytes):
-            i = 0
-            while i < self.count and not is_name(name, self.fields[i].name, self.fields[i].name_bytes):
-                i += 1
-            if i == self.count:
-                return False
-        if header.seen & <uint32_t> 1 << i:
-            return False
-        header.seen |= <uint32_t> 1 << i
-        expected[0] = i + 1
-        return self.put_value(&self.fields[i], value, header)
-
-    cdef bint put_value(self, const Field *field, const Text *value, Header *header) noexcept:
-        cdef Cursor digits
-        cdef int64_t number = 0
-        # A lax decoder may take this word for no value.
-        if field.may_be_null and value.size == 4 and (value.at[0] | 0x20) == c'n':
-            return False
-        if field.role == ROLE_PROPERTIES:
-            header.properties = value[0]
-            return True
-        if value.has_escapes or not value.is_ascii:
-            return False
-        if field.role == ROLE_TOPIC:
-            header.topic = value[0]
-            return True
-        if field.kind == KIND_TEXT:
-            return True
-        if field.kind == KIND_BOOL:
-            if field.role == ROLE_BATCH:
-                header.is_batch = is_name(value, b"true", 4)
-            return is_name(value, b"true", 4) or is_name(value, b"false", 5)
-        digits.at, digits.end = value.at, value.at + value.size
-        if not take_number(&digits, &number) or digits.at != digits.end:
-            return False
-        if field.kind == KIND_INT and not is_int32(number):
-            return False
-        header.numbers[field.role] = number
-        return True
 
 
 cdef class Sends:
@@ -530,9 +342,9 @@ cdef class Sends:
         """Take one send; return False if it is unusual."""
         cdef Send *send = &self.sends[self.count]
         cdef Properties properties
-        cdef int topic = self.topic_at(&header.topic)
+        cdef int topic = self.topic_at(&header.texts[ROLE_TOPIC])
         cdef int lane
-        if topic < 0 or not self.take_properties(&header.properties, send):
+        if topic < 0 or not self.take_properties(&header.texts[ROLE_PROPERTIES], send):
             return False
         cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID]
         cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.topics[topic].flags

@@ -116,8 +116,11 @@ class FramesHandler(Protocol):
         ...
 
     @property
-    def settle(self) -> Callable[[], None]:
-        """Function that does now what was put off; handlers that put it off together have the same one."""
+    def settle(self) -> Callable[[], None] | None:
+        """Function that does now what was put off; handlers that put it off together have the same one.
+
+        None: the handler puts nothing off.
+        """
         ...
 
 
@@ -244,7 +247,7 @@ class RouteTable:
             if entry.prefix:
                 self._by_prefix[entry.prefix] = entry
             self._by_short_code[entry.code & 0xFFFF] = entry
-            if entry.usual is not None:
+            if entry.usual is not None and entry.usual.settle is not None:
                 settles[entry.usual.settle] = None
         self._settles = tuple(settles)
 
@@ -296,7 +299,11 @@ class RouteTable:
         if self.guard is not None:
             return 0
         entry = self.entry_of(frames[index])
-        served = 0 if entry is None or entry.usual is None else entry.usual.serve(frames, index, channel)
+        usual = None if entry is None else entry.usual
+        if usual is None or usual.settle is None:
+            self.settle()
+            return 0 if usual is None else usual.serve(frames, index, channel)
+        served = usual.serve(frames, index, channel)
         if not served:
             self.settle()
         return served

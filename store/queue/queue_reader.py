@@ -50,9 +50,9 @@ class QueueReader:
 
     def configure(self, config: StoreConfig) -> None:
         """Set the limits of a read."""
-        self._memory_limit = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
-        self._max_scan_bytes = config.max_filter_message_size
-        self._near = (
+        self.memory_limit_bytes = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self.max_scan_bytes = config.max_filter_message_size
+        self.near = (
             config.max_transfer_count_on_message_in_memory,
             config.max_transfer_bytes_on_message_in_memory,
         )
@@ -60,6 +60,11 @@ class QueueReader:
             config.max_transfer_count_on_message_in_disk,
             config.max_transfer_bytes_on_message_in_disk,
         )
+
+    def found(self, reads: int, messages: int) -> None:
+        """Count reads that found something, and their messages."""
+        self.found_times += reads
+        self.transferred_messages += messages
 
     def get(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
@@ -95,7 +100,7 @@ class QueueReader:
                 size_bytes, last, slices = records
                 self.found_times += 1
                 self.transferred_messages += count
-                is_far = log.wrote_offset - last > self._memory_limit
+                is_far = log.wrote_offset - last > self.memory_limit_bytes
                 return GetResult(_FOUND, offset + count, min_offset, max_offset, slices, count, size_bytes, is_far)
         count = min(max(1, max_messages), available, max_offset - offset)
         entries, starts = queue.entries(offset, count), range(offset, offset + count)
@@ -112,11 +117,11 @@ class QueueReader:
 
     def _is_far(self, physical_offset: int) -> bool:
         """Return whether a record is further back than memory probably holds."""
-        return self._log.wrote_offset - physical_offset > self._memory_limit
+        return self._log.wrote_offset - physical_offset > self.memory_limit_bytes
 
     def _limits(self, physical_offset: int) -> tuple[int, int]:
         """Return the maximum messages and bytes of a read that begins at `physical_offset`."""
-        return self._near if self._log.wrote_offset - physical_offset <= self._memory_limit else self._far
+        return self.near if self._log.wrote_offset - physical_offset <= self.memory_limit_bytes else self._far
 
     def _get_matching(
         self,
@@ -129,7 +134,7 @@ class QueueReader:
     ) -> GetResult:
         # RocketMQ goes entry by entry; here numpy selects the matching ones first.
         limit = max(1, max_messages)
-        count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
+        count = min(max(self.max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
         entries = queue.entries(offset, count)
         if isinstance(matches, RecordFilter):
             wanted, scanned = self._wanted(queue, offset, entries, matches, limit)
@@ -155,7 +160,7 @@ class QueueReader:
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
     ) -> GetResult:
         """Return records of a batch queue, from the record with the message at `offset` on."""
-        span = max(self._max_scan_bytes // BATCH_CONSUME_QUEUE_UNIT_BYTES, max_messages)
+        span = max(self.max_scan_bytes // BATCH_CONSUME_QUEUE_UNIT_BYTES, max_messages)
         units = queue.entries(offset, span)
         if not len(units):
             return self._no_file(queue, offset)

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
+from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
 from tests.fuzz.engine_targets import ENGINE_TARGETS
@@ -29,5 +31,7 @@ TARGETS: Final[dict[str, Target]] = {
         *ENGINE_WIRE_TARGETS,
         *ENGINE_SEND_TARGETS,
         *ENGINE_READ_TARGETS,
+        *ENGINE_PULL_TARGETS,
+        *ENGINE_CLIENT_TARGETS,
     )
 }

@@ -1,0 +1,1 @@
+"""Pulls: the compiled path of the usual ones.  `broker.processor.pull` has all others."""

@@ -1,0 +1,53 @@
+# Headers of requests, read into numbers and texts without a Python object for each.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from sprocket.engine.wire_text cimport Cursor, Text
+
+cdef enum:
+    MAX_FIELDS = 32
+    MAX_ROLES = 16
+    # The role of fields that nothing is done with.
+    ROLE_NONE = 0
+    SERIALIZATION_JSON = 0
+
+# How far a header was read.
+cdef enum Outcome:
+    UNUSUAL
+    FOREIGN  # another request code
+    USUAL
+
+
+cdef struct Field:
+    const char *name
+    Py_ssize_t name_bytes
+    int kind
+    int role
+    bint may_be_null
+    bint is_free  # a text of any characters, as it is on the wire
+
+
+# One header: its numbers and texts by role, and the fields that it has, as bits.
+cdef struct Header:
+    int64_t numbers[MAX_ROLES]
+    Text texts[MAX_ROLES]
+    uint32_t seen
+    int64_t opaque
+
+
+cdef class HeaderReader:
+    cdef Field fields[MAX_FIELDS]
+    cdef int count
+    cdef uint32_t required  # bits of the fields that every header has
+    cdef object names  # keeps the memory of the fields' names
+    cdef int64_t code
+
+    cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
+                 bint is_free) except -1
+    cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept
+    cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept
+    cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept
+    cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept
+    cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept
+    cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept
+    cdef bint put_value(self, const Field *field, const Text *value, Header *header) noexcept

@@ -1,0 +1,200 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Reader of the headers of one request code, JSON and ROCKETMQ, in their usual form.
+
+`framing.HeaderDecoder` makes a `Request` of each header.  This reader fills a struct, for the compiled paths that serve
+a request without a Python object.  Nothing is refused here: Python reads what is unusual.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from sprocket.engine.wire_text cimport (
+    Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text,
+)
+
+cdef extern from *:
+    """
+    #ifndef ENGINE_SOURCES
+    #define ENGINE_SOURCES ""
+    #endif
+    """
+    const char *ENGINE_SOURCES
+
+# Digest of the files that this module was built from; see `sprocket.engine.choice`.
+SOURCES = ENGINE_SOURCES.decode()
+
+cdef enum:
+    # Kinds of header fields, as in `framing.pyx`.
+    KIND_TEXT = 0
+    KIND_INT = 1
+    KIND_LONG = 2
+    KIND_BOOL = 3
+    MAX_KEY_BYTES = 31
+    BINARY_HEAD_BYTES = 21
+
+TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
+
+
+cdef class HeaderReader:
+    """Reader of usual headers.  A subclass names the roles of the fields that it needs."""
+
+    def __init__(self, int code, tuple fields, dict roles, frozenset free=frozenset()):
+        """`fields` are those of `framing.HeaderDecoder`; `roles` are by attribute.
+
+        The texts of the attributes in `free` may have escapes and any characters; all others are plain ASCII.
+        """
+        if len(fields) > MAX_FIELDS:
+            raise ValueError(f"{len(fields)} fields, at most {MAX_FIELDS}")
+        self.code, self.names = code, fields
+        for attribute, name, kind, may_be_null, default in fields:
+            self.add(attribute, name, kind, may_be_null, not default, roles.get(attribute, ROLE_NONE), attribute in free)
+
+    cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
+                 bint is_free) except -1:
+        cdef Field *field = &self.fields[self.count]
+        if not 0 <= role < MAX_ROLES:
+            raise ValueError(f"{attribute} has the role {role}, at most {MAX_ROLES - 1}")
+        field.name, field.name_bytes = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
+        field.kind, field.may_be_null, field.role, field.is_free = kind, may_be_null, role, is_free
+        if is_required:
+            self.required |= <uint32_t> 1 << self.count
+        self.count += 1
+        return 0
+
+    cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept:
+        """Read a whole header.  The caller has set the numbers and texts of fields that may be absent."""
+        cdef Outcome outcome
+        cdef Cursor cursor
+        cursor.at = <const uint8_t *> PyBytes_AS_STRING(octets)
+        cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
+        header.seen, header.opaque = 0, 0
+        if serialization == SERIALIZATION_JSON:
+            outcome = self.read_json(&cursor, header)
+        else:
+            outcome = self.read_binary(&cursor, header)
+        if outcome == USUAL and (header.seen & self.required != self.required or not is_int32(header.opaque)):
+            return UNUSUAL
+        return outcome
+
+    cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept:
+        """Read a whole JSON header without blanks, each of whose members occurs once, as `HeaderDecoder.read_json`."""
+        cdef Text name, text
+        cdef int64_t number = 0
+        cdef int seen = 0, member
+        if not take(cursor, c'{'):
+            return UNUSUAL
+        while True:
+            if not take_text(cursor, &name) or not take(cursor, c':'):
+                return UNUSUAL
+            if is_name(&name, b"extFields", 9):
+                member = 2 if self.read_fields(cursor, header) else 0
+            elif is_name(&name, b"language", 8) or is_name(&name, b"serializeTypeCurrentRPC", 23):
+                member = 32 if name.size == 8 else 64
+                if not take_text(cursor, &text) or text.has_escapes or not text.is_ascii:
+                    return UNUSUAL
+            elif not take_number(cursor, &number):
+                return UNUSUAL
+            else:
+                member = self.read_number(&name, number, header)
+                if member == 1 and number != self.code:
+                    return FOREIGN
+            if not member or seen & member:
+                return UNUSUAL
+            seen |= member
+            if take(cursor, c'}'):
+                break
+            if not take(cursor, c','):
+                return UNUSUAL
+        # Code and extFields are there, and nothing follows.
+        return USUAL if seen & 3 == 3 and cursor.at == cursor.end else UNUSUAL
+
+    cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept:
+        """Take a number of the envelope; return the bit that stands for the member, 0 if it is unusual."""
+        if is_name(name, b"code", 4):
+            return 1
+        if is_name(name, b"flag", 4):
+            return 4 if number == 0 else 0  # neither a response nor oneway
+        if is_name(name, b"opaque", 6):
+            header.opaque = number
+            return 8
+        if is_name(name, b"version", 7):
+            return 16 if is_int32(number) else 0
+        return 0
+
+    cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept:
+        """Read extFields: an object whose values are texts."""
+        cdef Text name, value
+        cdef int expected = 0
+        if not take(cursor, c'{'):
+            return False
+        while True:
+            if not take_text(cursor, &name) or not take(cursor, c':') or not take_text(cursor, &value):
+                return False
+            if not self.put(&name, &value, header, &expected):
+                return False
+            if take(cursor, c'}'):
+                return True
+            if not take(cursor, c','):
+                return False
+
+    cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept:
+        """Read a whole ROCKETMQ header without a remark, as `HeaderDecoder.read_binary`."""
+        cdef const uint8_t *head = cursor.at
+        cdef Text name, value
+        cdef int expected = 0
+        cdef Py_ssize_t size = cursor.end - cursor.at
+        if size <= BINARY_HEAD_BYTES:
+            return UNUSUAL
+        # code i16, language u8, version i16, opaque i32, flag i32, length of the remark i32, length of extFields i32
+        if int16_at(head) != self.code:
+            return FOREIGN
+        header.opaque = int32_at(head + 5)
+        if int32_at(head + 9) or int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
+            return UNUSUAL
+        cursor.at += BINARY_HEAD_BYTES
+        while cursor.at < cursor.end:
+            if not take_sized(cursor, 2, &name) or name.size > MAX_KEY_BYTES or not take_sized(cursor, 4, &value):
+                return UNUSUAL
+            if not self.put(&name, &value, header, &expected):
+                return UNUSUAL
+        return USUAL
+
+    cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept:
+        """Take one field; return False if it is unknown, repeated or unusual."""
+        cdef int i = expected[0]
+        if i >= self.count or not is_name(name, self.fields[i].name, self.fields[i].name_bytes):
+            i = 0
+            while i < self.count and not is_name(name, self.fields[i].name, self.fields[i].name_bytes):
+                i += 1
+            if i == self.count:
+                return False
+        if header.seen & <uint32_t> 1 << i:
+            return False
+        header.seen |= <uint32_t> 1 << i
+        expected[0] = i + 1
+        return self.put_value(&self.fields[i], value, header)
+
+    cdef bint put_value(self, const Field *field, const Text *value, Header *header) noexcept:
+        cdef Cursor digits
+        cdef int64_t number = 0
+        # A lax decoder may take this word for no value.
+        if field.may_be_null and value.size == 4 and (value.at[0] | 0x20) == c'n':
+            return False
+        if field.is_free:
+            header.texts[field.role] = value[0]
+            return True
+        if value.has_escapes or not value.is_ascii:
+            return False
+        if field.kind == KIND_TEXT:
+            header.texts[field.role] = value[0]
+            return True
+        if field.kind == KIND_BOOL:
+            header.numbers[field.role] = is_name(value, b"true", 4)
+            return is_name(value, b"true", 4) or is_name(value, b"false", 5)
+        digits.at, digits.end = value.at, value.at + value.size
+        if not take_number(&digits, &number) or digits.at != digits.end:
+            return False
+        if field.kind == KIND_INT and not is_int32(number):
+            return False
+        header.numbers[field.role] = number
+        return True

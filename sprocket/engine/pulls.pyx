@@ -1,0 +1,400 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Compiled path of usual pulls: from the frames of a read to the frames of the responses, records included.
+
+Its twin is the Python path (`broker/processor/pull.py`, `store/queue/queue_reader.py`).  Nothing is refused here:
+`PullReader.read` stops before the first pull that is unusual, and the Python path serves that one.  So it accepts only
+pulls about which both could not differ.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
+
+from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
+from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
+from sprocket.engine.layout cimport QueueEntry, from_big32, from_big64
+from sprocket.engine.wire_text cimport Text
+
+cdef extern from *:
+    """
+    #ifndef ENGINE_SOURCES
+    #define ENGINE_SOURCES ""
+    #endif
+    """
+    const char *ENGINE_SOURCES
+
+# Digest of the files that this module was built from; see `sprocket.engine.choice`.
+SOURCES = ENGINE_SOURCES.decode()
+
+cdef enum:
+    # What a field means to a pull.
+    ROLE_GROUP = 1
+    ROLE_TOPIC = 2
+    ROLE_QUEUE_ID = 3
+    ROLE_QUEUE_OFFSET = 4
+    ROLE_MAX_MESSAGES = 5
+    ROLE_SYS_FLAG = 6
+    ROLE_COMMIT_OFFSET = 7
+    ROLE_SUBSCRIPTION = 8
+    ROLE_SUB_VERSION = 9
+    ROLE_EXPRESSION_TYPE = 10
+    ROLE_MAX_BYTES = 11
+    ROLE_REQUEST_SOURCE = 12
+    # `PullSysFlag`
+    FLAG_COMMIT_OFFSET = 1
+    FLAG_SUBSCRIPTION = 4
+    PERM_READ = 4
+    RESPONSE_VALUES = 6
+    MAX_HEAD_BYTES = 2048 + RESPONSE_VALUES * 20
+    # Longer filters are left to the Python path, and so are reads of more messages.
+    MOST_CODES = 16
+    MOST_MESSAGES = 1024
+    # Kinds of pulls that are remembered; then all are forgotten.
+    MAX_LANES = 4096
+
+MAX_CODES = MOST_CODES
+_ROLES = {
+    "consumer_group": ROLE_GROUP, "topic": ROLE_TOPIC, "queue_id": ROLE_QUEUE_ID, "queue_offset": ROLE_QUEUE_OFFSET,
+    "max_msg_nums": ROLE_MAX_MESSAGES, "sys_flag": ROLE_SYS_FLAG, "commit_offset": ROLE_COMMIT_OFFSET,
+    "subscription": ROLE_SUBSCRIPTION, "sub_version": ROLE_SUB_VERSION, "expression_type": ROLE_EXPRESSION_TYPE,
+    "max_msg_bytes": ROLE_MAX_BYTES, "request_source": ROLE_REQUEST_SOURCE,
+}
+cdef str BROADCASTING = "BROADCASTING"
+
+
+cdef class PullLane:
+    """What the pulls of one group from one queue with one subscription have in common, as long as nothing changes."""
+
+    cdef readonly str group
+    cdef readonly str topic
+    cdef readonly int queue_id
+    cdef object group_config
+    cdef object topic_config
+    cdef object subscription  # of heartbeats; None if each pull has its own
+    cdef object queue
+    cdef int64_t sub_version
+    cdef int64_t broker_id
+    cdef int64_t topic_flags
+    cdef int64_t group_flags
+    cdef int32_t codes[MOST_CODES]
+    cdef int code_count  # -1: every message is wanted
+
+    def __init__(self, group_config, topic_config, int queue_id, queue, subscription, codes, int64_t broker_id):
+        """`codes` are hash codes of tags, None for all messages; `broker_id` is the one to pull from next."""
+        self.group, self.topic, self.queue_id = group_config.group_name, topic_config.topic_name, queue_id
+        self.group_config, self.topic_config, self.queue = group_config, topic_config, queue
+        self.subscription = subscription
+        self.sub_version = 0 if subscription is None else subscription.sub_version
+        self.broker_id = broker_id
+        self.topic_flags, self.group_flags = topic_config.topic_sys_flag, group_config.group_sys_flag
+        self.code_count = -1 if codes is None else len(codes)
+        if self.code_count > MOST_CODES:
+            raise ValueError(f"{self.code_count} tags, at most {MOST_CODES}")
+        for i in range(self.code_count):
+            self.codes[i] = codes[i]
+
+    cdef inline bint wants(self, const QueueEntry *entry) noexcept nogil:
+        """Return whether an entry is wanted: only the low 32 bits of its tags code count."""
+        cdef int32_t code = <int32_t> from_big64(entry.tags_code)
+        cdef int i
+        if self.code_count < 0:
+            return True
+        for i in range(self.code_count):
+            if self.codes[i] == code:
+                return True
+        return False
+
+
+# Limits of the store for the pulls of one read.
+cdef struct Limits:
+    int64_t wrote_offset
+    int64_t cold_end
+    int64_t memory_bytes
+    int64_t max_messages
+    int64_t max_bytes
+    int64_t max_scanned
+
+
+# The records that one pull gets.
+cdef struct Found:
+    Py_ssize_t count
+    Py_ssize_t scanned  # entries up to the next pull's first
+    int64_t size_bytes
+    int32_t chosen[MOST_MESSAGES]  # numbers of the entries
+
+
+cdef class PullReader(HeaderReader):
+    """Reader of the usual pulls of one request code, for one configuration of a broker."""
+
+    cdef ResponseEncoder encoder
+    cdef object lane_of
+    cdef object group_of
+    cdef object topic_of
+    cdef object connected_of
+    cdef object forbidden_of
+    cdef object queue_of
+    cdef object segment_at
+    cdef dict lanes
+    cdef Found found
+
+    def __init__(self, int code, tuple fields, ResponseEncoder encoder not None, lane_of, group_of, topic_of,
+                 connected_of, forbidden_of, queue_of, segment_at):
+        """`fields` are those of `framing.HeaderDecoder`, `encoder` that of the response with found messages.
+
+        `lane_of` returns the `PullLane` for (group, topic, queue id, subscription, type of its expression, whether the
+        pull has its own), None if that is unusual.  The others return what there is now: `group_of` and `topic_of` the
+        configuration, `connected_of` a group's members, `forbidden_of` the permissions that a group does not have for a
+        topic, `queue_of` the queue, `segment_at` the log's segment at an offset with its begin and end.
+        """
+        super().__init__(code, fields, _ROLES)
+        if encoder.count != RESPONSE_VALUES:
+            raise ValueError(f"the response to a pull has {RESPONSE_VALUES} values")
+        self.encoder, self.lane_of, self.group_of, self.topic_of = encoder, lane_of, group_of, topic_of
+        self.connected_of, self.forbidden_of, self.queue_of = connected_of, forbidden_of, queue_of
+        self.segment_at = segment_at
+        self.lanes = {}
+
+    def read(self, list frames, Py_ssize_t index, tuple limits, int64_t join_bytes):
+        """Return the responses to the usual pulls from `index` on, and what is to be noted for each.
+
+        That is a tuple: lane, next offset, offset to commit or None, messages, their bytes.  `limits` are those of
+        `store.queue.usual_reads`.  It stops after `join_bytes` of records; a response of more is unusual.
+        """
+        cdef Limits bounds
+        cdef list responses = [], notes = []
+        cdef int64_t size_bytes = 0
+        cdef Py_ssize_t count = len(frames)
+        (bounds.wrote_offset, bounds.cold_end, bounds.memory_bytes, bounds.max_messages, bounds.max_bytes,
+         bounds.max_scanned) = limits
+        while 0 <= index < count and size_bytes < join_bytes:
+            note = self.serve(frames[index], &bounds, join_bytes, responses)
+            if note is None:
+                break
+            notes.append(note)
+            size_bytes += self.found.size_bytes
+            index += 1
+        return responses, notes
+
+    cdef tuple serve(self, object frame, const Limits *limits, int64_t join_bytes, list responses):
+        """Append the response to one pull; return its note, None if it is unusual."""
+        cdef Header header
+        cdef PullLane lane
+        cdef int64_t offset, next_offset, max_bytes
+        if not PyTuple_CheckExact(frame) or PyTuple_GET_SIZE(frame) != 3:
+            return None
+        serialization, octets, _ = <tuple> frame
+        if not PyBytes_CheckExact(octets):
+            return None
+        header.numbers[ROLE_MAX_BYTES], header.numbers[ROLE_REQUEST_SOURCE] = 0, -1
+        header.texts[ROLE_SUBSCRIPTION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
+        if self.read_header(serialization, octets, &header) != USUAL:
+            return None
+        if header.numbers[ROLE_REQUEST_SOURCE] >= 0 or header.numbers[ROLE_MAX_MESSAGES] <= 0:
+            return None
+        lane = self.current_lane(&header)
+        if lane is None:
+            return None
+        offset, max_bytes = header.numbers[ROLE_QUEUE_OFFSET], header.numbers[ROLE_MAX_BYTES]
+        response = self.response(lane, &header, serialization, limits, min(
+            join_bytes, limits.max_bytes, max_bytes if max_bytes > 0 else join_bytes))
+        if response is None:
+            return None
+        responses.append(response)
+        next_offset = offset + self.found.scanned
+        commit = header.numbers[ROLE_COMMIT_OFFSET] if header.numbers[ROLE_SYS_FLAG] & FLAG_COMMIT_OFFSET else None
+        return lane, next_offset, commit, self.found.count, self.found.size_bytes
+
+    # Who pulls, and from where
+
+    cdef PullLane current_lane(self, const Header *header):
+        """Return the lane of a pull, after all checks of the Python path; None if it is unusual."""
+        cdef bint has_own = header.numbers[ROLE_SYS_FLAG] & FLAG_SUBSCRIPTION
+        cdef bytes key = lane_key(header, has_own)
+        cdef PullLane lane = self.lanes.get(key)
+        if lane is None or not self.is_current(lane):
+            lane = self.lane_of(
+                text(&header.texts[ROLE_GROUP]), text(&header.texts[ROLE_TOPIC]), header.numbers[ROLE_QUEUE_ID],
+                text(&header.texts[ROLE_SUBSCRIPTION]), text(&header.texts[ROLE_EXPRESSION_TYPE]), has_own,
+            )
+            if len(self.lanes) >= MAX_LANES:
+                self.lanes.clear()
+            if lane is None or not self.is_current(lane):
+                self.lanes.pop(key, None)
+                return None
+            self.lanes[key] = lane
+        return lane if lane.subscription is None or lane.sub_version >= header.numbers[ROLE_SUB_VERSION] else None
+
+    cdef bint is_current(self, PullLane lane) except -1:
+        """Return whether nothing has changed of what the lane was made from, and the group may read now."""
+        if self.group_of(lane.group) is not lane.group_config or self.topic_of(lane.topic) is not lane.topic_config:
+            return False
+        if self.queue_of(lane.topic, lane.queue_id) is not lane.queue:
+            return False
+        connected = self.connected_of(lane.group)
+        if connected is not None and connected.message_model == BROADCASTING:
+            return False
+        if lane.subscription is None:
+            return True
+        if connected is None or connected.subscriptions.get(lane.topic) is not lane.subscription:
+            return False
+        return not self.forbidden_of(lane.group, lane.topic) & PERM_READ
+
+    # What there is to read
+
+    cdef object response(self, PullLane lane, const Header *header, int serialization, const Limits *limits,
+                         int64_t max_bytes):
+        """Return the response to a pull, None if it is unusual; `found` then has what it holds."""
+        cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET]
+        cdef int64_t min_offset = lane.queue.min_offset, max_offset = lane.queue.max_offset
+        cdef int64_t cold_end = lane.queue.cold_end, available, position
+        cdef Py_buffer queue
+        if not min_offset <= offset < max_offset or offset < cold_end:
+            return None
+        place = lane.queue.view_at(offset)
+        if place is None:
+            return None
+        view, position, available = <tuple> place
+        PyObject_GetBuffer(view, &queue, PyBUF_SIMPLE)
+        try:
+            available = min(available, max_offset - offset, (queue.len - position) // <int64_t> sizeof(QueueEntry))
+            if position < 0 or available <= 0:
+                return None
+            entries = <const QueueEntry *> (<const uint8_t *> queue.buf + position)
+            if not self.choose(lane, entries, available, header.numbers[ROLE_MAX_MESSAGES], limits):
+                return None
+            return self.with_records(lane, header, serialization, entries, limits, max_bytes, min_offset, max_offset)
+        finally:
+            PyBuffer_Release(&queue)
+
+    cdef bint choose(self, PullLane lane, const QueueEntry *entries, int64_t available, int64_t max_messages,
+                     const Limits *limits) noexcept:
+        """Choose the wanted entries; return False if there are none, or if one is far back."""
+        cdef Found *found = &self.found
+        cdef int64_t count
+        cdef int64_t i
+        found.count = 0
+        if lane.code_count < 0:
+            count = min(available, max_messages, limits.max_messages, MOST_MESSAGES)
+            for i in range(count):
+                found.chosen[i] = <int32_t> i
+            found.count = found.scanned = count if count > 0 else 0
+        else:
+            if max_messages > min(limits.max_messages, MOST_MESSAGES):
+                return False
+            count = min(available, max(limits.max_scanned, max_messages))
+            found.scanned = count
+            for i in range(count):
+                if lane.wants(&entries[i]):
+                    if found.count == max_messages:
+                        found.scanned = i
+                        break
+                    found.chosen[found.count] = <int32_t> i
+                    found.count += 1
+        if not found.count:
+            return False
+        # Both decide about the limits of a read, and about the member that is suggested.
+        return is_near(&entries[found.chosen[0]], limits) and is_near(&entries[found.scanned - 1], limits) and is_near(
+            &entries[found.chosen[found.count - 1]], limits)
+
+    cdef object with_records(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
+                             const Limits *limits, int64_t max_bytes, int64_t min_offset, int64_t max_offset):
+        """Return the response with the chosen records; None unless all lie in one segment, in ascending order."""
+        cdef Py_buffer log
+        cdef int64_t first = from_big64(entries[self.found.chosen[0]].physical_offset), base, end
+        if first < limits.cold_end:
+            return None
+        segment, base, end = <tuple> self.segment_at(first)
+        end = min(end, limits.wrote_offset)
+        PyObject_GetBuffer(segment, &log, PyBUF_SIMPLE)
+        try:
+            if base < 0 or end < base or end - base > log.len or not self.measure(entries, base, end, max_bytes):
+                return None
+            return self.encoded(
+                lane, header, serialization, entries, <const uint8_t *> log.buf, base, min_offset, max_offset
+            )
+        finally:
+            PyBuffer_Release(&log)
+
+    cdef bint measure(self, const QueueEntry *entries, int64_t base, int64_t end, int64_t max_bytes) noexcept:
+        """Check each chosen entry against the segment's bounds, and note the size of all."""
+        cdef int64_t offset, size, lowest = base, total = 0
+        cdef Py_ssize_t i
+        for i in range(self.found.count):
+            offset = from_big64(entries[self.found.chosen[i]].physical_offset)
+            size = from_big32(entries[self.found.chosen[i]].size)
+            # Each difference is of numbers between 0 and `end`, so none overflows.
+            if offset < lowest or offset > end or size <= 0 or size > end - offset:
+                return False
+            lowest = offset + size
+            total += size
+        self.found.size_bytes = total
+        return total <= max_bytes
+
+    cdef bytes encoded(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
+                       const uint8_t *log, int64_t base, int64_t min_offset, int64_t max_offset):
+        """Return a whole frame; `log` begins at the physical offset `base`."""
+        cdef Value values[RESPONSE_VALUES]
+        cdef uint8_t head[MAX_HEAD_BYTES]
+        cdef Py_ssize_t head_bytes, size, i
+        cdef bytes frame
+        cdef uint8_t *to
+        put_decimal(lane.broker_id, &values[0])
+        put_decimal(header.numbers[ROLE_QUEUE_OFFSET] + self.found.scanned, &values[1])
+        put_decimal(min_offset, &values[2])
+        put_decimal(max_offset, &values[3])
+        put_decimal(lane.topic_flags, &values[4])
+        put_decimal(lane.group_flags, &values[5])
+        to = self.encoder.put(head, serialization, <int32_t> header.opaque, values, self.found.size_bytes)
+        head_bytes = to - head
+        frame = PyBytes_FromStringAndSize(NULL, head_bytes + self.found.size_bytes)
+        to = <uint8_t *> PyBytes_AS_STRING(frame)
+        memcpy(to, head, head_bytes)
+        to += head_bytes
+        for i in range(self.found.count):
+            size = from_big32(entries[self.found.chosen[i]].size)
+            memcpy(to, log + (from_big64(entries[self.found.chosen[i]].physical_offset) - base), size)
+            to += size
+        return frame
+
+
+cdef inline bint is_near(const QueueEntry *entry, const Limits *limits) noexcept:
+    """Return whether memory probably holds an entry's record."""
+    cdef int64_t offset = from_big64(entry.physical_offset)
+    return 0 <= offset <= limits.wrote_offset and limits.wrote_offset - offset <= limits.memory_bytes
+
+
+cdef str text(const Text *found):
+    """Return the text of a field; None if the header has none."""
+    return None if found.at == NULL else found.at[:found.size].decode("ascii")
+
+
+cdef bytes lane_key(const Header *header, bint has_own):
+    """Return different bytes for the pulls of different lanes: each text follows its length."""
+    cdef int roles[4]
+    cdef Py_ssize_t count = 2, size = 8, i
+    cdef const Text *found
+    cdef int64_t length
+    cdef bytes key
+    cdef uint8_t *to
+    roles[:] = [ROLE_GROUP, ROLE_TOPIC, ROLE_SUBSCRIPTION, ROLE_EXPRESSION_TYPE]
+    if has_own:
+        count = 4
+    for i in range(count):
+        size += 8 + (0 if header.texts[roles[i]].at == NULL else header.texts[roles[i]].size)
+    key = PyBytes_FromStringAndSize(NULL, size)
+    to = <uint8_t *> PyBytes_AS_STRING(key)
+    memcpy(to, &header.numbers[ROLE_QUEUE_ID], 8)
+    to += 8
+    for i in range(count):
+        found = &header.texts[roles[i]]
+        length = -1 if found.at == NULL else found.size
+        memcpy(to, &length, 8)
+        to += 8
+        if length > 0:
+            memcpy(to, found.at, length)
+            to += length
+    return key
