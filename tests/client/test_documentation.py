@@ -117,6 +117,14 @@ async def test_deduplication_by_claims_in_a_file(
     assert seen == [b"..."]
 
 
+async def test_handlers_of_faststream() -> None:
+    pytest.importorskip("faststream", reason="faststream is not installed: pip install 'sprocket-mq[faststream]'")
+    made = await run(snippet("FastStream(shop)"))
+    # FastStream reads the source of its caller, which a text has not.
+    with pytest.warns(RuntimeWarning, match="AST parsing"):
+        await run(snippet("TestSprocketBroker(shop)"), shop=made["shop"], bill=made["bill"])
+
+
 async def test_without_an_event_loop(broker: Broker) -> None:
     code = snippet("with sync.connect")
     made = await asyncio.to_thread(lambda: exec(code, space := {"namesrv": broker.namesrv}) or space)

@@ -71,6 +71,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/server/proxy_workers.py", "network"): "edge: lines to workers",
     # dashboard
     ("dashboard/server.py", "randomness"): "composition root: ids of sessions and the key of forms",
+    ("sprocket/contrib/faststream/subscriber.py", "sleep"): "edge: the pause between two log lines about a refusal",
     ("dashboard/server.py", "sleep"): "composition root: an injected function",
     # sprocket.client
     (
