@@ -12,11 +12,13 @@ from sprocket.client.sync import Admin, Consumer, OrderlyConsumer, Producer, Sim
 from sprocket.client.sync import Popped as PoppedMessage
 from sprocket.client.sync import Received as ReceivedMessage
 from sprocket.client.sync_connect import Connection, Topic, TypedConsumer, connect
+from sprocket.client.sync_deduplication import Deduplicator
 
 __all__ = [
     "Admin",
     "Connection",
     "Consumer",
+    "Deduplicator",
     "OrderlyConsumer",
     "PoppedMessage",
     "Producer",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.testing import Broker
+from tests.client.deduplication.databases import DatabaseMissingError, Postgres
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -45,10 +46,21 @@ PRINTS = {
     "typed_topic": ["billed 12A 129.5", "dead letter: no booking because of DecodeError"],
     "web_service": ["202 accepted as", "received order 2"],
 }
-# Its consumer comes before the topic, which the first request creates.
+# Their consumers may come before the topic, which the first message creates.
 LOGS = {
+    "outbox_postgres": "event=topic_missing",
     "request_reply": "event=topic_missing",
     "typed_topic": "event=undecodable_dead_letter",
+}
+# Their second argument is the URL of a PostgreSQL server.
+WITH_POSTGRESQL = {
+    "outbox_postgres": [
+        "rolled back: order-1 cannot be shipped to the moon",
+        "in sequence, each once: order-1 placed, order-1 paid, order-1 shipped",
+        "in sequence, each once: order-3 placed, order-3 paid, order-3 shipped",
+        "left out 1",
+        "the relays ended with [-15, -9]",
+    ]
 }
 ALONE = {"send_and_consume": ["received message 9"]}
 
@@ -81,6 +93,18 @@ def test_example(name: str, name_server: str) -> None:
     assert [text for text in PRINTS[name] if text not in output] == [], output
 
 
+@pytest.mark.parametrize("name", sorted(WITH_POSTGRESQL))
+def test_example_with_postgresql(name: str, name_server: str) -> None:
+    try:
+        server = Postgres()
+    except DatabaseMissingError as missing:
+        pytest.skip(str(missing))
+    with server:
+        server.start()
+        output = output_of(name, name_server, server.url)
+    assert [text for text in WITH_POSTGRESQL[name] if text not in output] == [], output
+
+
 @pytest.mark.parametrize("name", sorted(ALONE))
 def test_example_with_a_broker_of_its_own(name: str) -> None:
     output = output_of(name)
@@ -89,4 +113,4 @@ def test_example_with_a_broker_of_its_own(name: str) -> None:
 
 def test_no_example_is_left_out() -> None:
     files = {path.stem for path in EXAMPLES.glob("*.py")} - {"cluster"}
-    assert files == set(PRINTS) | set(ALONE)
+    assert files == set(PRINTS) | set(WITH_POSTGRESQL) | set(ALONE)

@@ -91,6 +91,7 @@ _FILES: Final = {
     "tests/cli/test_honoured_keys.py": _QUICK,
     "tests/cli/server/test_server_config.py": _QUICK,
     "tests/cli/test_update_allowlist.py": _QUICK,
+    "tests/benchmarks/test_rivals.py": _QUICK_PROCESSES,
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,
     "tests/client/typed/test_pyright.py": Place(Tier.FULL),
     "tests/client/consume/test_allocation.py": _QUICK,

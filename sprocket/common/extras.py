@@ -34,6 +34,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "opentelemetry": "metrics",
     "pytest": "testing",
     "taskiq": "taskiq",
+    "faststream": "faststream",
     "redis": "redis",
     "asyncpg": "postgresql",
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from sprocket.common.cancellation import outcome_of
 from sprocket.common.errors import ClientError, ConfigError
@@ -18,6 +19,8 @@ from sprocket.remoting.tls.watch import ClientTls
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
 
 CONNECT_TIMEOUT_S = 3.0
+# A peer that takes no more data must not hold up the end of a program.
+_CLOSE_LIMIT_S = 0.5
 Prover = Callable[[RemotingChannel, str], Awaitable[None]]
 
 
@@ -64,6 +67,7 @@ class RemotingClient:
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
         self._closed = False
+        self._emptied = asyncio.Event()  # the last connection has left the table of a closed client
         self.counters = ChannelCounters()
 
     async def channel(self, address: str) -> RemotingChannel:
@@ -127,6 +131,8 @@ class RemotingClient:
     def _closed_channel(self, address: str, channel: RemotingChannel) -> None:
         if self._channels.get(address) is channel:
             del self._channels[address]
+            if self._closed and not self._channels:
+                self._emptied.set()
         if self._on_close is not None:
             self._on_close(address)
 
@@ -159,9 +165,9 @@ class RemotingClient:
         # A channel that has closed leaves the table.
         for channel in list(self._channels.values()):
             channel.close()
-        for _ in range(50):
-            if not self._channels:
-                break
-            await asyncio.sleep(0.01)
+        if self._channels:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_LIMIT_S):
+                    await self._emptied.wait()
         for channel in list(self._channels.values()):
             channel.abort("client_close")

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sprocket
+import sprocket.sync
 from sprocket import ConsumeFrom, Message, Producer, ReceivedMessage
 from sprocket.testing import Broker
 
@@ -110,17 +112,48 @@ async def test_deduplication_by_claims_in_a_file(
         def handler(message: ReceivedMessage) -> None:
             seen.append(message.body)
 
-        task = asyncio.create_task(run(snippet("SqliteClaims("), consumer=consumer, handler=handler))
+        task = asyncio.create_task(run(snippet("async with SqliteClaims("), consumer=consumer, handler=handler))
         while sum(consumer.committed("Claimed").values()) < 2:
             await asyncio.sleep(0.02)
     await task
     assert seen == [b"..."]
 
 
+async def test_handlers_of_faststream() -> None:
+    pytest.importorskip("faststream", reason="faststream is not installed: pip install 'sprocket-mq[faststream]'")
+    made = await run(snippet("FastStream(shop)"))
+    # FastStream reads the source of its caller, which a text has not.
+    with pytest.warns(RuntimeWarning, match="AST parsing"):
+        await run(snippet("TestSprocketBroker(shop)"), shop=made["shop"], bill=made["bill"])
+
+
 async def test_without_an_event_loop(broker: Broker) -> None:
-    code = snippet("with sync.connect")
+    code = snippet('mq.consumer("sync-readers"')
     made = await asyncio.to_thread(lambda: exec(code, space := {"namesrv": broker.namesrv}) or space)
     assert "Flights" in made["topics"]
+
+
+async def test_deduplication_without_an_event_loop(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[bytes] = []
+    async with Producer("g", broker.namesrv) as producer:
+        for _ in range(2):
+            await producer.send(Message("Claimed", b"sync", unique_key="invoice-1"))
+    code = snippet("sync.Deduplicator(").replace('"Claimed")', '"Claimed", consume_from=sprocket.ConsumeFrom.FIRST)')
+    space: dict[str, Any] = {"namesrv": broker.namesrv, "sprocket": sprocket}
+
+    def handler(message: sprocket.sync.ReceivedMessage) -> None:
+        seen.append(message.body)
+
+    space["handler"] = handler
+    program = asyncio.create_task(asyncio.to_thread(exec, code, space))
+    while "deduplicator" not in space or space["deduplicator"].duplicates == 0:
+        await asyncio.sleep(0.02)
+    space["consumer"].stop()
+    await program
+    assert seen.count(b"sync") == 1
 
 
 async def test_administration(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:

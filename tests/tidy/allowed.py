@@ -27,7 +27,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/client/deduplication/deduplicator.py", "sleep"): "edge: waits between two requests to a database",
     # remoting
     ("sprocket/remoting/server.py", "sleep"): "edge: the listening side's sweep",
-    ("sprocket/remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
     ("sprocket/remoting/listening.py", "network"): "edge: whether the loop's socket listens by now",
     ("sprocket/remoting/flow/receive_window.py", "network"): "edge: the options of a connection that the loop has made",
     (
@@ -71,6 +70,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/server/proxy_workers.py", "network"): "edge: lines to workers",
     # dashboard
     ("dashboard/server.py", "randomness"): "composition root: ids of sessions and the key of forms",
+    ("sprocket/contrib/faststream/subscriber.py", "sleep"): "edge: the pause between two log lines about a refusal",
     ("dashboard/server.py", "sleep"): "composition root: an injected function",
     # sprocket.client
     (

@@ -1,0 +1,76 @@
+"""Received messages as FastStream's handlers see them."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from faststream.message import StreamMessage, decode_message
+
+from sprocket.client.message import ReceivedMessage
+from sprocket.remoting.message import properties as names
+
+# Properties with these names bear what FastStream knows of a message beside its body; its other brokers use the same.
+CONTENT_TYPE: Final = "content-type"
+CORRELATION_ID: Final = "correlation_id"
+REPLY_TO: Final = "reply_to"
+
+
+class SprocketMessage(StreamMessage[ReceivedMessage]):
+    """Message of a subscriber, or the reply to a request; `raw_message` is what the client gave.
+
+    `headers` are the application's own properties.  A reply and a message of `TestSprocketBroker` have no consumer, so
+    to acknowledge or reject them does nothing.
+    """
+
+    async def ack(self) -> None:
+        """Count the message as consumed.  Raises as `ReceivedMessage.ack`."""
+        if self._is_open:
+            await self.raw_message.ack()
+        await super().ack()
+
+    async def nack(self, delay: timedelta | float | None = None) -> None:
+        """Reject the message: it is redelivered after `delay`, and without it ever later.
+
+        Raises as `ReceivedMessage.nack`.
+        """
+        if self._is_open:
+            await self.raw_message.nack(delay)
+        await super().nack()
+
+    async def reject(self, reason: str = "") -> None:
+        """Give the message up: it goes to the dead-letter topic of the group, with `reason` in DEAD_LETTER_REASON.
+
+        Raises as `ReceivedMessage.dead_letter`.
+        """
+        if self._is_open:
+            await self.raw_message.dead_letter(reason)
+        await super().reject()
+
+    @property
+    def _is_open(self) -> bool:
+        return self.committed is None and self.raw_message.source is not None
+
+
+def asks_for_reply(message: ReceivedMessage) -> bool:
+    """Return whether the sender of `message` waits in `Producer.request`."""
+    return names.REPLY_TO_CLIENT in message.properties and names.CORRELATION_ID in message.properties
+
+
+async def parse(message: ReceivedMessage) -> SprocketMessage:
+    """Return `message` for handlers.  Raises BodyUnreadable."""
+    properties = message.properties
+    # The client of a waiting requester, or the topic for the result of a handler.
+    reply_to = properties[names.REPLY_TO_CLIENT] if asks_for_reply(message) else properties.get(REPLY_TO, "")
+    return SprocketMessage(
+        message,
+        message.body,
+        headers={name: value for name, value in properties.items() if name not in names.RESERVED},
+        reply_to=reply_to,
+        content_type=properties.get(CONTENT_TYPE),
+        correlation_id=properties.get(CORRELATION_ID) or properties.get(names.CORRELATION_ID) or message.message_id,
+        message_id=message.message_id,
+    )
+
+
+async def decode(message: StreamMessage[ReceivedMessage]) -> Any:
+    """Return the value of a body: by its content type, and without one JSON or else the bytes."""
+    return decode_message(message)
