@@ -17,8 +17,6 @@ MILLIS: Final = (r"\b1\d{12}\b", "<ms>")
 STAMP: Final = (r"\b20\d{15}\b", "<time>")
 # Ours has a folder for each user.
 BODY_PATH: Final = ((r"/\S+/msgbodys/", "<folder>/"),)
-# Our client keeps neither the checksum nor the offset of the half message, and prints a body once.
-NOT_KEPT: Final = ((r"bodyCRC=\d+, ", ""), (r"preparedTransactionOffset=\d+, ", ""), (r"body=\[[-\d, ]*\], ", ""))
 VALUE: Final = (r"( *):.*$", ": <value>")
 # One tool elects the slave, the other one the old master.  RocketMQ's never shows the brokers, though it would.
 ELECTED: Final = ((r"(?<=Addr\t)\S+", "<which>"), (r"(?<=Epoch\t)\d+", "<n>"))
@@ -55,17 +53,10 @@ class Case:
         for line in output.replace(THEIRS, "<who>").replace(OURS, "<who>").splitlines():
             for pattern, name in (TIME, *self.masks):
                 line = re.sub(pattern, name, line)
-            line = re.sub(r"\{[\w#$]+=[^{}]*\}", _sorted, line)
             text = " ".join(line.split()) if self.as_words else line.rstrip()
             if text.strip() and re.search(only, text):
                 lines.append(text)
         return sorted(lines) if self.any_order else lines
-
-
-def _sorted(found: re.Match[str]) -> str:
-    """Return a hash table of Java, such as properties, by name; MIN_OFFSET and MAX_OFFSET are what its client adds."""
-    entries = sorted(one for one in found[0][1:-1].split(", ") if not one.startswith(("MIN_OFFSET=", "MAX_OFFSET=")))
-    return f"{{{', '.join(entries)}}}"
 
 
 def _sorted_tracks(found: re.Match[str]) -> str:
@@ -104,10 +95,13 @@ OPEN: Final = (
     Case("queryMsgByUniqueKey -t {topic} -i {unique_id}", masks=(*BODY_PATH, (r"^MessageTrack.*", _sorted_tracks))),
     Case("queryMsgByOffset -t {topic} -b {broker} -i 0 -o 1 -f UTF-8", masks=BODY_PATH, any_order=True),
     Case("queryMsgTraceById -i {unique_id}"),
-    Case("printMsg -t {topic} -d true", any_order=True, masks=NOT_KEPT),
-    Case("printMsgByQueue -t {topic} -a {broker} -i 0 -p true -d true", masks=NOT_KEPT),
+    Case("printMsg -t {topic} -d true", any_order=True),
+    Case("printMsgByQueue -t {topic} -a {broker} -i 0 -p true -d true"),
     Case("printMsgByQueue -t {topic} -a {broker} -i 0 -f true"),
-    Case("consumeMessage -t {topic} -b {broker} -i 0 -o 0", masks=NOT_KEPT),
+    Case("consumeMessage -t {topic} -b {broker} -i 0 -o 0"),
+    Case("printMsg -t {kinds} -d true"),
+    Case("queryMsgByOffset -t {kinds} -b {broker} -i 0 -o 1", masks=BODY_PATH, any_order=True),
+    Case("printMsg -t {batches} -d true"),
     Case("queryCq -t {topic} -q 0 -i 0 -c 2 -b {master}"),
     Case("checkMsgSendRT -t {topic} -a 2 -s 10", masks=((r" +\d+$", " <ms>"), (r"\d+\.\d+", "<mean>"))),
     Case("sendMsgStatus -b {broker} -c 2 -s 10", masks=(

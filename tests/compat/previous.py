@@ -21,7 +21,12 @@ def previous_source() -> Path | None:
 
 def previous_broker(source: Path, configuration: Path) -> Sequence[str]:
     """Return the argv of a broker of the version in `source`."""
-    code = _RUN.format(source=str(source), module="sprocket.cli.server.mqbroker")
+    return previous_server(source, "mqbroker", configuration)
+
+
+def previous_server(source: Path, program: str, configuration: Path) -> Sequence[str]:
+    """Return the argv of a server of the version in `source`; `program` is its command."""
+    code = _RUN.format(source=str(source), module=f"sprocket.cli.server.{program}")
     return [sys.executable, "-c", code, "-c", str(configuration)]
 
 

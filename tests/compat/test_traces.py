@@ -6,7 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sprocket.cli.mqadmin.main import main
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
@@ -74,3 +76,33 @@ def test_both_ways(java: None, tmp_path: Path) -> None:
     assert (pub.group, pub.topic, pub.tags, pub.keys, pub.body_bytes) == ("PJava", _TOPIC, "TagA", "k1 k2", 4)
     after = next(record for record in records if record.kind is TraceKind.SUB_AFTER)
     assert (after.group, after.is_success) == ("GJava", True)
+
+
+def test_send_message_of_both_tools_leaves_the_same_trace(java: None, tmp_path: Path) -> None:
+    send = ("sendMessage", "-t", _TOPIC, "-p", "body", "-k", "k1", "-c", "TagA", "-b", "broker-a", "-i", "0")
+    with SprocketCluster(tmp_path / "servers", properties={"traceTopicEnable": "true"}) as cluster:
+        namesrv = cluster.name_server_address
+        arguments = [*send, "-m", "true", "-n", namesrv]
+
+        async def prepare() -> None:
+            async with AdminClient(namesrv) as admin:
+                await admin.create_topic(cluster.brokers[0].address, TopicConfig(_TOPIC, 1, 1))
+
+        asyncio.run(prepare())
+        shell = AdminShell(tmp_path)
+        try:
+            printed = [shell.run(*arguments), CliRunner().invoke(main, arguments).stdout]
+        finally:
+            shell.close()
+        found = [asyncio.run(_traces(namesrv, text.split()[-1], 1)) for text in printed]
+    (theirs,), (ours,) = [
+        [
+            (
+                one.kind, one.topic, one.tags, one.keys, one.store_host, one.region, one.body_bytes, one.message_type,
+                one.is_success, host,
+            )
+            for one, host in each
+        ]
+        for each in found
+    ]  # fmt: skip
+    assert ours == theirs

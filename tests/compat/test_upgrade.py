@@ -2,22 +2,31 @@
 
 ``data/sprocket-1409cd06.tar.xz`` is what a broker of commit 1409cd06 left when it was killed.  A running broker of that
 version needs its source code: see `tests.compat.previous`.  docs/upgrade.md says what is tested here.
+
+``data/sprocket-controller-1409cd06.tar.xz`` is what a controller of that version and its brokers left,
+``data/sprocket-auth-1409cd06.tar.xz`` what a broker with users and policies left.  To make all three again, see
+`tests.compat.make_sprocket_directory` and `tests.compat.make_server_directories`.
 """
 
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.compat import wire
 from tests.compat.cluster import Server, SprocketCluster
+from tests.compat.controllers import GET_SYNC_STATE_DATA, ControllerCluster
 from tests.compat.previous import SOURCE_VARIABLE, previous_broker, previous_source
 from tests.compat.replicas import Replicas, ha_status, log_end, same_logs, send, until
+from tests.compat.test_auth import PROPERTIES, Door, allowed, refusals
 from tests.compat.turns import SHORT_DELAYS, TOPIC, Ledger, add_turn, check_turn, properties
 
 GOLDEN = Path(__file__).resolve().parent / "data" / "sprocket-1409cd06.tar.xz"
+GOLDEN_CONTROLLER = GOLDEN.with_name("sprocket-controller-1409cd06.tar.xz")
+GOLDEN_AUTH = GOLDEN.with_name("sprocket-auth-1409cd06.tar.xz")
 GROUP = "broker-a"
 SIZES = {"mappedFileSizeCommitLog": str(256 * 1024), "mappedFileSizeConsumeQueue": "4000"}
 
@@ -125,3 +134,51 @@ def test_a_group_is_upgraded_and_goes_back_while_it_serves(tmp_path: Path) -> No
         for server in (slave, master):
             assert server.stop() == 0
         assert same_logs(master, slave, end) == 0
+
+
+def extracted(archive: Path, folder: Path) -> Mapping[str, Any]:
+    """Unpack directories of servers into `folder`; return what the servers had said."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    ledger: Mapping[str, Any] = json.loads((folder / "ledger.json").read_text())
+    return ledger
+
+
+def test_a_controller_of_the_previous_version_is_taken_over(tmp_path: Path) -> None:
+    """Master, epochs and replicas are there before any broker comes; the brokers keep their ids; elections go on."""
+    ledger = extracted(GOLDEN_CONTROLLER, tmp_path / "golden")
+    with ControllerCluster(tmp_path, count=1) as cluster:
+        (controller,) = cluster.controllers
+        (tmp_path / "golden" / "controller" / "store").rename(controller.directory / "store")
+        cluster.start_controllers()
+        said = cluster.replica_info(ledger["group"])
+        assert {name: said[name] for name in ledger["said"]} == ledger["said"]
+        brokers = []
+        for number in (0, 1):
+            broker = cluster.add_sprocket_broker(number)
+            (tmp_path / "golden" / str(number) / "store").rename(broker.directory / "store")
+            broker.start()
+            brokers.append(broker)
+        until(lambda: cluster.in_sync() == 2 and cluster.master(brokers), "both replicas are in sync")
+        ids = wire.invoke(controller.address, GET_SYNC_STATE_DATA, body=json.dumps([GROUP]).encode())
+        assert all(f'"brokerId":{number}' in ids.body.decode() for number in (1, 2))
+        assert '"brokerId":3' not in ids.body.decode()
+        master = cluster.master(brokers)
+        assert master is not None
+        epoch = int(cluster.replica_info()["masterEpoch"])
+        other = next(broker for broker in brokers if broker is not master)
+        master.kill()
+        until(lambda: cluster.master(brokers) is other, "the other broker leads")
+        assert int(cluster.replica_info()["masterEpoch"]) > epoch
+
+
+def test_users_and_policies_of_the_previous_version_judge_as_before(tmp_path: Path) -> None:
+    ledger = extracted(GOLDEN_AUTH, tmp_path)
+    settings = {**PROPERTIES, "storePathRootDir": str(tmp_path / "broker" / "store"), **SIZES}
+    settings["storePathCommitLog"] = str(tmp_path / "broker" / "store" / "commitlog")
+    with SprocketCluster(tmp_path / "servers", properties=settings) as cluster:
+        door = Door(cluster.brokers[0].address)
+        refused = {name: list(answer) for name, answer in refusals(door).items()}
+        assert refused == ledger["refusals"]
+        served = allowed(door)
+        assert served == dict.fromkeys(served, 0)

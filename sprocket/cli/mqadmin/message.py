@@ -23,12 +23,14 @@ from sprocket.cli.client_session import (
     print_json,
     with_admin,
 )
-from sprocket.cli.columns import java_map, millis_text
+from sprocket.cli.columns import millis_text
+from sprocket.cli.mqadmin.message_text import decoded, message_line, properties_text
 from sprocket.cli.mqadmin.options import route_option, topic_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.client.admin.message_tracks import MessageTrack
+    from sprocket.client.admin.stored_message import StoredMessage
     from sprocket.client.message import ReceivedMessage
 
 _FIELD = "%-20s %s"
@@ -39,9 +41,10 @@ _MAX_NAME_BYTES = 240
 format_option = click.option("-f", "--bodyFormat", "body_format", help="Also print the body, in this charset.")
 
 
-def message_fields(message: "ReceivedMessage", body_path: str, *, with_id: bool) -> list[tuple[str, object]]:
+def message_fields(
+    message: "ReceivedMessage", properties: Mapping[str, str], body_path: str, *, with_id: bool
+) -> list[tuple[str, object]]:
     """Return names and values in RocketMQ's order (`QueryMsgByIdSubCommand.printMsg`)."""
-    properties = message.properties
     fields: list[tuple[str, object]] = [("OffsetID:", message.offset_message_id)] if with_id else []
     return [
         *fields,
@@ -57,7 +60,7 @@ def message_fields(message: "ReceivedMessage", body_path: str, *, with_id: bool)
         ("Born Host:", "{}:{}".format(*message.born_host)),
         ("Store Host:", "{}:{}".format(*message.store_host)),
         ("System Flag:", message.sys_flag),
-        ("Properties:", java_map(properties.items())),
+        ("Properties:", properties_text(properties)),
         ("Message Body Path:", body_path),
     ]
 
@@ -88,13 +91,19 @@ def show_message(
     *,
     number: int = 0,
     with_id: bool,
+    properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a message and what its groups did with it, and write its body to a file, as RocketMQ does."""
+    """Print a message and what its groups did with it, and write its body to a file, as RocketMQ does.
+
+    `properties` are printed instead of the message's own.
+    """
     body_path = _write_body(message, number)
-    for name, value in message_fields(message, body_path, with_id=with_id):
+    for name, value in message_fields(
+        message, message.properties if properties is None else properties, body_path, with_id=with_id
+    ):
         click.echo(_FIELD % (name, value))
     if body_format is not None:
-        click.echo(_FIELD % ("Message Body:", _decoded(message.body, body_format)))
+        click.echo(_FIELD % ("Message Body:", decoded(message.body, body_format)))
     click.echo("\n")
     # RocketMQ ends the line of a group in all commands but queryMsgByUniqueKey, which has no id of the broker either.
     for track in tracks:
@@ -126,13 +135,6 @@ def _write_body(message: "ReceivedMessage", number: int) -> str:
     path = directory / (f"{name}_{number}" if number else name)
     path.write_bytes(message.body)
     return str(path)
-
-
-def _decoded(body: bytes, charset: str) -> str:
-    try:
-        return body.decode(charset, "replace")
-    except LookupError:
-        raise WrongUsage(f"charset {charset!r} is not known: use one of Python's, as UTF-8") from None
 
 
 @click.command("queryMsgById", context_settings=HELP)
@@ -262,25 +264,28 @@ def query_by_offset(
 ) -> None:
     """Show the message at an offset of a queue."""
 
-    async def ask(admin: "AdminClient") -> "tuple[ReceivedMessage, list[MessageTrack]] | None":
+    async def ask(admin: "AdminClient") -> "tuple[StoredMessage, list[MessageTrack]] | None":
         from sprocket.client.admin.message_lookup import MessageLookup
 
         lookup = MessageLookup(admin)
         for queue, address in await lookup.queues(topic.strip()):
             if (queue.broker_name, queue.queue_id) == (broker_name.strip(), queue_id):
-                messages, _ = await lookup.messages(queue, address, offset, max_messages=1)
-                if not messages or messages[0].queue_offset != offset:
+                found, _ = await lookup.stored(queue, address, offset, max_messages=1)
+                # A batch in one record arrives whole.
+                found = [one for one in found if one.message.queue_offset == offset]
+                if not found:
                     return None
-                return messages[0], [] if as_json else await _tracks(admin, messages[0])
+                return found[0], [] if as_json else await _tracks(admin, found[0].message)
         raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
 
     found = with_admin(namesrv, ask)
     if found is None:
         raise CommandFailed("Message not found!")
+    stored, tracks = found
     if as_json:
-        print_json(message_json(found[0]))
+        print_json(message_json(stored.message))
     else:
-        show_message(*found, body_format, with_id=True)
+        show_message(stored.message, tracks, body_format, with_id=True, properties=stored.properties)
 
 
 def parse_time(text: str | None) -> int | None:
@@ -332,12 +337,12 @@ def print_messages(
             name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
             if not as_json:
                 click.echo(f"minOffset={start}, maxOffset={stop}, {name}")
-            async for page in lookup.pages(queue, address, start, stop, tags):
-                for message in page:
+            async for page in lookup.stored_pages(queue, address, start, stop, tags):
+                for stored in page:
                     if as_json:
-                        print_json(message_json(message))
+                        print_json(message_json(stored.message))
                         continue
-                    click.echo(message_line(message, charset if print_body else None))
+                    click.echo(message_line(stored, charset if print_body else None))
             if not as_json:
                 click.echo("-" * 56)
 
@@ -385,47 +390,18 @@ def print_messages_of_queue(
             raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
         queue, address = queues[0]
         start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
-        async for page in lookup.pages(queue, address, start, stop, tags):
-            counts.update(message.tags for message in page if message.tags and message.tags.strip())
-            for message in page:
+        async for page in lookup.stored_pages(queue, address, start, stop, tags):
+            for stored in page:
+                tag = stored.message.tags
+                if tag.strip():
+                    counts[tag] += 1
                 if as_json:
-                    print_json(message_json(message))
+                    print_json(message_json(stored.message))
                 elif print_message:
-                    click.echo(message_line(message, charset if print_body else None))
+                    click.echo(message_line(stored, charset if print_body else None))
         return counts
 
     counts = with_admin(namesrv, show)
     if count_tags and not as_json:
         for tag, count in counts.most_common():
             click.echo(f"Tag: {tag:<30} Count: {count}")
-
-
-def message_line(message: "ReceivedMessage", charset: str | None) -> str:
-    """Return a message in one line, with its body in `charset` unless that is None.
-
-    Source: RocketMQ 5.3.3, `PrintMessageByQueueCommand.printMessage`.
-    """
-    body = "NOT PRINT BODY" if charset is None else _decoded(message.body, charset)
-    return f"MSGID: {message.message_id} {_line(message)} BODY: {body}"
-
-
-def _line(message: "ReceivedMessage") -> str:
-    """Return a message in the words of RocketMQ's `MessageExt.toString`.
-
-    bodyCRC and preparedTransactionOffset are left out: the client does not keep them.
-    """
-    fields = (
-        ("brokerName", message.queue.broker_name), ("queueId", message.queue.queue_id),
-        ("storeSize", message.size_bytes), ("queueOffset", message.queue_offset), ("sysFlag", message.sys_flag),
-        ("bornTimestamp", message.born_timestamp_ms), ("bornHost", "/{}:{}".format(*message.born_host)),
-        ("storeTimestamp", message.store_timestamp_ms), ("storeHost", "/{}:{}".format(*message.store_host)),
-        ("msgId", message.offset_message_id), ("commitLogOffset", message.physical_offset),
-        ("reconsumeTimes", message.reconsume_times), ("toString()", _inner(message)),
-    )  # fmt: skip
-    return "MessageExt [" + ", ".join(f"{name}={value}" for name, value in fields) + "]"
-
-
-def _inner(message: "ReceivedMessage") -> str:
-    """Return RocketMQ's `Message.toString`, without the bytes of the body."""
-    properties = java_map(message.properties.items())
-    return f"Message{{topic='{message.topic}', flag={message.flag}, properties={properties}, transactionId='null'}}"

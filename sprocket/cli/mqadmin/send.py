@@ -21,7 +21,8 @@ from sprocket.cli.client_session import (
     run,
     with_admin,
 )
-from sprocket.cli.mqadmin.message import message_json, message_line, parse_time
+from sprocket.cli.mqadmin.message import message_json, parse_time
+from sprocket.cli.mqadmin.message_text import message_line
 from sprocket.cli.mqadmin.options import repeat, topic_option
 from sprocket.common.clock import SystemClock
 
@@ -45,7 +46,7 @@ _STATUS_GROUP: Final = "PID_SMSC"
 @click.option("-c", "--tags", default="", help="Tag.")
 @click.option("-b", "--broker", "broker_name", help="Name of the broker; with -i.")
 @click.option("-i", "--qid", "queue_id", type=click.IntRange(0), help="Queue id; with -b.")
-@click.option("-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Accepted and ignored: no traces yet.")
+@click.option("-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Record a trace (true|false).")
 @json_option
 def send_message(
     namesrv: str | None,
@@ -70,7 +71,7 @@ def send_message(
     def message() -> Message:
         return Message(topic, body.strip().encode(), tags=tags.strip(), keys=keys.split())
 
-    result = run(_send(name_servers(namesrv), message, queue))
+    result = run(_send(name_servers(namesrv), message, queue, trace=trace))
     place = result.queue
     if as_json:
         print_json(
@@ -84,10 +85,15 @@ def send_message(
     click.echo(_SENT % (place.broker_name, place.queue_id, result.status.name, result.message_id))
 
 
-async def _send(servers: list[str], message: Callable[[], "Message"], queue: "MessageQueue | None") -> "SendResult":
+async def _send(
+    servers: list[str], message: Callable[[], "Message"], queue: "MessageQueue | None", *, trace: bool
+) -> "SendResult":
+    """Send one message; with `trace`, also the record of its send, before this returns."""
     from sprocket.client.producer import Producer
+    from sprocket.client.trace.recorder import TraceSettings
 
-    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
+    client, settings = client_settings(";".join(servers)), TraceSettings() if trace else None
+    async with Producer(_producer_group(), client=client, trace=settings) as producer:
         return await producer.send(message(), queue=queue)
 
 
@@ -276,15 +282,15 @@ def consume_message(
             if high - start > left and not as_json:
                 click.echo(f"The older {left} message of the {queue.queue_id} queue will be provided")
             stop = min(high, start + left)
-            async for page in lookup.pages(queue, address, start, stop):
+            async for page in lookup.stored_pages(queue, address, start, stop):
                 left -= len(page)
                 if not as_json:
                     click.echo("Consume ok")
-                for message in page:
+                for stored in page:
                     if as_json:
-                        print_json(message_json(message))
+                        print_json(message_json(stored.message))
                     else:
-                        click.echo(message_line(message, "UTF-8"))
+                        click.echo(message_line(stored, "UTF-8"))
             if left == 0:
                 return
             if not as_json:

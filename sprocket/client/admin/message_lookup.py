@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.stored_message import StoredMessage, records, stored_messages
 from sprocket.client.answers import header_of
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue, ReceivedMessage
@@ -30,7 +31,6 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 _PULL_SUBSCRIPTION: Final = 0x4
 _PULL_MESSAGES: Final = 32
 _HEX_BYTES: Final = (16, 28)  # address of 4 or 16 bytes, port 4, offset 8
-_QUEUE_ID_AT: Final = 12
 
 
 class MessageLookup:
@@ -159,6 +159,29 @@ class MessageLookup:
         With `expression_type` SQL92 `tags` is an SQL92 expression.
         If there is nothing to read, the next offset is `offset` itself.
         """
+        body, header, next_offset = await self._pull(queue, address, offset, tags, max_messages, expression_type)
+        return ([] if header is None else _messages(body, queue.topic, queue.broker_name)), next_offset
+
+    async def stored(
+        self, queue: MessageQueue, address: str, offset: int, tags: str = "*", max_messages: int = _PULL_MESSAGES
+    ) -> tuple[list[StoredMessage], int]:
+        """Return the same as `messages`, each message with the figures of its record."""
+        body, header, next_offset = await self._pull(queue, address, offset, tags, max_messages, "TAG")
+        if header is None:
+            return [], next_offset
+        try:
+            return [
+                message
+                for record, place in records(body, queue.topic, queue.broker_name)
+                for message in stored_messages(record, place, header.min_offset, header.max_offset)
+            ], next_offset
+        except ProtocolError as error:
+            raise _no_messages(error) from None
+
+    async def _pull(
+        self, queue: MessageQueue, address: str, offset: int, tags: str, max_messages: int, expression_type: str
+    ) -> tuple[bytes, PullMessageResponseHeader | None, int]:
+        """Return the records of a pull, the response's header, None if it found none, and the next offset."""
         header = PullMessageRequestHeader(
             consumer_group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset,
             max_msg_nums=max_messages, sys_flag=_PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0,
@@ -168,12 +191,12 @@ class MessageLookup:
             response = await self._admin.ask(address, RequestCode.PULL_MESSAGE, header)
         except AdminError as error:
             if error.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED):
-                return [], offset
+                return b"", None, offset
             if error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-                return [], int(error.fields.get("nextBeginOffset") or offset + max_messages)
+                return b"", None, int(error.fields.get("nextBeginOffset") or offset + max_messages)
             raise
-        next_offset = header_of(response, PullMessageResponseHeader, AdminError).next_begin_offset
-        return _messages(response.body, queue.topic, queue.broker_name), next_offset
+        found = header_of(response, PullMessageResponseHeader, AdminError)
+        return response.body, found, found.next_begin_offset
 
     async def pages(
         self, queue: MessageQueue, address: str, start: int, end: int, tags: str = "*"
@@ -185,6 +208,18 @@ class MessageLookup:
             if next_offset <= offset:
                 return
             yield [message for message in messages if message.queue_offset < end]
+            offset = next_offset
+
+    async def stored_pages(
+        self, queue: MessageQueue, address: str, start: int, end: int, tags: str = "*"
+    ) -> AsyncIterator[list[StoredMessage]]:
+        """Yield the same as `pages`, each message with the figures of its record."""
+        offset = start
+        while offset < end:
+            found, next_offset = await self.stored(queue, address, offset, tags)
+            if next_offset <= offset:
+                return
+            yield [one for one in found if one.message.queue_offset < end]
             offset = next_offset
 
 
@@ -212,17 +247,13 @@ def _brokers(route: TopicRouteData) -> Iterable[tuple[str, str]]:
 
 def _messages(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
     """Return the messages of adjacent records of any queues."""
-    messages: list[ReceivedMessage] = []
-    at = 0
     try:
-        while at < len(body):
-            size = int.from_bytes(body[at : at + 4], "big", signed=True)
-            if size <= _QUEUE_ID_AT:
-                raise ProtocolError("record", f"size {size} at byte {at}")
-            queue_id = int.from_bytes(body[at + _QUEUE_ID_AT : at + _QUEUE_ID_AT + 4], "big", signed=True)
-            queue = MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
-            messages += decode_records(body[at : at + size], queue)
-            at += size
+        return [
+            message for record, queue in records(body, topic, broker_name) for message in decode_records(record, queue)
+        ]
     except ProtocolError as error:
-        raise AdminError(f"the answer holds no messages: {error}") from None
-    return messages
+        raise _no_messages(error) from None
+
+
+def _no_messages(error: ProtocolError) -> AdminError:
+    return AdminError(f"the answer holds no messages: {error}")

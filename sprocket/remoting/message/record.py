@@ -78,6 +78,8 @@ FIXED_IPV4_RAW: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
 assert FIXED_IPV4.size == FIXED_IPV4_RAW.size == 88
 # Positions of fields; that of the body's length if both hosts are IPv4.
 MAGIC_AT: Final = struct.calcsize(">i")
+BODY_CRC_AT: Final = struct.calcsize(">ii")
+QUEUE_ID_AT: Final = struct.calcsize(">iii")
 PHYSICAL_OFFSET_AT: Final = struct.calcsize(">iiiiiq")
 SYS_FLAG_AT: Final = struct.calcsize(">iiiiiqq")
 BODY_LENGTH_AT: Final = FIXED_IPV4.size - 4
@@ -87,6 +89,11 @@ def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_byt
     """Return the bytes of a whole record (`MessageExtEncoder.calMsgLength`)."""
     growth = V6_GROWTH_BYTES * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
     return FIXED_IPV4.size + growth + body_bytes + version + topic_bytes + 2 + properties_bytes
+
+
+def prepared_offset_at(sys_flag: int) -> int:
+    """Return the position of `prepared_transaction_offset` in a record."""
+    return BODY_LENGTH_AT - 8 + V6_GROWTH_BYTES * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
 
 
 # 91: IPv4 hosts, no body, no topic, no properties.

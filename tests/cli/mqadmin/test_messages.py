@@ -3,6 +3,7 @@
 import asyncio
 import json
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 
@@ -36,6 +37,15 @@ def test_messages_of_a_queue(admin: Admin, topic: str) -> None:
     assert [json.loads(line)["body"] for line in admin(*queue, "--json")] == ["bodyA", "bodyB", "bodyA", "body"]
     assert admin(*queue, "-p", "true", "-e", "1") == []
     assert "has no queue 7" in admin(*queue[:-1], "7", fails=True)[-1]
+
+
+def test_a_printed_message_has_the_figures_of_its_record(admin: Admin, topic: str) -> None:
+    first, *_ = admin("printMsgByQueue", "-t", topic, "-a", "broker-a", "-i", "0", "-p", "true")
+    assert f"bodyCRC={crc32(b'bodyA') & 0x7FFFFFFF}, " in first
+    assert "preparedTransactionOffset=0, " in first
+    assert "body=[98, 111, 100, 121, 65], transactionId='null'}" in first
+    assert "MIN_OFFSET=0" in first
+    assert "MAX_OFFSET=4" in first
 
 
 def test_sends_to_a_broker(admin: Admin) -> None:
