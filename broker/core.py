@@ -7,6 +7,7 @@ from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
+from broker.idempotence.known_ids import KnownIds
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.role import Role
@@ -38,6 +39,7 @@ class BrokerCore:
     producers: ProducerRegistry
     filters: ConsumerFilters
     waits: ConfirmWaits
+    ids: KnownIds  # of idempotent messages
     flow: MessageFlow
     client: RemotingClient  # for requests to other brokers and to name servers
     # Reports an error that the broker cannot survive to the owner of the process.

@@ -23,6 +23,7 @@ from broker.failover.group_members import GroupMembers
 from broker.failover.handover_fetch import HandoverFetch
 from broker.failover.master_watch import MasterWatch
 from broker.failover.pre_online import PreOnline
+from broker.idempotence.known_ids import KnownIds
 from broker.lasting import Lasting
 from broker.longpolling.held_pulls import HeldPulls
 from broker.metrics.broker_figures import broker_figures
@@ -205,6 +206,7 @@ def build(environment: Environment, role: Role, lasting: Lasting, store: Message
         pops.revive,
         pops.notifications,
         IdleOffsets(core),
+        core.ids,
         traffic,
         pulls.cold,
         slave_port.replication,
@@ -253,6 +255,7 @@ def build_core(environment: Environment, role: Role, lasting: Lasting, store: Me
         store=store, topics=topics, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=lasting.consumers, producers=lasting.producers, filters=lasting.filters,
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=lasting.flow,
+        ids=KnownIds(config, store, clock, call_later),
         client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock),
     )  # fmt: skip
 

@@ -31,6 +31,7 @@ from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
 from store.log.commit_log import CommitLog
+from store.log.log_scan import ChunkScan
 from store.log_figures import log_figures
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
@@ -46,6 +47,7 @@ from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
+from store.scan.record_batch import RecordBatch
 from store.statistics import StoreStatistics
 from store.worker import ThreadWorker, Workers
 
@@ -287,6 +289,42 @@ class MessageStore:
         if error is not None:
             self.statistics.put_failed(messages)
             raise error
+
+    # Scanning
+
+    def segment_before(self, store_timestamp_ms: int) -> int:
+        """Return the begin of the newest segment that was begun before this time, or of the log."""
+        log = self._commit_log
+        offset = log.segment_end(log.wrote_offset) - log.segment_bytes
+        while offset > log.min_offset and not 0 <= log.segment_time(offset) < store_timestamp_ms:
+            offset -= log.segment_bytes
+        return max(offset, log.min_offset)
+
+    def records_from(self, physical_offset: int) -> tuple[RecordBatch | None, int]:
+        """Return the next records at or after `physical_offset`, confirmed or not, and where to continue.
+
+        A batch of None has no records.  A segment is skipped from its first damaged record on.
+        """
+        scan = ChunkScan(self._commit_log, max(physical_offset, self._commit_log.min_offset), check_crc=False)
+        batch = next(iter(scan), None)
+        if batch is not None:
+            return batch, batch.end_offset
+        if scan.end_offset < self._commit_log.wrote_offset:
+            _log.error("event=records_unreadable offset=%d reason=%r", scan.end_offset, scan.reason)
+        return None, self._commit_log.segment_end(scan.end_offset)
+
+    def holds(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
+        """Return whether a queue has, or had until it expired, the record at `physical_offset`, confirmed or not.
+
+        It has not after the topic was deleted, also if it was created again.
+        """
+        queue = self._table.by_key.get((topic, queue_id))
+        if queue is None or queue_offset >= queue.next_offset:
+            return False
+        if queue_offset < queue.min_offset:
+            return True
+        entry = queue.entry(queue_offset)
+        return entry is not None and entry[0] == physical_offset
 
     # Offsets and syncs
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from broker.config.acting_settings import ActingSettings
 from broker.config.cold_settings import ColdSettings
 from broker.config.controller_settings import ControllerSettings
+from broker.config.idempotence_settings import IdempotenceSettings
 from broker.config.local_address import host_name, local_address
 from broker.config.overload_settings import OverloadSettings
 from broker.config.pop_settings import PopSettings
@@ -46,6 +47,7 @@ class BrokerConfig(
     SecuritySettings,
     TableSettings,
     OverloadSettings,
+    IdempotenceSettings,
     ColdSettings,
     MetricsSettings,
     HealthSettings,

@@ -3,6 +3,7 @@
 import os
 
 from broker.core import BrokerCore
+from broker.idempotence.idempotent_sends import IdempotentSends
 from broker.metrics.traffic import Traffic
 from broker.out.registration import Registration
 from broker.pop.pop_service import PopService
@@ -44,9 +45,10 @@ def message_routes(
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
     admission = SendAdmission(config, topics, core.random_below)
+    idempotent = IdempotentSends(core.ids, store, waits, clock, core.flow)
     on_reset = pop.reset, pulls.reset
     return [
-        *SendProcessor(config, store, admission, intake, waits, clock, core.flow).routes(),
+        *SendProcessor(config, store, admission, intake, waits, clock, core.flow, idempotent).routes(),
         *ReplyProcessor(config, store, admission, core.producers, waits, clock).routes(),
         *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),

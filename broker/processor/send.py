@@ -8,9 +8,11 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from broker.config.live_config import LiveConfig
+from broker.idempotence.idempotent_sends import IdempotentSends
 from broker.metrics.message_flow import MessageFlow
 from broker.send.admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
 from broker.send.confirm_waits import Answer, ConfirmWaits
@@ -27,7 +29,7 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from sprocket.remoting.message.properties import SHARDING_KEY, find
+from sprocket.remoting.message.properties import IDEMPOTENCE_ID, SHARDING_KEY, find
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
@@ -63,8 +65,10 @@ class SendProcessor:
         waits: ConfirmWaits,
         clock: Clock,
         flow: MessageFlow,
+        idempotent: IdempotentSends,
     ) -> None:
         self._config = config
+        self._idempotent = idempotent
         self._store = store
         self._admission = admission
         self._intake = intake
@@ -137,8 +141,7 @@ class SendProcessor:
                     queue_id = self._admission.queue(admission, queue_id, peer)
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
-                    self._append(channel, messages, sent, may_be_fifo)
-                    messages, sent = [], []
+                    messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
                     self._send_batch(request, admission, queue_id, born_host)
                     continue
                 key, handle = None, b""
@@ -161,6 +164,10 @@ class SendProcessor:
                         )  # fmt: skip
                 if not key:
                     message, key, handle = self._uncommon(request, admission, queue_id, born_host)
+                    if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, admission):
+                        messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
+                        self._send_once(request, [message])
+                        continue
                 messages.append(message)
                 sent.append((request, queue_id, key, handle))
             except Exception as error:  # any error: the other sends of the read are still served
@@ -204,6 +211,13 @@ class SendProcessor:
         return message, key, handle or b""
 
     # Append and respond
+
+    def _append_first(
+        self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], may_be_fifo: bool
+    ) -> tuple[list[PendingMessage], list[Sent]]:
+        """Append what came before a send that is stored by itself; return the empty lists for what follows it."""
+        self._append(channel, messages, sent, may_be_fifo)
+        return [], []
 
     def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], may_be_fifo: bool) -> None:
         if not messages:
@@ -258,7 +272,10 @@ class SendProcessor:
 
     def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
         """Store the messages of one batch request, all or none."""
-        messages, key = self._intake.batch(request, admission, queue_id, born_host)
+        messages, key, have_ids = self._intake.batch(request, admission, queue_id, born_host)
+        if have_ids and self._idempotent.takes_any(messages, admission):
+            self._send_once(request, messages, key)
+            return
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)
         self._flow.stored(messages, appended)
@@ -276,6 +293,18 @@ class SendProcessor:
             self._wait(appended, answer)
         else:
             answer(None, ResponseCode.SUCCESS)
+
+    def _send_once(self, request: Request[Any], messages: list[PendingMessage], batch_key: str | None = None) -> None:
+        """Store messages with an id, unless the broker already has them."""
+        refuse = partial(self._refuse, [request])
+        if self._idempotent.held(partial(self.send, [request]), refuse):
+            return
+        try:
+            self._idempotent.send(request, messages, self._replies, refuse, batch_key)
+        except RequestError as error:
+            raise RequestError(
+                error.code, f"{self._intake.illegal_remark} {error.remark}", error.refusal_reason
+            ) from error
 
     def _refuse(self, requests: Sequence[Request[Any]], error: Exception) -> None:
         if not isinstance(error, RequestError | StoreError):

@@ -41,6 +41,7 @@ _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags of a batch that is stored as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _TAGS: Final = names.encoded_name(names.TAGS)
+_ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
 
 
@@ -207,20 +208,26 @@ class MessageIntake:
 
     def batch(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
-    ) -> tuple[list[PendingMessage], str]:
-        """Return the messages of a batch request, at least one, and the unique key of the batch."""
+    ) -> tuple[list[PendingMessage], str, bool]:
+        """Return the messages of a batch request, at least one, the unique key of the batch, and whether any has an id.
+
+        The id is that of idempotent messages (IDEMPOTENCE_ID).
+        """
         header: SendHeader = request.header
         properties = self._properties(header)
         if admission.is_retry:
             remark = f"batch request does not support retry group {admission.topic}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if names.IDEMPOTENCE_ID in properties:
+            raise self._illegal(f"A batch has no {names.IDEMPOTENCE_ID}: give each of its messages its own.")
         sys_flag = header.sys_flag | admission.sys_flag
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         if admission.keeps_batches and names.UNIQ_KEY in properties:
-            return [self._inner_batch(request, admission, queue_id, born_host, properties)], properties[names.UNIQ_KEY]
+            kept = self._inner_batch(request, admission, queue_id, born_host, properties)
+            return [kept], properties[names.UNIQ_KEY], False
         common = self._encoded(properties)
         content, max_message_bytes = request.body, self._config.store.max_message_size
         members = self._members(content, MAX_BATCH_MESSAGES)
@@ -228,7 +235,8 @@ class MessageIntake:
             check_growth(content, len(members), admission.topic, common, max_message_bytes)
         except BadBatch as error:
             raise self._illegal(str(error)) from None
-        return self._split(request, admission, queue_id, born_host, members, common), properties.get(names.UNIQ_KEY, "")
+        messages, have_ids = self._split(request, admission, queue_id, born_host, members, common)
+        return messages, properties.get(names.UNIQ_KEY, ""), have_ids
 
     def _split(
         self,
@@ -238,18 +246,22 @@ class MessageIntake:
         born_host: bytes,
         members: list[Member],
         common: bytes,
-    ) -> list[PendingMessage]:
-        """Return the messages of a batch; each has its own properties, followed by those of the batch."""
+    ) -> tuple[list[PendingMessage], bool]:
+        """Return the messages of a batch, and whether any has an id.
+
+        Each message has its own properties, followed by those of the batch.
+        """
         header: SendHeader = request.header
         content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
         topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
         born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
-        separated, light_queues = names.VALUE_END_BYTES + common, 0
+        separated, light_queues, have_ids = names.VALUE_END_BYTES + common, 0, False
         messages: list[PendingMessage] = []
         for flag, body_at, properties_at, end in members:
             own = content[properties_at:end]
-            if b"INNER_MULTI" in own:
+            if b"INNER_" in own:
                 own = without(own, _LIGHT_OFFSETS)
+                have_ids = have_ids or names.find_last(own, _ID) is not None
             encoded = own + (separated if own and own[-1] != names.VALUE_END_OCTET else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
@@ -264,7 +276,7 @@ class MessageIntake:
                     flag, sys_flag, born_timestamp, born_host, reconsume_times,
                 )
             )  # fmt: skip
-        return messages
+        return messages, have_ids
 
     def _inner_batch(
         self,

@@ -11,12 +11,13 @@ from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
 from sprocket.remoting.framing import JSON, frame_prefix
 from sprocket.remoting.headers.base import to_ext_fields
-from sprocket.remoting.headers.send import SendMessageResponseHeader
+from sprocket.remoting.headers.send import DUPLICATES_FIELD, SendMessageResponseHeader
 from sprocket.remoting.message.properties import MSG_REGION, TRACE_ON
 from sprocket.remoting.refusals import Refusal
 
 # A plain number, because a lookup of an enum member takes longer than a comparison.
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_NOTHING: Final[dict[str, str]] = {}
 
 # (request, queue id, unique key, recall handle).  The key is as the producer sent it and may hold any bytes.  The
 # broker makes the handle, so it needs no escaping; it is empty for a message that cannot be recalled.
@@ -93,6 +94,20 @@ class SendReplies:
         physical_offsets = [physical_offset for _, physical_offset, _ in appended]
         return b"".join(self._slow(request, code, queue_id, unique_key, appended[0][0], physical_offsets, kept_as_one))
 
+    def idempotent_frame(
+        self,
+        request: Request[Any],
+        code: int,
+        queue_id: int,
+        unique_key: str,
+        queue_offset: int,
+        physical_offsets: list[int],
+        duplicates: int,
+    ) -> bytes:
+        """Return the response to messages with an id, as `batch_frame`; the broker already had `duplicates` of them."""
+        more = {DUPLICATES_FIELD: str(duplicates)}
+        return b"".join(self._slow(request, code, queue_id, unique_key, queue_offset, physical_offsets, more=more))
+
     def _slow(
         self,
         request: Request[Any],
@@ -103,6 +118,7 @@ class SendReplies:
         physical_offsets: list[int],
         kept_as_one: bool = False,
         handle: str = "",
+        more: dict[str, str] = _NOTHING,
     ) -> list[bytes]:
         # One formatting operation for all ids: a batch may have thousands.
         ids = ",".join([f"{self._host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
@@ -110,7 +126,7 @@ class SendReplies:
             msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
             batch_uniq_id=key if kept_as_one else None, recall_handle=handle or None,
         )  # fmt: skip
-        response = Response(code, header=to_ext_fields(header) | self.constants)
+        response = Response(code, header=to_ext_fields(header) | self.constants | more)
         return [bytes(piece) for piece in encode_response(response, request.opaque, request.serialization)]
 
     def refusal(self, error: SprocketError) -> Refusal:

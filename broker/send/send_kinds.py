@@ -33,6 +33,7 @@ _DECIDING: Final = frozenset(
         names.INNER_NUM,
         names.INNER_BASE,
         names.INNER_MULTI_QUEUE_OFFSET,
+        names.IDEMPOTENCE_ID,
     }
 )
 # Names with a meaning to a broker.  A half or timed message with a second one of them does not have the usual form.

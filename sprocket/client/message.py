@@ -116,9 +116,13 @@ class SendResult:
     """Place of a stored message.  `message_id` is the producer's (UNIQ_KEY); for a batch, all ids with commas.
 
     `recall_handle` is set for a message with `delay` or `deliver_at` if the broker can recall it.
+
+    `duplicates` is the number of the request's idempotent messages that the broker already had; the place is then
+    that of the first one.  None if the broker looks for no duplicates, as RocketMQ's.
     """
 
     __slots__ = (
+        "duplicates",
         "message_id",
         "offset_message_id",
         "queue",
@@ -137,8 +141,10 @@ class SendResult:
         queue_offset: int,
         transaction_id: str | None = None,
         recall_handle: str | None = None,
+        duplicates: int | None = None,
     ) -> None:
         self.status = status
+        self.duplicates = duplicates
         self.message_id = message_id
         self.offset_message_id = offset_message_id
         self.queue = queue

@@ -162,7 +162,8 @@ class Producer:
         """Send `message` and wait until a broker has it.
 
         With `queue` the message goes there; with `sharding_key` to the queue of that key, so that messages of one key
-        stay in order.  A failed attempt is retried on another broker, so a message may arrive twice.
+        stay in order.  A failed attempt is retried on another broker, so a message may arrive twice.  With
+        `SendSettings.idempotent` it is retried on the same queue, and a Sprocket broker stores it once.
         A reply (`make_reply`) goes to the client that waits for it; `queue` and `sharding_key` have no effect.
         With `SendSettings.auto_batch` it may wait and travel with other messages, unless `timeout_s` is given.
 
@@ -362,7 +363,7 @@ class Producer:
             error: ClientError = refused
         except ClientError as failure:
             error = failure
-        return await self._sender.send(request, failed=(attempt.queue.broker_name, error))
+        return await self._sender.send(request, failed=(attempt.queue, error))
 
     async def recall(self, handle: str) -> str:
         """Recall a delayed message before its delivery; `handle` is its `SendResult.recall_handle`.

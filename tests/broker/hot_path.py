@@ -13,6 +13,8 @@ from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
+from broker.idempotence.idempotent_sends import IdempotentSends
+from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.held_pulls import HeldPulls
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
@@ -169,7 +171,10 @@ async def hot_path(
     below = random.Random(7).randrange
     timer = TimerIntake(config, SystemClock(), below, lambda slot_time: 0)
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
-    sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock, flow)
+    ids = KnownIds(config, message_store, SystemClock(), loop.call_later)
+    idempotent = IdempotentSends(ids, message_store, waits, SystemClock(), flow)
+    admission = SendAdmission(config, topics, below)
+    sends = SendProcessor(config, message_store, admission, intake, waits, clock, flow, idempotent)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)

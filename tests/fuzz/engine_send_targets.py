@@ -11,6 +11,8 @@ from unittest.mock import patch
 from benchmarks.gate import Sink
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
+from broker.idempotence.idempotent_sends import IdempotentSends
+from broker.idempotence.known_ids import KnownIds
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
 from broker.send import usual_sends
@@ -30,6 +32,7 @@ from sprocket.remoting.headers.send import SendMessageRequestHeader
 from sprocket.remoting.routes import RouteTable
 from store.disk.disk import DiskFile
 from store.record.record import TagsCodes
+from tests.broker.idempotence.at_once import call_at_once
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
@@ -110,8 +113,12 @@ class Twin:
         keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
         intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
         admission = SendAdmission(config, topics, below)
+        ids = KnownIds(config, self.store, self.clock, call_at_once)
         with path_of(is_native):
-            self.processor = SendProcessor(config, self.store, admission, intake, waits, self.clock, self.flow)
+            idempotent = IdempotentSends(ids, self.store, waits, self.clock, self.flow)
+            self.processor = SendProcessor(
+                config, self.store, admission, intake, waits, self.clock, self.flow, idempotent
+            )
             self.table = RouteTable(self.processor.routes())
         self.counters = ChannelCounters()
 
@@ -174,6 +181,8 @@ class Twin:
 _AFTER_KEY: Final = (
     "TAGS\x01TagA\x02", "xTAGS\x01no\x02TAGS\x01yes\x02", "TAGS\x01Zürich\x02", "a\x01DELAY DEL TRAN_ CLUSTER\x02",
     "DELAY\x011\x02", "DELAY\x010\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "CLUSTER\x01c\x02", "INNER_NUM\x012\x02",
+    "INNER_IDEMPOTENCE_ID\x01a\x02", "INNER_IDEMPOTENCE_ID\x01a\x02WAIT\x01false\x02",
+    "INNER_IDEMPOTENCE_ID\x01b\x02DELAY\x011\x02",
     "__SHARDINGKEY\x01s\x02", "x__SHARDINGKEY\x01s\x02", "WAIT\x01false\x02", "WAIT\x01true\x02", "a#\x01b\x02",
     "__CRC32#\x010123456789\x02", "\x02", "novalue\x02", "\x01v\x02", "a\x01b\x01c\x02", 'K\x01"quoted" \\ /\n\t\x02',
     "K\x01日本\U0001f600\x02", "POP_CK\x01c\x02", "K\x01" + "v" * 3000 + "\x02", "TIMER_DELAY_MS\x0150\x02",

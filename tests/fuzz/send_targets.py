@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -10,6 +11,8 @@ import msgspec
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
+from broker.idempotence.idempotent_sends import IdempotentSends
+from broker.idempotence.known_ids import KnownIds
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
 from broker.send.admission import Admission
@@ -25,6 +28,8 @@ from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessage
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.routes import RouteTable, UnroutableRequest, open_frame
 from store.record.record import Appended, PendingMessage, TagsCodes
+from store.scan.record_batch import RecordBatch
+from tests.broker.idempotence.at_once import call_at_once
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock
 from tests.fuzz.hostile_requests import TEXTS
@@ -34,7 +39,7 @@ HOST: Final = bytes((10, 1, 2, 3)) + (10911).to_bytes(4, "big")
 OPAQUE: Final = 77
 CONSTANT: Final = {"MSG_REGION", "TRACE_ON"}
 STORED: Final = {"msgId", "queueId", "queueOffset"}
-OPTIONAL: Final = {"transactionId", "recallHandle"}
+OPTIONAL: Final = {"transactionId", "recallHandle", "duplicates"}
 MADE_KEY: Final = re.compile("[0-9A-F]{32}")
 HANDLE: Final = re.compile("[A-Za-z0-9_=-]+")
 # The texts of an input are split by it: fields of a header, then properties.
@@ -68,8 +73,19 @@ class Store:
 
     store_host = HOST
 
-    def append(self, messages: list[PendingMessage]) -> list[Appended]:
+    wrote_offset = 0
+
+    def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
         return [(number, 4096 + number, 300) for number, _ in enumerate(messages)]
+
+    def segment_before(self, store_timestamp_ms: int) -> int:
+        return 0
+
+    def records_from(self, physical_offset: int) -> tuple[RecordBatch | None, int]:
+        return None, physical_offset + 1
+
+    def holds(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
+        return True
 
 
 def _processor() -> SendProcessor:
@@ -84,7 +100,9 @@ def _processor() -> SendProcessor:
     intake = MessageIntake(
         config, topics, groups, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer
     )
-    return SendProcessor(config, Store(), admission, intake, waits, clock, MessageFlow())
+    store, flow = Store(), MessageFlow()
+    idempotent = IdempotentSends(KnownIds(config, store, clock, call_at_once), store, waits, clock, flow)
+    return SendProcessor(config, store, admission, intake, waits, clock, flow, idempotent)
 
 
 PROCESSOR: Final = _processor()

@@ -120,7 +120,7 @@ def batch_body(data: bytes) -> None:
         header = send_header(batch=True, properties=text)
         request: Request[Any] = Request(code=320, header=header, body=data)
         try:
-            messages, _ = INTAKE.batch(request, admission, 0, HOST_BYTES)
+            messages, _, _ = INTAKE.batch(request, admission, 0, HOST_BYTES)
         except RequestError as error:
             assert str(error)
             continue

@@ -53,7 +53,7 @@ _NOT_CARRIED: Final = frozenset(
         names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC,
         names.TIMER_DELAY_MS, names.TIMER_OUT_MS, names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS,
         names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQKEY, "1ST_POP_TIME", "CONSUME_START_TIME", "__CRC32#",
-        REDRIVEN_FROM,
+        names.IDEMPOTENCE_ID, REDRIVEN_FROM,
     }
 )  # fmt: skip
 

@@ -120,7 +120,7 @@ class ReplySender:
         try:
             route = await instance.publish_route(reply.topic, self._settings.default_topic_queue_nums)
             near = [queue for queue in route.publish if queue.broker_name == reply.broker_name]
-            failed: tuple[str, ClientError] | None = None
+            failed: tuple[MessageQueue, ClientError] | None = None
             if near:
                 try:
                     return await self._sender.send(request, queue=near[0], timeout_s=timeout_s)
@@ -128,7 +128,7 @@ class ReplySender:
                     if len(route.publish) == len(near):
                         raise
                     cause = error.__cause__
-                    failed = (reply.broker_name, cause if isinstance(cause, ClientError) else error)
+                    failed = (near[0], cause if isinstance(cause, ClientError) else error)
             return await self._sender.send(request, timeout_s=timeout_s, failed=failed)
         finally:
             self._sender.give_room(len(request.body))

@@ -49,11 +49,14 @@ class SendSettings:
     batch_max_delay_ms: int = 10  # holdMs
     batch_max_bytes: int = 32 * 1024  # holdSize
     total_batch_max_bytes: int = 32 * 1024 * 1024  # totalHoldSize
+    idempotent: bool = False  # a Sprocket broker stores each message id once, see docs/client.md
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""
         arguments.check(self, _CHECKS)
         arguments.whole("compress_level", self.compress_level, *_COMPRESS_LEVELS[self.compress_type])
+        if self.idempotent and self.auto_batch:
+            raise IllegalArgument("idempotent and auto_batch exclude each other; set one of them")
         reason = lacking(self.compress_type)
         if reason is not None:
             raise IllegalArgument(f"compress_type {reason}")
@@ -76,6 +79,7 @@ _CHECKS = {
     "max_outstanding": arguments.at_least(1),
     "max_outstanding_bytes": arguments.at_least(1),
     "auto_batch": arguments.switch,
+    "idempotent": arguments.switch,
     "batch_max_delay_ms": arguments.at_least(1, 30_000),
     "batch_max_bytes": arguments.at_least(1, 2 * 1024 * 1024),
     "total_batch_max_bytes": arguments.at_least(1),
@@ -130,12 +134,24 @@ class SendRequest:
         return fields
 
 
+class IdempotentRequest(SendRequest):
+    """Request of an idempotent producer.  One `queue_key` goes to one queue."""
+
+    __slots__ = ("queue_key",)
+
+    def __init__(self, request: SendRequest, queue_key: str) -> None:
+        super().__init__(request.topic, request.body, request.properties, request.message_id, request.flag)
+        self.sys_flag = request.sys_flag
+        self.code = request.code
+        self.queue_key = queue_key
+
+
 UsualRequest = Callable[[Message, Callable[[], str]], SendRequest | None]
 
 
 def usual_requests(settings: SendSettings, engine: Any = _native) -> UsualRequest | None:
     """Return the compiled twin of `single_request`; it returns None for an unusual message.  None with pure Python."""
-    if engine is None:
+    if engine is None or settings.idempotent:
         return None
     max_body_bytes = min(settings.max_message_size + 1, settings.compress_msg_body_over_howmuch)
     request: UsualRequest = engine.Preparer(Message, SendRequest, PLAIN, max_body_bytes).request
@@ -157,7 +173,16 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
         request.properties += names.encode(message.protocol_properties)
     if len(body) >= settings.compress_msg_body_over_howmuch:
         request.body, request.sys_flag = compress(body, settings.compress_type, settings.compress_level)
+    if settings.idempotent and not isinstance(message, Reply):
+        _check_idempotent(message)
+        request.properties += names.encode({names.IDEMPOTENCE_ID: message_id})
+        return IdempotentRequest(request, message.unique_key)
     return request
+
+
+def _check_idempotent(message: Message) -> None:
+    if message.is_delayed:
+        raise IllegalMessage("an idempotent producer sends no delayed messages; use another producer for them")
 
 
 def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:
@@ -174,7 +199,10 @@ def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: C
         _check_batched(message, first)
         message_id = derived_id(message.topic, message.unique_key) if message.unique_key else new_id()
         ids.append(message_id)
-        pieces.append(batched(message.body, _properties_text(message, message_id), message.flag))
+        text = _properties_text(message, message_id)
+        if settings.idempotent:
+            text += names.encode({names.IDEMPOTENCE_ID: message_id})
+        pieces.append(batched(message.body, text, message.flag))
     body = b"".join(pieces)
     if len(body) > settings.max_message_size:
         raise IllegalMessage(
@@ -183,7 +211,7 @@ def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: C
     properties = names.encode({names.UNIQ_KEY: new_id(), names.WAIT: "true" if first.wait_store_ok else "false"})
     request = SendRequest(first.topic, body, properties, ",".join(ids))
     request.code = int(RequestCode.SEND_BATCH_MESSAGE)
-    return request
+    return IdempotentRequest(request, first.unique_key) if settings.idempotent else request
 
 
 def _check_batched(message: Message, first: Message) -> None:

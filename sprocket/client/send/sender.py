@@ -30,11 +30,12 @@ from sprocket.client.message import SendResult, SendStatus
 from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
-from sprocket.client.send.send_request import PLAIN, SendRequest, SendSettings
+from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.send import DUPLICATES_FIELD
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,22 @@ def is_retried(refused: BrokerRefused) -> bool:
 def _is_plain(request: SendRequest) -> bool:
     """Return whether its header differs from others of its queue only in what `SendHeader` takes."""
     return request.code == PLAIN and request.max_reconsume_times is None and not request.reconsume_times
+
+
+def _duplicates(fields: Mapping[str, str]) -> int | None:
+    text = fields.get(DUPLICATES_FIELD, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _queue_key(request: SendRequest) -> str | None:
+    """Return the key that chooses the queue of an idempotent message; None if any queue will do."""
+    return request.queue_key or None if isinstance(request, IdempotentRequest) else None
+
+
+def _is_bound(request: SendRequest, error: ClientError | None) -> bool:
+    """Return whether an idempotent message must stay with a queue: its broker may have it after `error`."""
+    is_refused = isinstance(error, BrokerRefused) and error.code != ResponseCode.SLAVE_NOT_AVAILABLE
+    return isinstance(request, IdempotentRequest) and not is_refused
 
 
 class Attempt:
@@ -177,6 +194,8 @@ class Sender:
         route = self.instance.cached_route(request.topic)
         if route is None or not route.publish:
             return None
+        if self.settings.idempotent and isinstance(request, IdempotentRequest) and request.queue_key:
+            return None  # `send` finds its queue
         queue = self._choose(route, ()) if self.faults.avoided_until else self._round_robin.choose(route)
         lane = self._lanes.get(queue) or self._new_lane(request, queue)
         channel = lane.channel
@@ -278,6 +297,7 @@ class Sender:
             queue_offset,
             fields.get("transactionId"),
             fields.get("recallHandle"),
+            _duplicates(fields),
         )
         for listener in self.on_sent:
             listener(request, result, fields, latency_s)
@@ -306,35 +326,36 @@ class Sender:
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
         timeout_s: float | None = None,
-        failed: tuple[str, ClientError] | None = None,
+        failed: tuple[MessageQueue, ClientError] | None = None,
     ) -> SendResult:
         """Send until a broker has the message, or retries or time are used up.
 
         With `queue` or `sharding_key` there is one target, so there is no second attempt unless the first could not
-        connect.  `failed` has the broker and the error of an earlier attempt.
+        connect.  `failed` has the queue and the error of an earlier attempt.
+        Attempts of an idempotent message stay with one queue from the first that may have reached its broker: only that
+        broker recognises a duplicate.
         Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
         deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
-        left = (0 if queue or sharding_key is not None else self.settings.retry_times_when_send_failed) + 1
-        tried: list[str] = []
-        last_broker, error = failed or (None, None)
-        if failed:
-            tried.append(failed[0])
-            left -= 1
+        left = self._max_attempts(request, queue, sharding_key)
+        sharding_key = _queue_key(request) if sharding_key is None else sharding_key
+        target, error = failed or (None, None)
+        tried = [target.broker_name] if target else []
+        left -= len(tried)
+        queue = target if target and _is_bound(request, error) else queue
         backoff_s = _BACKOFF_FIRST_S
         while left > 0 and loop.time() < deadline:
             if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                 await self._refresh(request.topic)
             target = queue or await self._target(request.topic, sharding_key, tried)
-            if target.broker_name == last_broker:
+            if [target.broker_name] == tried[-1:]:
                 # The only broker has just failed: give it time.
                 await pause(min(backoff_s, deadline - loop.time()))
                 backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
                 target = queue or await self._target(request.topic, sharding_key, tried)
             tried.append(target.broker_name)
-            last_broker = target.broker_name
             try:
                 channel = await self._connect(request.topic, target.broker_name)
                 result = await self.finish(request, self._write(channel, request, target, deadline - loop.time()))
@@ -352,13 +373,17 @@ class Sender:
                     return result
                 error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, target.broker_name)
             left -= 1
-            logger.info(
-                "event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, last_broker, str(error)
-            )
+            queue = target if _is_bound(request, error) else queue
+            logger.info("event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, tried[-1], str(error))
         elapsed_ms = round((loop.time() - begun) * 1000)
         if error is None:
             error = RemotingTimeout("the time for the send was over before the first attempt")
         raise SendFailed(request.topic, tried, elapsed_ms, error) from error
+
+    def _max_attempts(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> int:
+        if (queue or sharding_key is not None) and not isinstance(request, IdempotentRequest):
+            return 1
+        return self.settings.retry_times_when_send_failed + 1
 
     async def _refresh(self, topic: str) -> None:
         """Refresh the route; keep the old one if no name server answers."""

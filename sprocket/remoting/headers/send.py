@@ -3,9 +3,15 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+from typing import Final
+
 from msgspec import field
 
 from sprocket.remoting.headers.base import Header, Int, Long
+
+# Field of the response to a send of messages with an IDEMPOTENCE_ID: how many of them the broker already had.  Not in
+# RocketMQ, whose brokers store such messages like others and whose clients skip the field.
+DUPLICATES_FIELD: Final = "duplicates"
 
 
 class SendMessageRequestHeader(Header, kw_only=True):

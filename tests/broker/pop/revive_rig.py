@@ -10,6 +10,7 @@ from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
 from broker.filter.consumer_filters import ConsumerFilters
+from broker.idempotence.known_ids import KnownIds
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
@@ -57,7 +58,8 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
         groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
-        ConfirmWaits(messages, clock, timers.call_later), MessageFlow(), RemotingClient(), fail, OwnLog(messages),
+        ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
+        MessageFlow(), RemotingClient(), fail, OwnLog(messages),
     )  # fmt: skip
     topics.load()
     groups.load()

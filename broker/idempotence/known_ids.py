@@ -1,0 +1,185 @@
+"""The broker's window of ids, rebuilt from the log when the first idempotent message comes.
+
+The log is the only place where ids are kept: whoever has the log has the window, after a crash and on a slave that
+became the master.  A broker to which nobody sends idempotent messages reads nothing and remembers nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.config.live_config import LiveConfig
+from broker.idempotence.id_window import FirstSend, IdWindow
+from broker.idempotence.log_ids import ids_in
+from broker.send.confirm_waits import CallLater, Timer
+from broker.service import Service
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreBusy, StoreError
+from sprocket.common.figures import Declared, Figure
+from store.scan.record_batch import RecordBatch
+
+logger = logging.getLogger(__name__)
+
+# Sends that wait until the window is rebuilt; further ones are refused, and their clients retry.
+MAX_HELD: Final = 1024
+# Called once, when the window is there, or with the error because of which it will not be.
+Ready = Callable[[StoreError | None], None]
+
+
+class LogOfIds(Protocol):
+    """Part of `MessageStore` from which the window is rebuilt."""
+
+    @property
+    def wrote_offset(self) -> int: ...
+
+    def segment_before(self, store_timestamp_ms: int, /) -> int: ...
+
+    def records_from(self, physical_offset: int, /) -> tuple[RecordBatch | None, int]: ...
+
+    def holds(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, /) -> bool: ...
+
+
+class KnownIds(Service):
+    """Window of one term of a broker.  Lives in the event loop's thread.
+
+    The log is read in steps of one batch of records, one step per turn of the loop, so other requests go on meanwhile.
+    """
+
+    def __init__(self, config: LiveConfig, log: LogOfIds, clock: Clock, call_later: CallLater) -> None:
+        self._config = config
+        self._log = log
+        self._clock = clock
+        self._call_later = call_later
+        self._window = self._new_window()
+        self._is_complete = False
+        self._held: list[Ready] = []
+        self._is_reading = False
+        self._timer: Timer | None = None
+        self._next_offset = self._end_offset = 0  # what of the log is yet to be read
+        self._began_s = 0.0
+        self._is_stopped = False
+        self.duplicates = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this broker recognises ids."""
+        return self._config.broker.idempotence_window_ms > 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the window is complete; else `hold` sends."""
+        return self._is_complete and self._is_current()
+
+    def _is_current(self) -> bool:
+        broker = self._config.broker
+        return self._window.window_ms == broker.idempotence_window_ms and (
+            self._window.max_ids == broker.idempotence_max_ids
+        )
+
+    def hold(self, ready: Ready) -> None:
+        """Call `ready` when the window is complete.  Raises StoreBusy if too many sends wait for that."""
+        if self._is_stopped:
+            raise StoreError("the broker stops; send the message again")
+        if len(self._held) >= MAX_HELD:
+            raise StoreBusy("the broker still reads the ids of idempotent messages from its log; send it again later")
+        self._held.append(ready)
+        if not self._is_reading:
+            self._begin()
+
+    # The window
+
+    def find(self, topic: str, id_: str) -> FirstSend | None:
+        """Return the message that came first with this id; None if there was none, or if its queue was deleted."""
+        first = self._window.find(topic, id_, self._clock.wall_ms())
+        if first is None:
+            return None
+        if not self._log.holds(topic, first.queue_id, first.queue_offset, first.physical_offset):
+            self._window.remove(topic, id_)
+            return None
+        return first
+
+    def add(self, topic: str, id_: str, send: FirstSend) -> None:
+        """Add a message that was just stored."""
+        self._window.add(topic, id_, send)
+
+    def count_duplicates(self, messages: int) -> None:
+        """Count messages that the broker already had."""
+        self.duplicates += messages
+
+    # Reading the log
+
+    def _new_window(self) -> IdWindow:
+        broker = self._config.broker
+        return IdWindow(broker.idempotence_window_ms, broker.idempotence_max_ids)
+
+    def _begin(self) -> None:
+        """Begin to read the log anew.  Until its end is read, no idempotent message is appended."""
+        self._window, self._is_complete = self._new_window(), False
+        self._is_reading = True
+        self._began_s = self._clock.monotonic()
+        self._end_offset = self._log.wrote_offset
+        self._next_offset = self._log.segment_before(self._clock.wall_ms() - self._window.window_ms)
+        logger.info("event=ids_reading from=%d to=%d", self._next_offset, self._end_offset)
+        self._timer = self._call_later(0.0, self._step)
+
+    def _step(self) -> None:
+        """Read one batch of records, and give way to other work."""
+        self._timer = None
+        if not self._is_current():
+            self._begin()
+            return
+        try:
+            if self._next_offset < self._end_offset:
+                self._read()
+        except StoreError as error:
+            self._release(error)
+            return
+        if self._next_offset < self._end_offset:
+            self._timer = self._call_later(0.0, self._step)
+            return
+        self._is_complete = True
+        took_ms = round((self._clock.monotonic() - self._began_s) * 1000)
+        logger.info("event=ids_read ids=%d to=%d ms=%d", len(self._window), self._end_offset, took_ms)
+        self._release(None)
+
+    def _read(self) -> None:
+        batch, self._next_offset = self._log.records_from(self._next_offset)
+        if batch is None:
+            return
+        for topic, id_, send in ids_in(batch, self._end_offset):
+            # A broker without the window, such as RocketMQ's, stores duplicates too: the first one counts.
+            if self._window.find(topic, id_, send.stored_ms) is None:
+                self._window.add(topic, id_, send)
+
+    def _release(self, error: StoreError | None) -> None:
+        self._is_reading = False
+        held, self._held = self._held, []
+        for ready in held:
+            ready(error)
+
+    # Service
+
+    def figures(self) -> list[Declared]:
+        """Return the figures of the window."""
+        return [
+            Figure(
+                "idempotenceIds", "ids of idempotent messages that the broker recognises", lambda: len(self._window)
+            ),
+            Figure(
+                "idempotenceDuplicates", "idempotent messages that the broker already had and did not store again",
+                lambda: self.duplicates,
+            ),
+            Figure(
+                "idempotenceForgottenEarly",
+                "ids that were forgotten before `idempotenceWindowMs`, because of `idempotenceMaxIds`",
+                lambda: self._window.forgotten_early,
+            ),
+        ]  # fmt: skip
+
+    def stop(self) -> None:
+        """Stop reading the log; refuse the sends that wait for it."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._release(StoreError("the broker stops; send the message again"))
