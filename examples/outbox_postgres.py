@@ -16,6 +16,7 @@ import asyncio
 import os
 import signal
 import sys
+from typing import TypeAlias
 
 import asyncpg
 from cluster import name_server
@@ -38,7 +39,7 @@ CREATE TABLE outbox_example.outbox (
 CREATE INDEX unsent ON outbox_example.outbox (id) WHERE NOT is_sent;
 """
 UNSENT = "SELECT id, topic, sharding_key, body FROM outbox_example.outbox WHERE NOT is_sent ORDER BY id LIMIT 100"
-Database = asyncpg.Connection
+Database: TypeAlias = asyncpg.Connection
 
 
 async def take_step(database: Database, order: str, step: str, *, is_valid: bool = True) -> None:

@@ -9,16 +9,19 @@ from typing import Final
 
 # Up to here nothing waits: a client that sends one message after the other would only lose time.
 _FEW: Final = 2
-_MOMENT_S: Final = 0.003
-# If fewer come together, the wait did not pay, and sends leave at once for a while.
+# If fewer come together, the wait did not pay.
 _WORTHWHILE: Final = 8
-_PAUSE_S: Final = 0.02
 
 
 class Pace:
-    """Pace of sends, as a context in which a send is under way.  Lives in one event loop.  Sends keep their order."""
+    """Pace of sends, as a context in which a send is under way.  Lives in one event loop.  Sends keep their order.
 
-    def __init__(self) -> None:
+    A send waits up to `moment_s`; after a wait that did not pay, sends leave at once for `pause_s`.
+    """
+
+    def __init__(self, moment_s: float = 0.003, pause_s: float = 0.02) -> None:
+        self._moment_s = moment_s
+        self._pause_s = pause_s
         self._under_way = 0
         self._waiting: list[asyncio.Future[None]] = []
         # From the end of a moment until the sends that waited have left: later ones must not overtake them.
@@ -31,7 +34,7 @@ class Pace:
         elif self._under_way >= _FEW:
             loop = asyncio.get_running_loop()
             if loop.time() >= self._hurries_until_s:
-                loop.call_later(_MOMENT_S, self._end, loop)
+                loop.call_later(self._moment_s, self._end, loop)
                 await self._moment()
         self._under_way += 1
 
@@ -47,7 +50,7 @@ class Pace:
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, []
         if len(waiting) < _WORTHWHILE:
-            self._hurries_until_s = loop.time() + _PAUSE_S
+            self._hurries_until_s = loop.time() + self._pause_s
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
@@ -58,4 +61,4 @@ class Pace:
     def _left(self, loop: asyncio.AbstractEventLoop) -> None:
         self._are_leaving = False
         if self._waiting:
-            loop.call_later(_MOMENT_S, self._end, loop)
+            loop.call_later(self._moment_s, self._end, loop)

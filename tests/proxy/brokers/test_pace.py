@@ -5,16 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.brokers import pace
+from proxy.brokers.pace import Pace
 
 ANSWER_S = 0.05
+_HOUR_S = 3600.0
 
 
 class Brokers:
     """What leaves, in groups that leave in one turn of the loop; each send is answered after `ANSWER_S`."""
 
-    def __init__(self) -> None:
-        self.pace = pace.Pace()
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.pace = pace or Pace()
         self.groups: list[list[int]] = []
         self._is_open = False
 
@@ -57,19 +58,17 @@ async def test_many_leave_together_and_in_order() -> None:
 
 
 async def test_nobody_overtakes_those_who_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_MOMENT_S", 3600.0)
-    monkeypatch.setattr(pace, "_PAUSE_S", 3600.0)
     moments: list[Callable[[], object]] = []
     loop = asyncio.get_running_loop()
     later = loop.call_later
 
     def call_later(delay_s: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
-        if delay_s == pace._MOMENT_S:
+        if delay_s == _HOUR_S:
             moments.append(lambda: callback(*arguments))
         return later(delay_s, callback, *arguments)
 
     monkeypatch.setattr(loop, "call_later", call_later)
-    brokers = Brokers()
+    brokers = Brokers(Pace(moment_s=_HOUR_S, pause_s=_HOUR_S))
     sends = [asyncio.create_task(brokers.send(number)) for number in range(3)]
     await asyncio.sleep(0)
     # The fourth one's turn comes after the end of the moment, and before the third one goes on.
@@ -83,9 +82,8 @@ async def test_nobody_overtakes_those_who_waited(monkeypatch: pytest.MonkeyPatch
     assert brokers.groups == [[0, 1], [2], [3]]
 
 
-async def test_when_few_come_sends_leave_at_once_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_PAUSE_S", 3600.0)
-    brokers = Brokers()
+async def test_when_few_come_sends_leave_at_once_for_a_while() -> None:
+    brokers = Brokers(Pace(pause_s=_HOUR_S))
     for _ in range(2):
         await asyncio.gather(*(brokers.send(number) for number in range(4)))
     assert brokers.groups == [[0, 1], [2, 3], [0, 1, 2, 3]], "two waited in vain, so the next two did not"
