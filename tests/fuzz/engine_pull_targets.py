@@ -151,7 +151,7 @@ class Twin:
         offsets = self.offsets
         return [
             offsets.totals(), {key: dict(queues) for key, queues in offsets._pulls.items()}, offsets.changes,
-            dict(offsets._resets), self.flow.out_messages, self.flow.out_bytes, self.flow.out_bytes_by_key(),
+            offsets.has_resets, self.flow.out_messages, self.flow.out_bytes, self.flow.out_bytes_by_key(),
         ]  # fmt: skip
 
 

@@ -235,3 +235,32 @@ def test_a_failure_is_told_rather_than_the_lease() -> None:
     waiting.wait(10)
     waiting.confirmation.reach(error=DiskFailed("gone"))
     assert [type(error) for _, error, _ in waiting.answers] == [DiskFailed]
+
+
+class NewTopic:
+    """Tables of a broker that has created a topic in this turn; `saved` says that its file is written."""
+
+    is_relied_on = True
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[StoreError | None], None]] = []
+
+    def when_saved(self, callback: Callable[[StoreError | None], None]) -> None:
+        self._callbacks.append(callback)
+
+    def saved(self) -> None:
+        for callback in self._callbacks:
+            callback(None)
+
+
+def test_a_lease_that_ends_while_a_topics_file_is_written_is_over() -> None:
+    waiting, held, tables = Waiting(), [True], NewTopic()
+    waiting.waits = ConfirmWaits(
+        waiting, waiting.clock, waiting.timers.call_later, tables=tables, holds_lease=lambda: held[0]
+    )
+    waiting.wait(10)
+    waiting.confirmation.reach(15)
+    assert waiting.answers == [], "the file is not written"
+    held[0] = False
+    tables.saved()
+    assert [(offset, type(error)) for offset, error, _ in waiting.answers] == [(10, NoLease)]
