@@ -9,9 +9,7 @@ Slices of the clients take turns; the ratios are medians over neighbouring slice
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from benchmarks.client.worker_process import WorkerProcess
 from tests.compat.cluster import LARGE_FILES, SprocketCluster
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -39,34 +38,11 @@ WORKLOADS = {
 }
 
 
-class Worker:
-    """A client in a process."""
-
-    def __init__(self, tree: Path, engine: str, namesrv: str, more: Sequence[str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(tree), "SPROCKET_ENGINE": engine}
-        script = str(Path(__file__).with_name("worker.py"))
-        self._process = subprocess.Popen(
-            [sys.executable, script, namesrv, _TOPIC, *more],
-            env=environment, cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self._answer()
-
-    def _answer(self) -> dict[str, float]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a client ended with status {self._process.wait()}; its error is above")
-        answer: dict[str, float] = json.loads(line)
-        return answer
-
-    def measured(self, workload: str, count: int) -> dict[str, float]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{workload} {count}\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def stop(self) -> None:
-        self._process.communicate()
+def started(tree: Path, engine: str, namesrv: str, more: Sequence[str]) -> WorkerProcess:
+    """Start the client of `tree` with one engine."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "SPROCKET_ENGINE": engine}
+    script = str(Path(__file__).with_name("worker.py"))
+    return WorkerProcess([sys.executable, script, namesrv, _TOPIC, *more], environment=environment, cwd=tree)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -87,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         workers = {}
         for engine in options.engines:
             for name, tree in trees.items():
-                workers[name + engine] = Worker(tree, engine, cluster.name_server_address, more)
+                workers[name + engine] = started(tree, engine, cluster.name_server_address, more)
                 stack.callback(workers[name + engine].stop)
         if set(options.only) & {"consume", "run", "simple_ack", "simple_ack_all"}:
             next(iter(workers.values())).measured("control", 60_000)

@@ -10,9 +10,7 @@ that client is left out.
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.client.rivals.servers import kafka, nats
+from benchmarks.client.worker_process import WorkerProcess
 from tests.compat.cluster import LARGE_FILES, SprocketCluster
 
 _NAMES = {
@@ -29,34 +28,6 @@ _NAMES = {
     "nats": "nats-py, JetStream",
     "kafka": "aiokafka, Kafka",
 }
-
-
-class Worker:
-    """A client in a process."""
-
-    def __init__(self, name: str, address: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.client.rivals.worker", name, address]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._answer()
-
-    def _answer(self) -> dict[str, float]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a client ended with status {self._process.wait()}; its error is above")
-        answer: dict[str, float] = json.loads(line)
-        return answer
-
-    def measured(self, what: str, count: int) -> dict[str, float]:
-        """Return CPU us for a message and messages per second."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{what} {count}\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def stop(self) -> None:
-        """Let the process end."""
-        self._process.communicate()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 addresses[name] = stack.enter_context(server(given, folder / name))
         workers = {}
         for name, address in addresses.items():
-            workers[name] = Worker(name, address)
+            command = [sys.executable, "-m", "benchmarks.client.rivals.worker", name, address]
+            workers[name] = WorkerProcess(command)
             stack.callback(workers[name].stop)
         found: dict[tuple[str, str], list[dict[str, float]]] = {}
         before = os.getloadavg()[0]
