@@ -4,8 +4,9 @@ Source: RocketMQ 5.3.3, `MQAdminImpl.queryMessage`, `MQAdminImpl.viewMessage`, `
 """
 
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.stored_message import StoredMessage, records, stored_messages
@@ -31,6 +32,8 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 _PULL_SUBSCRIPTION: Final = 0x4
 _PULL_MESSAGES: Final = 32
 _HEX_BYTES: Final = (16, 28)  # address of 4 or 16 bytes, port 4, offset 8
+
+T = TypeVar("T")
 
 
 class MessageLookup:
@@ -198,29 +201,32 @@ class MessageLookup:
         found = header_of(response, PullMessageResponseHeader, AdminError)
         return response.body, found, found.next_begin_offset
 
-    async def pages(
+    def pages(
         self, queue: MessageQueue, address: str, start: int, end: int, tags: str = "*"
     ) -> AsyncIterator[list[ReceivedMessage]]:
         """Yield the messages of a queue from `start` to before `end`, in pages."""
-        offset = start
-        while offset < end:
-            messages, next_offset = await self.messages(queue, address, offset, tags)
-            if next_offset <= offset:
-                return
-            yield [message for message in messages if message.queue_offset < end]
-            offset = next_offset
+        read = partial(self.messages, queue, address, tags=tags)
+        return _pages(read, lambda message: message.queue_offset, start, end)
 
-    async def stored_pages(
+    def stored_pages(
         self, queue: MessageQueue, address: str, start: int, end: int, tags: str = "*"
     ) -> AsyncIterator[list[StoredMessage]]:
         """Yield the same as `pages`, each message with the figures of its record."""
-        offset = start
-        while offset < end:
-            found, next_offset = await self.stored(queue, address, offset, tags)
-            if next_offset <= offset:
-                return
-            yield [one for one in found if one.message.queue_offset < end]
-            offset = next_offset
+        read = partial(self.stored, queue, address, tags=tags)
+        return _pages(read, lambda stored: stored.message.queue_offset, start, end)
+
+
+async def _pages(
+    read: Callable[[int], Awaitable[tuple[list[T], int]]], offset_of: Callable[[T], int], start: int, end: int
+) -> AsyncIterator[list[T]]:
+    """Yield what `read` finds from `start` to before `end`; it returns messages and the next offset."""
+    offset = start
+    while offset < end:
+        found, next_offset = await read(offset)
+        if next_offset <= offset:
+            return
+        yield [one for one in found if offset_of(one) < end]
+        offset = next_offset
 
 
 def parse_offset_id(message_id: str) -> tuple[str, int]:

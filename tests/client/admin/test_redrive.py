@@ -45,11 +45,10 @@ class Site:
                     origin_topic=self.topic, max_reconsume_times=16,
                 )  # fmt: skip
                 await self.admin.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        if messages:
-            # The first one made the topic, of which the name server learns a moment later.
-            async with asyncio.timeout(60):
-                while not await self.is_routed(f"%DLQ%{self.group}"):
-                    await asyncio.sleep(0.01)
+        # The first one made the topic, of which the name server learns a moment later.
+        async with asyncio.timeout(60):
+            while not await self.is_routed(f"%DLQ%{self.group}"):
+                await asyncio.sleep(0.01)
         return sent
 
     async def is_routed(self, topic: str) -> bool:
