@@ -25,7 +25,7 @@ from sprocket.remoting.engine import header_fields
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frame
-from sprocket.remoting.routes import FramesChannel, FramesHandler, Route
+from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route
 from store.queue.usual_reads import UsualReads
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class UsualPulls:
 
     def handler(self, code: int) -> FramesHandler | None:
         """Return the handler for the pulls of one request code."""
-        return _Handler(self, code) if code in self._fields else None
+        return CodeFrames(code, self.serve) if code in self._fields else None
 
     def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
         """Answer the usual pulls from `index` on; return how many, 0 if others must serve the next one."""
@@ -189,19 +189,3 @@ class UsualPulls:
         codes = sorted(tags.codes)
         is_usual = len(codes) <= self._engine.MAX_CODES and all(_INT_MIN <= code <= _INT_MAX for code in codes)
         return codes if is_usual else None
-
-
-class _Handler:
-    """Handler of one request code."""
-
-    __slots__ = ("_code", "_owner")
-
-    # Pulls are answered at once.
-    settle = None
-
-    def __init__(self, owner: UsualPulls, code: int) -> None:
-        self._owner = owner
-        self._code = code
-
-    def serve(self, frames: list[Frame], index: int, channel: FramesChannel) -> int:
-        return self._owner.serve(self._code, frames, index, channel)

@@ -27,7 +27,7 @@ from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.framing import Frame
 from sprocket.remoting.message.record import COMPRESSION_MASK, FIXED_IPV4_RAW, IPV4_HOST_BYTES, SysFlag
-from sprocket.remoting.routes import FramesChannel, FramesHandler, Route, RouteTable
+from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.appender import UsualRecords
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
 from store.queue.logic_queue import LogicQueue
@@ -135,7 +135,7 @@ class UsualSends:
 
     def handler(self, code: int) -> FramesHandler | None:
         """Return the handler for the sends of one request code."""
-        return _Handler(self, code) if code in self._fields else None
+        return CodeFrames(code, self.serve, self.settle) if code in self._fields else None
 
     def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
         """Take the usual sends from `index` on; return how many, 0 if others must serve the next one."""
@@ -256,20 +256,6 @@ class UsualSends:
         """Return the responses to stored sends."""
         frames: bytes = sends.responses(self._settled.replies.template(code).encoder)
         return frames
-
-
-class _Handler:
-    """Handler of one request code."""
-
-    __slots__ = ("_code", "_owner", "settle")
-
-    def __init__(self, owner: UsualSends, code: int) -> None:
-        self._owner = owner
-        self._code = code
-        self.settle = owner.settle
-
-    def serve(self, frames: list[Frame], index: int, channel: FramesChannel) -> int:
-        return self._owner.serve(self._code, frames, index, channel)
 
 
 class _Read:

@@ -125,6 +125,18 @@ class FramesHandler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class CodeFrames:
+    """`FramesHandler` of one request code; `serve_code` serves those of several codes and gets the code first."""
+
+    code: int
+    serve_code: Callable[[int, list[Frame], int, FramesChannel], int]
+    settle: Callable[[], None] | None = None
+
+    def serve(self, frames: list[Frame], index: int, channel: FramesChannel, /) -> int:
+        return self.serve_code(self.code, frames, index, channel)
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """Service of one request code.
 
