@@ -1,7 +1,7 @@
 """The broker's window of ids, rebuilt from the log when the first idempotent message comes.
 
-The log is the only place where ids are kept: whoever has the log has the window, after a crash and on a slave that
-became the master.  A broker to which nobody sends idempotent messages reads nothing and remembers nothing.
+Ids are kept in the log alone.  So the window survives a crash, and a slave that becomes the master has it too.
+A broker to which nobody sends idempotent messages reads nothing and remembers nothing.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 # Sends that wait until the window is rebuilt; further ones are refused, and their clients retry.
 MAX_HELD: Final = 1024
-# Called once, when the window is there, or with the error because of which it will not be.
+# Called once: with None when the window is complete, or with the error that prevents it.
 Ready = Callable[[StoreError | None], None]
 
 
@@ -113,7 +113,7 @@ class KnownIds(Service):
         return IdWindow(broker.idempotence_window_ms, broker.idempotence_max_ids)
 
     def _begin(self) -> None:
-        """Begin to read the log anew.  Until its end is read, no idempotent message is appended."""
+        """Start to read the log again.  No idempotent message is appended before the end is reached."""
         self._window, self._is_complete = self._new_window(), False
         self._is_reading = True
         self._began_s = self._clock.monotonic()

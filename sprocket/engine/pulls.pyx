@@ -51,12 +51,12 @@ cdef enum:
     RESPONSE_VALUES = 6
     MAX_HEAD_BYTES = 2048 + RESPONSE_VALUES * 20
     # Longer filters are left to the Python path, and so are reads of more messages.
-    MOST_CODES = 16
-    MOST_MESSAGES = 1024
+    MAX_TAG_CODES = 16
+    MAX_MESSAGES = 1024
     # Kinds of pulls that are remembered; then all are forgotten.
     MAX_LANES = 4096
 
-MAX_CODES = MOST_CODES
+MAX_CODES = MAX_TAG_CODES
 _ROLES = {
     "consumer_group": ROLE_GROUP, "topic": ROLE_TOPIC, "queue_id": ROLE_QUEUE_ID, "queue_offset": ROLE_QUEUE_OFFSET,
     "max_msg_nums": ROLE_MAX_MESSAGES, "sys_flag": ROLE_SYS_FLAG, "commit_offset": ROLE_COMMIT_OFFSET,
@@ -80,7 +80,7 @@ cdef class PullLane:
     cdef int64_t broker_id
     cdef int64_t topic_flags
     cdef int64_t group_flags
-    cdef int32_t codes[MOST_CODES]
+    cdef int32_t codes[MAX_TAG_CODES]
     cdef int code_count  # -1: every message is wanted
 
     def __init__(self, group_config, topic_config, int queue_id, queue, subscription, codes, int64_t broker_id):
@@ -92,8 +92,8 @@ cdef class PullLane:
         self.broker_id = broker_id
         self.topic_flags, self.group_flags = topic_config.topic_sys_flag, group_config.group_sys_flag
         self.code_count = -1 if codes is None else len(codes)
-        if self.code_count > MOST_CODES:
-            raise ValueError(f"{self.code_count} tags, at most {MOST_CODES}")
+        if self.code_count > MAX_TAG_CODES:
+            raise ValueError(f"{self.code_count} tags, at most {MAX_TAG_CODES}")
         for i in range(self.code_count):
             self.codes[i] = codes[i]
 
@@ -124,7 +124,7 @@ cdef struct Found:
     Py_ssize_t count
     Py_ssize_t scanned  # entries up to the next pull's first
     int64_t size_bytes
-    int32_t chosen[MOST_MESSAGES]  # numbers of the entries
+    int32_t chosen[MAX_MESSAGES]  # numbers of the entries
 
 
 cdef class PullReader(HeaderReader):
@@ -278,12 +278,12 @@ cdef class PullReader(HeaderReader):
         cdef int64_t i
         found.count = 0
         if lane.code_count < 0:
-            count = min(available, max_messages, limits.max_messages, MOST_MESSAGES)
+            count = min(available, max_messages, limits.max_messages, MAX_MESSAGES)
             for i in range(count):
                 found.chosen[i] = <int32_t> i
             found.count = found.scanned = count if count > 0 else 0
         else:
-            if max_messages > min(limits.max_messages, MOST_MESSAGES):
+            if max_messages > min(limits.max_messages, MAX_MESSAGES):
                 return False
             count = min(available, max(limits.max_scanned, max_messages))
             found.scanned = count
