@@ -28,6 +28,7 @@ STEPS = ["placed", "paid", "shipped"]
 ORDERS = ["order-1", "order-2", "order-3"]
 # Any number that other programs are not likely to lock.
 RELAY_LOCK = 7_205_759_403
+LOCKED = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objid = $1::bigint::oid)"
 SCHEMA = """
 DROP SCHEMA IF EXISTS outbox_example CASCADE;
 CREATE SCHEMA outbox_example;
@@ -121,6 +122,8 @@ async def main(namesrv: str, url: str) -> None:
     database = await asyncpg.connect(url)
     await database.execute(SCHEMA)
     first = await start_relay(namesrv, url, dies_after=4)
+    while not await database.fetchval(LOCKED, RELAY_LOCK & 0xFFFFFFFF):  # the low half of the number is the `objid`
+        await asyncio.sleep(0.05)
     second = await start_relay(namesrv, url)
     try:
         try:

@@ -14,8 +14,8 @@ example ``appender.after_log_write=kill@3;group_commit.before_sync=pause:200;dis
 - ``pause:200``: the thread waits 200 ms;
 - ``error:EIO``: the place raises OSError with this number; only at a place that handles it (`takes_error`).
 
-``@3`` acts only at the third call of the point; without it every call acts.  A server that starts
-with a point armed warns of it in its log; an unknown point or action ends the start.
+``@3`` acts only at the third call of the point, ``@3+`` at the third and all later ones; without it every call acts.  A
+server that starts with a point armed warns of it in its log; an unknown point or action ends the start.
 Only servers read the variable.  An unarmed point costs a call and a test of one attribute, so it may be used in code
 that runs once per batch, but not once per message.
 """
@@ -93,10 +93,11 @@ def _parse(clause: str) -> tuple[Failpoint, Callable[[], None], str]:
     point = _points.get(name)
     if point is None:
         raise ConfigError(f"{VARIABLE}: there is no failpoint {name!r}{_nearest(name)}")
-    if count and (not count.isdigit() or int(count) == 0):
+    number = count.removesuffix("+")
+    if count and (not number.isdigit() or int(number) == 0):
         raise ConfigError(f"{VARIABLE}: {clause!r}: after @ comes a number from 1 on")
     action = _action(point, verb, argument, clause)
-    return point, _only(int(count), action) if count else action, clause
+    return point, _counted(int(number), count != number, action) if count else action, clause
 
 
 def _nearest(name: str) -> str:
@@ -119,11 +120,12 @@ def _action(point: Failpoint, verb: str, argument: str, clause: str) -> Callable
     raise ConfigError(f"{VARIABLE}: {clause!r}: allowed are kill, exit, pause:<ms> and error:<name of errno>")
 
 
-def _only(count: int, action: Callable[[], None]) -> Callable[[], None]:
-    numbers = itertools.count(1)  # `next` of it is one step for all threads
+def _counted(first: int, is_lasting: bool, action: Callable[[], None]) -> Callable[[], None]:
+    calls = itertools.count(1)  # `next` of it is one step for all threads
 
     def act() -> None:
-        if next(numbers) == count:
+        call = next(calls)
+        if call == first or (is_lasting and call > first):
             action()
 
     return act

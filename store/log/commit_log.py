@@ -165,7 +165,8 @@ class CommitLog:
         _BEFORE_ERASE()
         for offset, content in reversed(chunks):
             if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
-                raise DiskFailed(f"cannot roll back a failed write at physical offset {offset}") from cause
+                reason = f": {cause}" if cause is not None else ""
+                raise DiskFailed(f"cannot roll back a failed write at physical offset {offset}{reason}") from cause
 
     def erase_between(self, start: int, end: int) -> None:
         """Zero the bytes from `start`, at or after the log's end, to before `end`.  Raises `DiskFailed`."""

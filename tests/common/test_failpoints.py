@@ -49,6 +49,15 @@ def test_count_acts_once() -> None:
     FALLIBLE()
 
 
+def test_an_action_may_last_from_a_call_on() -> None:
+    failpoints.arm("test_failpoints.fallible=error:EIO@3+")
+    for _ in range(2):
+        FALLIBLE()
+    for _ in range(2):
+        with pytest.raises(OSError, match="failpoint test_failpoints"):
+            FALLIBLE()
+
+
 def test_pause_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
@@ -67,6 +76,7 @@ def test_pause_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
         ("test_failpoints.fallible=error:EVIL", "allowed are"),
         ("test_failpoints.plain=kill@0", "a number from 1 on"),
         ("test_failpoints.plain=kill@x", "a number from 1 on"),
+        ("test_failpoints.plain=kill@+", "a number from 1 on"),
         ("test_failpoints.plain=error:EIO", "no error of the system can happen there"),
     ],
 )
