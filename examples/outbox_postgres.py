@@ -122,7 +122,8 @@ async def main(namesrv: str, url: str) -> None:
     database = await asyncpg.connect(url)
     await database.execute(SCHEMA)
     first = await start_relay(namesrv, url, dies_after=4)
-    while not await database.fetchval(LOCKED, RELAY_LOCK & 0xFFFFFFFF):  # the low half of the number is the `objid`
+    # The low half of the number is the `objid`.  PostgreSQL tells nobody of a lock, so ask.
+    while not await database.fetchval(LOCKED, RELAY_LOCK & 0xFFFFFFFF):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     second = await start_relay(namesrv, url)
     try:
