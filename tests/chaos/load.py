@@ -14,6 +14,7 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.offset import (
@@ -128,7 +129,7 @@ class Load:
         """Make the topics and the group."""
         client = RemotingClient()
         for topic, queues in ((TOPIC, QUEUES), (LATER, 1), (pop_load.TOPIC, pop_load.QUEUES)):
-            await _create_topic(client, address, topic, queues)
+            await create_topic(client, address, topic, queues)
         body = dumps(SubscriptionGroupConfig(GROUP))
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         response = await client.invoke(address, code, None, body, timeout_s=_TIMEOUT_S)
@@ -217,7 +218,7 @@ class Load:
     async def _topics(self, client: RemotingClient, address: str) -> None:
         for number in _again_and_again(3):
             topic = f"Fleeting{number}"
-            await _create_topic(client, address, topic, 2)
+            await create_topic(client, address, topic, 2)
             for queue in range(2):
                 await send_message(client, address, topic, queue, "", b"fleeting")
             await _ask(client, address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
@@ -303,7 +304,7 @@ async def _ask(client: RemotingClient, address: str, code: RequestCode, header: 
         raise Refused(response.code, response.remark or "")
 
 
-async def _create_topic(client: RemotingClient, address: str, topic: str, queues: int) -> None:
+async def create_topic(client: RemotingClient, address: str, topic: str, queues: int) -> None:
     header = CreateTopicRequestHeader(
         topic=topic,
         default_topic="TBW102",
@@ -318,7 +319,14 @@ async def _create_topic(client: RemotingClient, address: str, topic: str, queues
 async def send_message(
     client: RemotingClient, address: str, topic: str, queue: int, properties: str, body: bytes
 ) -> SendMessageResponseHeader:
-    """Send one message, as often as the broker asks for it.  Raises Refused, ClientError."""
+    """Send one message as `sent`; return where it lies.  Raises as `sent`."""
+    return (await sent(client, address, topic, queue, properties, body)).header(SendMessageResponseHeader)
+
+
+async def sent(
+    client: RemotingClient, address: str, topic: str, queue: int, properties: str, body: bytes
+) -> ReceivedResponse:
+    """Send one message, as often as the broker asks for it; return the success.  Raises Refused, ClientError."""
     header = send_header(topic, producer_group=GROUP, queue_id=queue, properties=properties)
     while True:
         response = await client.invoke(address, RequestCode.SEND_MESSAGE_V2, header, body, timeout_s=_TIMEOUT_S)
@@ -329,7 +337,7 @@ async def send_message(
         await asyncio.sleep(_RETRY_S)
     if response.code != ResponseCode.SUCCESS:
         raise Refused(response.code, remark)
-    return response.header(SendMessageResponseHeader)
+    return response
 
 
 async def _min_offset(client: RemotingClient, address: str, queue: int) -> int:

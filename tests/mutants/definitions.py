@@ -9,6 +9,7 @@ from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
 from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.controller_bugs import CONTROLLER_MUTANTS
 from tests.mutants.epoch_bugs import EPOCH_MUTANTS
+from tests.mutants.idempotence_bugs import IDEMPOTENCE_MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.raft_bugs import RAFT_MUTANTS
 from tests.mutants.role_bugs import ROLE_MUTANTS
@@ -865,6 +866,7 @@ MUTANTS: Final = (
         ("tests/broker/send/test_send_kinds.py",),
     ),
     *COMMAND_MUTANTS,
+    *IDEMPOTENCE_MUTANTS,
     *RAFT_MUTANTS,
     *CONTROLLER_MUTANTS,
     *EPOCH_MUTANTS,
