@@ -1,6 +1,7 @@
 """The programs of docs/client.md run as they stand there."""
 
 import asyncio
+import importlib
 import re
 import textwrap
 from collections.abc import AsyncIterator
@@ -125,6 +126,11 @@ async def test_handlers_of_faststream() -> None:
     # FastStream reads the source of its caller, which a text has not.
     with pytest.warns(RuntimeWarning, match="AST parsing"):
         await run(snippet("TestSprocketBroker(shop)"), shop=made["shop"], bill=made["bill"])
+    batches = await run(snippet('publisher("Loaded"'), shop=made["shop"])
+    contrib = importlib.import_module("sprocket.contrib.faststream")
+    async with contrib.TestSprocketBroker(made["shop"]) as memory:
+        await memory.publish_batch({"number": 1}, {"number": 2}, topic="Rows")
+        batches["load"].mock.assert_called_once_with([{"number": 1}, {"number": 2}])  # type: ignore[attr-defined]
 
 
 async def test_without_an_event_loop(broker: Broker) -> None:

@@ -14,7 +14,6 @@ pytest.importorskip("faststream", reason="faststream is not installed: pip insta
 
 from faststream import AckPolicy, FastStream  # after the check
 from faststream.exceptions import (
-    FeatureNotSupportedException,
     IncorrectState,
     NackMessage,
     RejectMessage,
@@ -306,8 +305,6 @@ async def test_the_broker_in_memory_delivers_to_one_member_of_each_group() -> No
         assert shared == [1]
         await asked.publish("text")
         asked.mock.assert_called_once_with("text")
-        with pytest.raises(FeatureNotSupportedException, match="call `publish` for each message"):
-            await memory.config.producer.publish_batch(None)
 
 
 async def test_the_broker_in_memory_answers_requests() -> None:
@@ -344,7 +341,12 @@ def test_arguments_are_checked_where_they_are_given() -> None:
     with pytest.raises(IllegalArgument, match="max_workers"):
         broker.subscriber("Orders", group="billing", max_workers=0)
     with pytest.raises(TypeError, match="group"):
-        broker.subscriber("Orders")  # type: ignore[call-arg]
+        broker.subscriber("Orders")  # type: ignore[call-overload]
+    with pytest.raises(IllegalArgument, match="max_records"):
+        broker.subscriber("Orders", group="billing", batch=True, max_records=0)
+    with pytest.raises(IllegalArgument, match="no sharding_key and no delay"):
+        broker.publisher("Orders", batch=True, delay=5)
+    assert broker.publishers == []
     assert broker.subscribers == []
 
 

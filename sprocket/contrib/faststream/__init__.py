@@ -17,11 +17,18 @@ may change with every minor version.  So the extra `faststream` has a narrow upp
 from sprocket.common.extras import missing_package
 
 try:
-    from sprocket.contrib.faststream.annotations import SprocketMessage
+    from sprocket.contrib.faststream.annotations import SprocketBatchMessage, SprocketMessage
     from sprocket.contrib.faststream.broker import SprocketBroker, SprocketRouter
     from sprocket.contrib.faststream.publish_command import SprocketResponse
     from sprocket.contrib.faststream.testing import TestSprocketBroker
 except ModuleNotFoundError as error:
     raise ImportError(missing_package(error, "sprocket.contrib.faststream") or str(error), name=error.name) from error
 
-__all__ = ["SprocketBroker", "SprocketMessage", "SprocketResponse", "SprocketRouter", "TestSprocketBroker"]
+__all__ = [
+    "SprocketBatchMessage",
+    "SprocketBroker",
+    "SprocketMessage",
+    "SprocketResponse",
+    "SprocketRouter",
+    "TestSprocketBroker",
+]

@@ -29,13 +29,13 @@ from sprocket.client.connection.client_instance import ClientSettings, settings_
 from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage, SendResult
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
-from sprocket.contrib.faststream.message import SprocketMessage
+from sprocket.contrib.faststream.message import Batch, SprocketMessage
 from sprocket.contrib.faststream.producer import SprocketProducer
-from sprocket.contrib.faststream.publish_command import Placing, SprocketPublishCommand
+from sprocket.contrib.faststream.publish_command import Placing, SprocketPublishCommand, check_any
 from sprocket.contrib.faststream.registrator import SprocketRegistrator
 
 
-class SprocketBroker(SprocketRegistrator, BrokerUsecase[ReceivedMessage, Connection, SprocketBrokerConfig]):
+class SprocketBroker(SprocketRegistrator, BrokerUsecase[ReceivedMessage | Batch, Connection, SprocketBrokerConfig]):
     """Broker of FastStream over a Sprocket or RocketMQ cluster.
 
     Its subscribers and sends share one `Connection`, opened by `start` or `async with` and closed by `stop`.
@@ -170,6 +170,35 @@ class SprocketBroker(SprocketRegistrator, BrokerUsecase[ReceivedMessage, Connect
         sent: SendResult = await self._basic_publish(command, producer=self.config.producer)
         return sent
 
+    async def publish_batch(  # type: ignore[override]  # every broker of FastStream has arguments of its own
+        self,
+        *messages: Any,
+        topic: str,
+        tags: str = "",
+        keys: Iterable[str] | str = (),
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+    ) -> SendResult:
+        """Send `messages` to one queue of `topic` as one request: all of them are stored, or none.
+
+        The other arguments are those of `publish`, for every message.  A message may be a `SprocketResponse` with tags,
+        keys, headers or a correlation id of its own.  Raises IncorrectState before `start`, and as
+        `Producer.send_batch`: IllegalMessage for no message, for a delay or a sharding key, and for too many bytes.
+        """
+        check_any(messages)
+        command = SprocketPublishCommand(
+            *messages,
+            publish_type=PublishType.PUBLISH,
+            topic=topic,
+            placing=Placing(tags=tags, keys=keys),
+            headers=headers,
+            correlation_id=correlation_id or self.config.id_generator(),
+            reply_to=reply_to,
+        )
+        sent: SendResult = await self._basic_publish_batch(command, producer=self.config.producer)
+        return sent
+
     async def request(  # type: ignore[override]  # as above
         self,
         message: Any,
@@ -199,7 +228,7 @@ class SprocketBroker(SprocketRegistrator, BrokerUsecase[ReceivedMessage, Connect
         return reply
 
 
-class SprocketRouter(SprocketRegistrator, BrokerRouter[ReceivedMessage, SprocketBrokerConfig]):
+class SprocketRouter(SprocketRegistrator, BrokerRouter[ReceivedMessage | Batch, SprocketBrokerConfig]):
     """Subscribers and publishers to include in a broker: `broker.include_router(router)`.
 
     `prefix` stands before the names of its topics.

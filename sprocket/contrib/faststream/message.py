@@ -1,5 +1,7 @@
 """Received messages as FastStream's handlers see them."""
 
+import asyncio
+from collections.abc import Awaitable, Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -12,6 +14,9 @@ from sprocket.remoting.message import properties as names
 CONTENT_TYPE: Final = "content-type"
 CORRELATION_ID: Final = "correlation_id"
 REPLY_TO: Final = "reply_to"
+
+# What a batch subscriber gets at once: consecutive messages of one queue, at least one.
+Batch = tuple[ReceivedMessage, ...]
 
 
 class SprocketMessage(StreamMessage[ReceivedMessage]):
@@ -50,6 +55,48 @@ class SprocketMessage(StreamMessage[ReceivedMessage]):
         return self.committed is None and self.raw_message.source is not None
 
 
+class SprocketBatchMessage(StreamMessage[Batch]):
+    """Messages of a batch subscriber; `raw_message` is a tuple of what the client gave.
+
+    `body`, `batch_headers` and the decoded value are lists, one item for each message.  The ids, headers and content
+    type are those of the first message.  A handler may settle some messages itself, by
+    ``await message.raw_message[0].ack()``: then the end of the handler settles the others.
+    """
+
+    async def ack(self) -> None:
+        """Count all messages as consumed.  Raises as `ReceivedMessage.ack`."""
+        await _all(message.ack() for message in self._open())
+        await super().ack()
+
+    async def nack(self, delay: timedelta | float | None = None) -> None:
+        """Reject all messages: they are redelivered after `delay`, and without it ever later.
+
+        Raises as `ReceivedMessage.nack`, after it tried all of them.
+        """
+        await _all(message.nack(delay) for message in self._open())
+        await super().nack()
+
+    async def reject(self, reason: str = "") -> None:
+        """Give all messages up: they go to the dead-letter topic of the group, with `reason` in DEAD_LETTER_REASON.
+
+        Raises as `ReceivedMessage.dead_letter`, after it tried all of them.
+        """
+        await _all(message.dead_letter(reason) for message in self._open())
+        await super().reject()
+
+    def _open(self) -> list[ReceivedMessage]:
+        if self.committed is not None:
+            return []
+        return [message for message in self.raw_message if message.source is not None]
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Wait for all calls.  Raises what the first one raised that failed."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
 def asks_for_reply(message: ReceivedMessage) -> bool:
     """Return whether the sender of `message` waits in `Producer.request`."""
     return names.REPLY_TO_CLIENT in message.properties and names.CORRELATION_ID in message.properties
@@ -69,6 +116,27 @@ async def parse(message: ReceivedMessage) -> SprocketMessage:
         correlation_id=properties.get(CORRELATION_ID) or properties.get(names.CORRELATION_ID) or message.message_id,
         message_id=message.message_id,
     )
+
+
+async def parse_batch(messages: Batch) -> SprocketBatchMessage:
+    """Return `messages` for handlers.  Raises BodyUnreadable."""
+    parsed = [await parse(message) for message in messages]
+    first = parsed[0]
+    # No `reply_to`: each requester waits for a result of its own, and a batch has one.
+    return SprocketBatchMessage(
+        messages,
+        [message.body for message in parsed],
+        headers=first.headers,
+        batch_headers=[message.headers for message in parsed],
+        content_type=first.content_type,
+        correlation_id=first.correlation_id,
+        message_id=first.message_id,
+    )
+
+
+async def decode_batch(message: StreamMessage[Batch]) -> list[Any]:
+    """Return the values of the bodies, each as `decode`.  FastStream knows batch subscribers by this name."""
+    return [decode_message(await parse(one)) for one in message.raw_message]
 
 
 async def decode(message: StreamMessage[ReceivedMessage]) -> Any:

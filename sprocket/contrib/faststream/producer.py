@@ -1,17 +1,18 @@
 """Sends and requests of FastStream through the producer of a connection."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from fast_depends.library.serializer import SerializerProto
 from faststream._internal.endpoint.publisher.fake import FakePublisher
 from faststream._internal.endpoint.utils import ParserComposition
-from faststream._internal.parser import CodecProto, DefaultCodec
+from faststream._internal.parser import BatchCodecProto, CodecProto, DefaultCodec
 from faststream._internal.producer import ProducerProto
 from faststream._internal.types import CustomCallable
-from faststream.exceptions import FeatureNotSupportedException, IncorrectState
+from faststream.exceptions import IncorrectState
 from faststream.response.response import PublishCommand
 
+from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage, SendResult
 from sprocket.client.producer import Producer
 from sprocket.client.send.reply import make_reply
@@ -24,9 +25,29 @@ async def encode(
 ) -> tuple[bytes, Mapping[str, str]]:
     """Return the body and the properties of a message."""
     body, content_type = await codec.encode(command.body, serializer)
+    return body, _properties(command, content_type)
+
+
+async def encode_batch(
+    command: SprocketPublishCommand, codec: CodecProto, serializer: SerializerProto | None
+) -> list[tuple[SprocketPublishCommand, bytes, Mapping[str, str]]]:
+    """Return a command, the body and the properties for each message of a batch."""
+    singles = command.singles()
+    bodies = [single.body for single in singles]
+    if isinstance(codec, BatchCodecProto):
+        encoded = await codec.encode_batch(bodies, serializer)
+    else:
+        encoded = [await codec.encode(body, serializer) for body in bodies]
+    return [
+        (single, body, _properties(single, content_type))
+        for single, (body, content_type) in zip(singles, encoded, strict=True)
+    ]
+
+
+def _properties(command: SprocketPublishCommand, content_type: str | None) -> dict[str, str]:
     known = {CONTENT_TYPE: content_type, CORRELATION_ID: command.correlation_id, REPLY_TO: command.reply_to}
     own = {name: str(value) for name, value in command.headers.items()}
-    return body, own | {name: value for name, value in known.items() if value}
+    return own | {name: value for name, value in known.items() if value}
 
 
 class SprocketProducer(ProducerProto[SprocketPublishCommand]):
@@ -65,9 +86,18 @@ class SprocketProducer(ProducerProto[SprocketPublishCommand]):
         message = _message(cmd, body, properties)
         return await sender.request(message, sharding_key=cmd.placing.sharding_key, timeout_s=cmd.timeout_s)
 
-    async def publish_batch(self, cmd: SprocketPublishCommand) -> NoReturn:
-        """Raise FeatureNotSupportedException."""
-        raise FeatureNotSupportedException("SprocketBroker sends no batches; call `publish` for each message")
+    async def publish_batch(self, cmd: SprocketPublishCommand) -> SendResult:
+        """Send messages as one request to one queue: all of them are stored, or none.
+
+        Raises IncorrectState before `connect`, IllegalMessage for a sharding key, and as `Producer.send_batch`.
+        """
+        sender = self._connected()
+        messages = []
+        for single, body, properties in await encode_batch(cmd, self.codec, self._serializer):
+            if single.placing.sharding_key is not None:
+                raise IllegalMessage("a batch goes to one queue, so no message has a sharding_key; publish it alone")
+            messages.append(_message(single, body, properties))
+        return await sender.send_batch(messages)
 
     def _connected(self) -> Producer:
         if self._sender is None:

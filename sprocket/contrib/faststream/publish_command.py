@@ -1,13 +1,14 @@
 """What FastStream passes from a call of `publish` through its middlewares to the producer."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from faststream.response.publish_type import PublishType
-from faststream.response.response import PublishCommand, Response
+from faststream.response.response import BatchPublishCommand, PublishCommand, Response
 
+from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import ReceivedMessage
 
 
@@ -21,9 +22,18 @@ class Placing:
     delay: timedelta | float | None = None
     deliver_at: datetime | int | None = None
 
+    def over(self, general: "Placing") -> "Placing":
+        """Return this placing, with the values of `general` wherever this one has the default."""
+        names = [field.name for field in fields(self)]
+        own = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(_ANYWHERE, name)}
+        return replace(general, **own)
+
+
+_ANYWHERE: Final = Placing()
+
 
 class SprocketResponse(Response):
-    """Result of a handler whose publishers are to send it with tags, keys, a sharding key or a delay."""
+    """Message with tags, keys, a sharding key or a delay: the result of a handler, or one message of a batch."""
 
     def __init__(
         self,
@@ -50,13 +60,23 @@ class SprocketResponse(Response):
         )
 
 
-class SprocketPublishCommand(PublishCommand):
-    """Command to send a message to the topic `destination`, or to the sender of `answers` as its reply."""
+def check_any(messages: Sequence[Any]) -> None:
+    """Raise IllegalMessage for a batch without messages."""
+    if not messages:
+        raise IllegalMessage("a batch holds at least one message; give `publish_batch` one or more")
+
+
+class SprocketPublishCommand(BatchPublishCommand):
+    """Command to send a message to the topic `destination`, or to the sender of `answers` as its reply.
+
+    With `publish_batch` it holds several messages, its `batch_bodies`.  Any of them may be a `SprocketResponse`.
+    """
 
     def __init__(
         self,
         body: Any,
-        *,
+        /,
+        *more: Any,
         publish_type: PublishType,
         topic: str = "",
         placing: Placing | None = None,
@@ -68,6 +88,7 @@ class SprocketPublishCommand(PublishCommand):
     ) -> None:
         super().__init__(
             body,
+            *more,
             _publish_type=publish_type,
             destination=topic,
             headers=headers,
@@ -83,11 +104,35 @@ class SprocketPublishCommand(PublishCommand):
         self.destination = topic
         self.answers = answers
 
+    def singles(self) -> "list[SprocketPublishCommand]":
+        """Return a command for each message of a batch."""
+        return [self._single(body) for body in self.batch_bodies]
+
+    def _single(self, body: Any) -> "SprocketPublishCommand":
+        own = body.as_publish_command() if isinstance(body, SprocketResponse) else None
+        return SprocketPublishCommand(
+            body if own is None else own.body,
+            publish_type=self.publish_type,
+            topic=self.destination,
+            placing=self.placing if own is None else own.placing.over(self.placing),
+            headers=self.headers if own is None else self.headers | own.headers,
+            correlation_id=(own and own.correlation_id) or self.correlation_id,
+            reply_to=self.reply_to,
+        )
+
     @classmethod
-    def from_cmd(cls, cmd: PublishCommand) -> Self:
-        """Return `cmd` itself, or a command of this class for one of a handler's plain result."""
-        if isinstance(cmd, cls):
-            return cmd
+    def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> Self:
+        """Return `cmd` itself, or a command of this class for one of a handler's plain result.
+
+        With `batch` a result that is a list or tuple is a batch of messages.
+        """
+        command = cmd if isinstance(cmd, cls) else cls._of_plain(cmd)
+        if not command.extra_bodies:
+            command.body, command.extra_bodies = cls._parse_bodies(command.body, batch=batch)
+        return command
+
+    @classmethod
+    def _of_plain(cls, cmd: PublishCommand) -> Self:
         return cls(
             cmd.body,
             publish_type=cmd.publish_type,

@@ -1,7 +1,7 @@
 """Publishers: `@broker.publisher("Invoices")`."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from faststream._internal.configs import PublisherSpecificationConfig, PublisherUsecaseConfig
@@ -16,7 +16,7 @@ from faststream.specification.schema.bindings import ChannelBinding, OperationBi
 from sprocket.client.message import SendResult
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
 from sprocket.contrib.faststream.message import SprocketMessage
-from sprocket.contrib.faststream.publish_command import Placing, SprocketPublishCommand
+from sprocket.contrib.faststream.publish_command import Placing, SprocketPublishCommand, check_any
 
 
 @dataclass(kw_only=True)
@@ -62,8 +62,8 @@ class SprocketPublisherSpecification(PublisherSpecification[SprocketBrokerConfig
         }
 
 
-class SprocketPublisher(PublisherUsecase):
-    """Publisher of one topic; as a decorator it sends the results of a handler."""
+class TopicPublisher(PublisherUsecase):
+    """What publishers of single messages and of batches share."""
 
     _outer_config: SprocketBrokerConfig
 
@@ -78,16 +78,6 @@ class SprocketPublisher(PublisherUsecase):
         """The topic with the prefixes of routers."""
         return f"{self._outer_config.prefix}{self._topic}"
 
-    async def publish(
-        self, message: Any, *, headers: dict[str, Any] | None = None, correlation_id: str | None = None
-    ) -> SendResult:
-        """Send `message` to the topic.  Raises as `SprocketBroker.publish`."""
-        command = self._command(PublishType.PUBLISH, message, headers, correlation_id)
-        sent: SendResult = await self._basic_publish(
-            command, producer=self._outer_config.producer, _extra_middlewares=()
-        )
-        return sent
-
     async def request(
         self,
         message: Any,
@@ -97,25 +87,24 @@ class SprocketPublisher(PublisherUsecase):
         timeout: float = 3.0,  # noqa: ASYNC109 - FastStream's name
     ) -> SprocketMessage:
         """Send `message` and wait up to `timeout` seconds for its reply.  Raises as `SprocketBroker.request`."""
-        command = self._command(PublishType.REQUEST, message, headers, correlation_id)
+        command = self._command(PublishType.REQUEST, (message,), headers, correlation_id)
         command.timeout_s = timeout
         reply: SprocketMessage = await self._basic_request(command, producer=self._outer_config.producer)
         return reply
 
-    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
-        """Send the result of a handler; what the result says of its place wins over this publisher's arguments."""
-        command = SprocketPublishCommand.from_cmd(cmd)
+    def _placed(self, cmd: PublishCommand, *, batch: bool) -> SprocketPublishCommand:
+        """Return the command of a handler's result; what the result says of its place wins over the arguments."""
+        command = SprocketPublishCommand.from_cmd(cmd, batch=batch)
         command.send_to(self.topic)
         command.add_headers(self._headers, override=False)
-        said = {name: value for name, value in _fields(command.placing).items() if value != _DEFAULTS[name]}
-        command.placing = replace(self._placing, **said)
-        await self._basic_publish(command, producer=self._outer_config.producer, _extra_middlewares=_extra_middlewares)
+        command.placing = command.placing.over(self._placing)
+        return command
 
     def _command(
-        self, kind: PublishType, message: Any, headers: dict[str, Any] | None, correlation_id: str | None
+        self, kind: PublishType, messages: Sequence[Any], headers: dict[str, Any] | None, correlation_id: str | None
     ) -> SprocketPublishCommand:
         return SprocketPublishCommand(
-            message,
+            *messages,
             publish_type=kind,
             topic=self.topic,
             placing=self._placing,
@@ -124,8 +113,45 @@ class SprocketPublisher(PublisherUsecase):
         )
 
 
-def _fields(placing: Placing) -> dict[str, Any]:
-    return {name: getattr(placing, name) for name in Placing.__slots__}
+class SprocketPublisher(TopicPublisher):
+    """Publisher of one topic; as a decorator it sends the results of a handler."""
+
+    async def publish(
+        self, message: Any, *, headers: dict[str, Any] | None = None, correlation_id: str | None = None
+    ) -> SendResult:
+        """Send `message` to the topic.  Raises as `SprocketBroker.publish`."""
+        command = self._command(PublishType.PUBLISH, (message,), headers, correlation_id)
+        sent: SendResult = await self._basic_publish(
+            command, producer=self._outer_config.producer, _extra_middlewares=()
+        )
+        return sent
+
+    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
+        """Send the result of a handler."""
+        await self._basic_publish(
+            self._placed(cmd, batch=False), producer=self._outer_config.producer, _extra_middlewares=_extra_middlewares
+        )
 
 
-_DEFAULTS = _fields(Placing())
+class SprocketBatchPublisher(TopicPublisher):
+    """Publisher of batches to one topic; as a decorator it sends the list that a handler returns as one batch."""
+
+    async def publish(
+        self, *messages: Any, headers: dict[str, Any] | None = None, correlation_id: str | None = None
+    ) -> SendResult:
+        """Send `messages` to one queue of the topic.  Raises as `SprocketBroker.publish_batch`."""
+        check_any(messages)
+        command = self._command(PublishType.PUBLISH, messages, headers, correlation_id)
+        sent: SendResult = await self._basic_publish_batch(
+            command, producer=self._outer_config.producer, _extra_middlewares=()
+        )
+        return sent
+
+    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
+        """Send the result of a handler; for an empty list or None, one empty message, as the brokers of FastStream."""
+        command = self._placed(cmd, batch=True)
+        if not command.batch_bodies:
+            command.batch_bodies = (b"",)
+        await self._basic_publish_batch(
+            command, producer=self._outer_config.producer, _extra_middlewares=_extra_middlewares
+        )

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from fast_depends.dependencies import Dependant
 from faststream._internal.broker.registrator import Registrator
 from faststream._internal.constants import EMPTY
+from faststream._internal.endpoint.subscriber import SubscriberUsecase
 from faststream._internal.endpoint.subscriber.call_item import CallsCollection
 from faststream._internal.parser import CodecProto
 from faststream._internal.types import CustomCallable
@@ -16,16 +17,20 @@ from sprocket.client import arguments
 from sprocket.client.consume.consume_settings import ConsumeSettings
 from sprocket.client.consume.start_offset import ConsumeFrom, checked_start
 from sprocket.client.consume.subscription import ALL, SqlFilter, subscription
+from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import ReceivedMessage
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
+from sprocket.contrib.faststream.message import Batch
 from sprocket.contrib.faststream.publish_command import Placing
 from sprocket.contrib.faststream.publisher import (
     PublisherConfig,
     PublisherText,
+    SprocketBatchPublisher,
     SprocketPublisher,
     SprocketPublisherSpecification,
 )
 from sprocket.contrib.faststream.subscriber import (
+    SprocketBatchSubscriber,
     SprocketSubscriber,
     SprocketSubscriberSpecification,
     SubscriberConfig,
@@ -33,17 +38,70 @@ from sprocket.contrib.faststream.subscriber import (
 )
 
 
-class SprocketRegistrator(Registrator[ReceivedMessage, SprocketBrokerConfig]):
+class SubscriberOptions(TypedDict, total=False):
+    """Arguments of `subscriber` that do not decide its type."""
+
+    expression: str | SqlFilter
+    consume_from: ConsumeFrom | datetime
+    max_workers: int
+    max_records: int
+    ack_policy: AckPolicy
+    no_reply: bool
+    settings: ConsumeSettings | None
+    dependencies: Sequence[Dependant]
+    parser: CustomCallable | None
+    decoder: CustomCallable | None
+    codec: CodecProto | None
+    persistent: bool
+    title: str | None
+    description: str | None
+    include_in_schema: bool
+
+
+class PublisherOptions(TypedDict, total=False):
+    """Arguments of `publisher` that do not decide its type."""
+
+    tags: str
+    keys: Iterable[str] | str
+    sharding_key: str | None
+    delay: timedelta | float | None
+    headers: dict[str, Any] | None
+    persistent: bool
+    title: str | None
+    description: str | None
+    schema: Any | None
+    include_in_schema: bool
+
+
+class SprocketRegistrator(Registrator[ReceivedMessage | Batch, SprocketBrokerConfig]):
     """Subscribers and publishers of a broker or router."""
 
-    def subscriber(  # type: ignore[override]  # every broker of FastStream has arguments of its own
+    # Every broker of FastStream has arguments of its own.
+    @overload  # type: ignore[override]
+    def subscriber(
+        self, topic: str, *, group: str, batch: Literal[False] = False, **options: Unpack[SubscriberOptions]
+    ) -> SprocketSubscriber: ...
+
+    @overload
+    def subscriber(
+        self, topic: str, *, group: str, batch: Literal[True], **options: Unpack[SubscriberOptions]
+    ) -> SprocketBatchSubscriber: ...
+
+    @overload
+    def subscriber(
+        self, topic: str, *, group: str, batch: bool, **options: Unpack[SubscriberOptions]
+    ) -> SprocketSubscriber | SprocketBatchSubscriber: ...
+
+    def subscriber(
         self,
         topic: str,
         *,
         group: str,
+        batch: bool = False,
         expression: str | SqlFilter = ALL,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
         max_workers: int = 1,
+        max_records: int = 32,
         ack_policy: AckPolicy = EMPTY,
         no_reply: bool = False,
         settings: ConsumeSettings | None = None,
@@ -55,8 +113,11 @@ class SprocketRegistrator(Registrator[ReceivedMessage, SprocketBrokerConfig]):
         title: str | None = None,
         description: str | None = None,
         include_in_schema: bool = True,
-    ) -> SprocketSubscriber:
+    ) -> SprocketSubscriber | SprocketBatchSubscriber:
         """Return a decorator of handlers: messages of `topic` for one member of `group`.
+
+        With `batch` a handler gets a list of up to `max_records` consecutive messages of one queue.  It does not wait
+        until there are so many.
 
         `expression` is ``*``, tags with ``||`` between them, or a SqlFilter.  Up to `max_workers` handlers run at a
         time.  With one, messages of a queue are handled in order until one is rejected.  Without `ack_policy` a message
@@ -67,9 +128,9 @@ class SprocketRegistrator(Registrator[ReceivedMessage, SprocketBrokerConfig]):
         arguments.check_group(group)
         subscription(topic, expression, 0)
         arguments.whole("max_workers", max_workers, 1)
+        arguments.whole("max_records", max_records, 1)
         arguments.optional("settings", settings, ConsumeSettings)
         outer = cast("SprocketBrokerConfig", self.config)
-        calls = CallsCollection[ReceivedMessage]()
         config = SubscriberConfig(
             _outer_config=outer,
             _ack_policy=ack_policy,
@@ -82,16 +143,32 @@ class SprocketRegistrator(Registrator[ReceivedMessage, SprocketBrokerConfig]):
             settings=settings,
         )
         text = SubscriberText(topic=topic, title_=title, description_=description, include_in_schema=include_in_schema)
-        subscriber = SprocketSubscriber(config, SprocketSubscriberSpecification(outer, text, calls), calls)
-        super().subscriber(subscriber, persistent=persistent)
+        subscriber = _made(config, text, max_records if batch else None)
+        super().subscriber(cast("SubscriberUsecase[ReceivedMessage | Batch]", subscriber), persistent=persistent)
         return subscriber.add_call(
             parser_=parser or self._parser, decoder_=decoder or self._decoder, codec_=codec, dependencies_=dependencies
         )
 
-    def publisher(  # type: ignore[override]  # as above
+    @overload  # type: ignore[override]  # as above
+    def publisher(
+        self, topic: str, *, batch: Literal[False] = False, **options: Unpack[PublisherOptions]
+    ) -> SprocketPublisher: ...
+
+    @overload
+    def publisher(
+        self, topic: str, *, batch: Literal[True], **options: Unpack[PublisherOptions]
+    ) -> SprocketBatchPublisher: ...
+
+    @overload
+    def publisher(
+        self, topic: str, *, batch: bool, **options: Unpack[PublisherOptions]
+    ) -> SprocketPublisher | SprocketBatchPublisher: ...
+
+    def publisher(
         self,
         topic: str,
         *,
+        batch: bool = False,
         tags: str = "",
         keys: Iterable[str] | str = (),
         sharding_key: str | None = None,
@@ -102,13 +179,18 @@ class SprocketRegistrator(Registrator[ReceivedMessage, SprocketBrokerConfig]):
         description: str | None = None,
         schema: Any | None = None,
         include_in_schema: bool = True,
-    ) -> SprocketPublisher:
+    ) -> SprocketPublisher | SprocketBatchPublisher:
         """Return a publisher of `topic`; as a decorator it sends the results of a handler.
 
+        With `batch` it sends several messages as one request, and a list that a handler returns is such a batch.  A
+        batch has no sharding key and no delay.
+
         `tags`, `keys`, `sharding_key` and `delay` are those of every message that it sends, unless the handler returns
-        a `SprocketResponse` with its own.  Raises IllegalMessage.
+        a `SprocketResponse` with its own.  Raises IllegalMessage, IllegalArgument.
         """
         arguments.check_topic(topic)
+        if batch and (sharding_key is not None or delay is not None):
+            raise IllegalArgument("a batch has no sharding_key and no delay; leave out `batch`, or both of them")
         outer = cast("SprocketBrokerConfig", self.config)
         config = PublisherConfig(
             _outer_config=outer,
@@ -119,6 +201,22 @@ class SprocketRegistrator(Registrator[ReceivedMessage, SprocketBrokerConfig]):
         text = PublisherText(
             topic=topic, title_=title, description_=description, schema_=schema, include_in_schema=include_in_schema
         )
-        publisher = SprocketPublisher(config, SprocketPublisherSpecification(outer, text))
+        kind = SprocketBatchPublisher if batch else SprocketPublisher
+        publisher: SprocketPublisher | SprocketBatchPublisher = kind(
+            config, SprocketPublisherSpecification(outer, text)
+        )
         super().publisher(publisher, persistent=persistent)
         return publisher
+
+
+def _made(
+    config: SubscriberConfig, text: SubscriberText, max_records: int | None
+) -> SprocketSubscriber | SprocketBatchSubscriber:
+    """Return the subscriber of batches of up to `max_records`, or with None of single messages."""
+    outer = config._outer_config
+    if max_records is None:
+        calls = CallsCollection[ReceivedMessage]()
+        return SprocketSubscriber(config, SprocketSubscriberSpecification(outer, text, calls), calls)
+    batch_calls = CallsCollection[Batch]()
+    specification = SprocketSubscriberSpecification(outer, text, batch_calls)
+    return SprocketBatchSubscriber(config, specification, batch_calls, max_records)

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from faststream._internal.configs import SubscriberSpecificationConfig, SubscriberUsecaseConfig
 from faststream._internal.constants import EMPTY
@@ -25,11 +26,23 @@ from sprocket.client.consumer import Consumer
 from sprocket.client.errors import BodyUnreadable, PermissionDenied
 from sprocket.client.message import ReceivedMessage
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
-from sprocket.contrib.faststream.message import SprocketMessage, asks_for_reply, decode, parse
+from sprocket.contrib.faststream.message import (
+    Batch,
+    SprocketBatchMessage,
+    SprocketMessage,
+    asks_for_reply,
+    decode,
+    decode_batch,
+    parse,
+    parse_batch,
+)
 from sprocket.contrib.faststream.producer import ResultPublisher
 
 # Pause after a refusal of access control.  The consumer itself goes on asking; this limits the lines in the log.
 _DENIED_PAUSE_S = 5.0
+
+Raw = TypeVar("Raw", bound=ReceivedMessage | Batch)
+Seen = TypeVar("Seen", bound=SprocketMessage | SprocketBatchMessage)
 
 
 @dataclass(kw_only=True)
@@ -86,8 +99,11 @@ class SprocketSubscriberSpecification(SubscriberSpecification[SprocketBrokerConf
         }
 
 
-class SprocketSubscriber(SubscriberUsecase[ReceivedMessage]):
-    """Member of a group that reads one topic for its handlers; without handlers, for `get_one` and `async for`."""
+class GroupSubscriber(SubscriberUsecase[Raw], Generic[Raw, Seen]):
+    """Member of a group that reads one topic for its handlers; without handlers, for `get_one` and `async for`.
+
+    `Raw` is what the handlers get at once, and `Seen` is the message of FastStream that holds it.
+    """
 
     _outer_config: SprocketBrokerConfig
 
@@ -95,19 +111,23 @@ class SprocketSubscriber(SubscriberUsecase[ReceivedMessage]):
         self,
         config: SubscriberConfig,
         specification: SubscriberSpecification[Any, Any],
-        calls: CallsCollection[ReceivedMessage],
+        calls: CallsCollection[Raw],
+        max_records: int,
     ) -> None:
-        config.parser = parse
-        config.decoder = decode
         super().__init__(config, specification, calls)
         self._topic = config.topic
         self.group = config.group
         self.expression = config.expression
         self._consume_from = config.consume_from
         self._max_workers = config.max_workers
+        self._max_records = max_records
         self._settings = config.settings
         self._consumer: Consumer | None = None
         self._workers: list[asyncio.Task[None]] = []
+
+    @abstractmethod
+    def raw_of(self, messages: Sequence[ReceivedMessage]) -> Raw:
+        """Return what handlers get for `messages`: at least one, and at most as many as it takes at once."""
 
     @property
     def topic(self) -> str:
@@ -138,28 +158,30 @@ class SprocketSubscriber(SubscriberUsecase[ReceivedMessage]):
         if consumer is not None:
             await consumer.close()
 
-    async def get_one(self, *, timeout: float = 5.0) -> SprocketMessage | None:  # noqa: ASYNC109 - FastStream's name
-        """Return the next message, or None after `timeout` seconds.  It must be acknowledged.
+    # Seen is a StreamMessage[Raw], which type variables cannot say.
+    async def get_one(  # type: ignore[override]
+        self,
+        *,
+        timeout: float = 5.0,  # noqa: ASYNC109 - FastStream's name
+    ) -> Seen | None:
+        """Return the next message or batch, or None after `timeout` seconds.  It must be acknowledged.
 
         Raises as `Consumer.receive` and BodyUnreadable.
         """
         self._check_no_calls()
-        taken = await (await self._opened()).receive(wait_s=timeout)
-        return await self._processed(taken[0]) if taken else None
+        taken = await (await self._opened()).receive(self._max_records, wait_s=timeout)
+        return await self._processed(self.raw_of(taken)) if taken else None
 
-    async def __aiter__(self) -> AsyncIterator[SprocketMessage]:
-        """Yield messages until the subscriber stops.  They must be acknowledged.  Raises as `get_one`."""
+    async def __aiter__(self) -> AsyncIterator[Seen]:  # type: ignore[override]  # as above
+        """Yield messages or batches until the subscriber stops.  They must be acknowledged.  Raises as `get_one`."""
         self._check_no_calls()
-        async for message in await self._opened():
-            yield await self._processed(message)
+        consumer = await self._opened()
+        while taken := await consumer.receive(self._max_records):
+            yield await self._processed(self.raw_of(taken))
 
-    def get_log_context(self, message: StreamMessage[ReceivedMessage] | None) -> dict[str, str]:
+    def get_log_context(self, message: StreamMessage[Raw] | None) -> dict[str, str]:
         """Return the fields of a log line."""
         return super().get_log_context(message) | {"topic": self.topic, "group": self.group}
-
-    def _make_response_publisher(self, message: StreamMessage[ReceivedMessage]) -> Sequence[ResultPublisher]:
-        raw = message.raw_message
-        return [ResultPublisher(self._outer_config.producer, message.reply_to, raw if asks_for_reply(raw) else None)]
 
     def _check_no_calls(self) -> None:
         if self.calls:
@@ -179,9 +201,10 @@ class SprocketSubscriber(SubscriberUsecase[ReceivedMessage]):
     async def _work(self, consumer: Consumer) -> None:
         while not consumer.is_closed:
             try:
-                async for message in consumer:
-                    if await self._is_readable(message):
-                        await self.consume(message)
+                while taken := await consumer.receive(self._max_records):
+                    readable = [message for message in taken if await self._is_readable(message)]
+                    if readable:
+                        await self.consume(self.raw_of(readable))
                 return
             except PermissionDenied as error:
                 self._log(logging.ERROR, f"group {self.group} may not read {self.topic}: {error}")
@@ -197,10 +220,54 @@ class SprocketSubscriber(SubscriberUsecase[ReceivedMessage]):
             return False
         return True
 
-    async def _processed(self, message: ReceivedMessage) -> SprocketMessage:
+    async def _processed(self, raw: Raw) -> Seen:
         parser, decoder = self._get_parser_and_decoder()
         context = self._outer_config.context
-        middlewares = [middleware(message, context=context) for middleware in self._broker_middlewares]
-        result: Any = await process_msg(message, middlewares=middlewares, parser=parser, decoder=decoder)
-        processed: SprocketMessage = result
+        middlewares = [middleware(raw, context=context) for middleware in self._broker_middlewares]
+        result: Any = await process_msg(raw, middlewares=middlewares, parser=parser, decoder=decoder)
+        processed: Seen = result
         return processed
+
+
+class SprocketSubscriber(GroupSubscriber[ReceivedMessage, SprocketMessage]):
+    """Subscriber whose handlers get one message at a time."""
+
+    def __init__(
+        self,
+        config: SubscriberConfig,
+        specification: SubscriberSpecification[Any, Any],
+        calls: CallsCollection[ReceivedMessage],
+    ) -> None:
+        config.parser = parse
+        config.decoder = decode
+        super().__init__(config, specification, calls, max_records=1)
+
+    def raw_of(self, messages: Sequence[ReceivedMessage]) -> ReceivedMessage:
+        """Return the one message."""
+        return messages[0]
+
+    def _make_response_publisher(self, message: StreamMessage[ReceivedMessage]) -> Sequence[ResultPublisher]:
+        raw = message.raw_message
+        return [ResultPublisher(self._outer_config.producer, message.reply_to, raw if asks_for_reply(raw) else None)]
+
+
+class SprocketBatchSubscriber(GroupSubscriber[Batch, SprocketBatchMessage]):
+    """Subscriber whose handlers get a list: up to `max_records` consecutive messages of one queue."""
+
+    def __init__(
+        self,
+        config: SubscriberConfig,
+        specification: SubscriberSpecification[Any, Any],
+        calls: CallsCollection[Batch],
+        max_records: int,
+    ) -> None:
+        config.parser = parse_batch
+        config.decoder = decode_batch
+        super().__init__(config, specification, calls, max_records)
+
+    def raw_of(self, messages: Sequence[ReceivedMessage]) -> Batch:
+        """Return all messages."""
+        return tuple(messages)
+
+    def _make_response_publisher(self, message: StreamMessage[Batch]) -> Sequence[ResultPublisher]:
+        return []

@@ -18,11 +18,13 @@ from faststream.exceptions import SubscriberNotFound
 from sprocket.client.consume.subscription import SqlFilter, subscription
 from sprocket.client.message import MessageQueue, ReceivedMessage, SendResult, SendStatus
 from sprocket.contrib.faststream.broker import SprocketBroker
-from sprocket.contrib.faststream.producer import SprocketProducer, encode
+from sprocket.contrib.faststream.producer import SprocketProducer, encode, encode_batch
 from sprocket.contrib.faststream.publish_command import SprocketPublishCommand
-from sprocket.contrib.faststream.publisher import SprocketPublisher
-from sprocket.contrib.faststream.subscriber import SprocketSubscriber
+from sprocket.contrib.faststream.publisher import SprocketBatchPublisher, TopicPublisher
+from sprocket.contrib.faststream.subscriber import SprocketBatchSubscriber, SprocketSubscriber
 from sprocket.remoting.message import properties as names
+
+AnySubscriber = SprocketSubscriber | SprocketBatchSubscriber
 
 
 class TestSprocketBroker(TestBroker[SprocketBroker, EnterType], broker=SprocketBroker):
@@ -33,13 +35,14 @@ class TestSprocketBroker(TestBroker[SprocketBroker, EnterType], broker=SprocketB
     """
 
     def create_publisher_fake_subscriber(
-        self, broker: SprocketBroker, publisher: SprocketPublisher
-    ) -> tuple[SprocketSubscriber, bool]:
+        self, broker: SprocketBroker, publisher: TopicPublisher
+    ) -> tuple[AnySubscriber, bool]:
         """Return the subscriber that records what `publisher` sends, and whether it is the application's own."""
         for subscriber in _subscribers(self.brokers):
             if subscriber.topic == publisher.topic:
                 return subscriber, True
-        return broker.subscriber(publisher.topic, group="test", persistent=False), False
+        batch = isinstance(publisher, SprocketBatchPublisher)
+        return broker.subscriber(publisher.topic, group="test", persistent=False, batch=batch), False
 
     @contextmanager
     def _patch_producer(self, broker: SprocketBroker) -> Iterator[None]:
@@ -61,20 +64,32 @@ class _MemoryProducer(SprocketProducer):
         self._numbers = count(1)
 
     async def publish(self, cmd: SprocketPublishCommand) -> SendResult:
-        message = await self._received(cmd)
+        return await self._deliver([await self._received(cmd)])
+
+    async def publish_batch(self, cmd: SprocketPublishCommand) -> SendResult:
+        encoded = await encode_batch(cmd, self.codec, self._serializer)
+        return await self._deliver([self._stored(single, body, known) for single, body, known in encoded])
+
+    async def _deliver(self, messages: Sequence[ReceivedMessage]) -> SendResult:
         groups: set[str] = set()
         for subscriber in _subscribers(self._brokers):
-            if _matches(subscriber, message) and subscriber.group not in groups:
-                groups.add(subscriber.group)
-                await subscriber.process_message(message)
-        return SendResult(
-            SendStatus.SEND_OK, message.message_id, message.offset_message_id, message.queue, message.queue_offset
-        )
+            matching = [message for message in messages if _matches(subscriber, message)]
+            if not matching or subscriber.group in groups:
+                continue
+            groups.add(subscriber.group)
+            if isinstance(subscriber, SprocketBatchSubscriber):
+                await subscriber.process_message(subscriber.raw_of(matching))
+            else:
+                for message in matching:
+                    await subscriber.process_message(message)
+        first, ids = messages[0], ",".join(message.message_id for message in messages)
+        return SendResult(SendStatus.SEND_OK, ids, first.offset_message_id, first.queue, first.queue_offset)
 
     async def request(self, cmd: SprocketPublishCommand) -> ReceivedMessage:
         message = await self._received(cmd)
         for subscriber in _subscribers(self._brokers):
-            if _matches(subscriber, message):
+            # A batch has no reply.
+            if isinstance(subscriber, SprocketSubscriber) and _matches(subscriber, message):
                 with anyio.fail_after(cmd.timeout_s):
                     result = await subscriber.process_message(message)
                 answer = SprocketPublishCommand.from_cmd(result.as_publish_command())
@@ -84,6 +99,9 @@ class _MemoryProducer(SprocketProducer):
 
     async def _received(self, cmd: SprocketPublishCommand) -> ReceivedMessage:
         body, properties = await encode(cmd, self.codec, self._serializer)
+        return self._stored(cmd, body, properties)
+
+    def _stored(self, cmd: SprocketPublishCommand, body: bytes, properties: Mapping[str, str]) -> ReceivedMessage:
         placing = cmd.placing
         keys = placing.keys if isinstance(placing.keys, str) else " ".join(placing.keys)
         known = {names.TAGS: placing.tags, names.KEYS: keys, names.SHARDING_KEY: placing.sharding_key or ""}
@@ -92,11 +110,11 @@ class _MemoryProducer(SprocketProducer):
         )
 
 
-def _subscribers(brokers: Sequence[SprocketBroker]) -> list[SprocketSubscriber]:
-    return [cast("SprocketSubscriber", subscriber) for broker in brokers for subscriber in broker.subscribers]
+def _subscribers(brokers: Sequence[SprocketBroker]) -> list[AnySubscriber]:
+    return [cast("AnySubscriber", subscriber) for broker in brokers for subscriber in broker.subscribers]
 
 
-def _matches(subscriber: SprocketSubscriber, message: ReceivedMessage) -> bool:
+def _matches(subscriber: AnySubscriber, message: ReceivedMessage) -> bool:
     if subscriber.topic != message.topic:
         return False
     if isinstance(subscriber.expression, SqlFilter):
