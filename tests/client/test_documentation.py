@@ -131,6 +131,9 @@ async def test_handlers_of_faststream() -> None:
     async with contrib.TestSprocketBroker(made["shop"]) as memory:
         await memory.publish_batch({"number": 1}, {"number": 2}, topic="Rows")
         batches["load"].mock.assert_called_once_with([{"number": 1}, {"number": 2}])  # type: ignore[attr-defined]
+    pytest.importorskip("opentelemetry.sdk", reason="the middleware needs pip install 'sprocket-mq[metrics]'")
+    traced = await run(snippet("SprocketTelemetryMiddleware()"), SprocketBroker=contrib.SprocketBroker)
+    assert len(traced["traced"].middlewares) == 1  # type: ignore[attr-defined]
 
 
 async def test_without_an_event_loop(broker: Broker) -> None:
