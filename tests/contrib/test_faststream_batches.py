@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from sprocket import ConsumeFrom, IllegalMessage, connect
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.message.record import SysFlag
 from sprocket.testing import Broker
+from tests.send_headers import send_header
 
 pytest.importorskip("faststream", reason="faststream is not installed: pip install 'sprocket-mq[faststream]'")
 
@@ -136,6 +140,39 @@ async def test_a_batch_that_was_handled_does_not_come_again(servers: Broker) -> 
         assert [await asyncio.wait_for(seen.get(), WAIT_S) for _ in texts] == list(texts)
         await broker.stop()
     assert seen.empty()
+
+
+async def test_a_message_that_nobody_can_read_holds_no_handler_up(servers: Broker) -> None:
+    servers.create_topic("Damaged", 1)
+    broker = SprocketBroker(servers.namesrv, logger=None)
+    in_lists, alone = asyncio.Queue[str](), asyncio.Queue[str]()
+
+    @broker.subscriber("Damaged", group="damaged", consume_from=FIRST, batch=True)
+    async def note(texts: list[str]) -> None:
+        for text in texts:
+            in_lists.put_nowait(text)
+
+    @broker.subscriber("Damaged", group="damaged-alone", consume_from=FIRST)
+    async def note_one(text: str) -> None:
+        alone.put_nowait(text)
+
+    async with connect(servers.namesrv) as mq, broker:
+        await broker.publish("one", "Damaged")
+        client = RemotingClient()
+        header = send_header("Damaged", sys_flag=int(SysFlag.COMPRESSED))
+        answer = await client.invoke(
+            servers.address, RequestCode.SEND_MESSAGE_V2, header, b"not zlib", timeout_s=WAIT_S
+        )
+        assert answer.code == ResponseCode.SUCCESS
+        await client.close()
+        await broker.publish("two", "Damaged")
+        await broker.start()
+        for seen in (in_lists, alone):
+            assert [await asyncio.wait_for(seen.get(), WAIT_S) for _ in range(2)] == ["one", "two"]
+        for group in ("damaged", "damaged-alone"):
+            dead = mq.consumer(f"undertaker-{group}", f"%DLQ%{group}", consume_from=FIRST)
+            [letter] = await dead.receive(wait_s=WAIT_S)
+            assert letter.stored_body == b"not zlib"
 
 
 async def test_a_batch_subscriber_without_handlers_is_read(servers: Broker) -> None:
