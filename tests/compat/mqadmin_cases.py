@@ -102,6 +102,8 @@ OPEN: Final = (
     Case("printMsg -t {kinds} -d true"),
     Case("queryMsgByOffset -t {kinds} -b {broker} -i 0 -o 1", masks=BODY_PATH, any_order=True),
     Case("printMsg -t {batches} -d true"),
+    Case("printMsg -t {split} -d true"),
+    Case("queryMsgByKey -t {split} -k k1"),
     Case("queryCq -t {topic} -q 0 -i 0 -c 2 -b {master}"),
     Case("checkMsgSendRT -t {topic} -a 2 -s 10", masks=((r" +\d+$", " <ms>"), (r"\d+\.\d+", "<mean>"))),
     Case("sendMsgStatus -b {broker} -c 2 -s 10", masks=(

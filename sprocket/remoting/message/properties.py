@@ -74,16 +74,15 @@ RESERVED: Final = frozenset(
 )
 
 
-def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]:
+def parse(properties: str | None) -> dict[str, str]:
     """Return all properties with a name and a value; of several with the same name, the last.
 
-    With `keep_first`, return the first of the same name.  Brokers append a batch's properties, including its UNIQ_KEY,
-    to those of each message in it; a consumer wants those of the message.
+    A message of a client's batch has several: brokers append the batch's properties to those of each message.
     """
     parsed: dict[str, str] = {}
     for item in (properties or "").split(VALUE_END):
         name, separator, value = item.partition(NAME_END)
-        if separator and name and value and not (keep_first and name in parsed):
+        if separator and name and value:
             parsed[name] = value
     return parsed
 
@@ -104,7 +103,10 @@ def encoded_name(name: str) -> bytes:
 
 
 def find(properties: bytes, name: bytes) -> bytes | None:
-    """Return the value of the first property `name`, UTF-8; None if there is none.  `name` ends with 0x01."""
+    """Return the value of the first property `name`, UTF-8; None if there is none.  `name` ends with 0x01.
+
+    This is what a message had before brokers appended to it; RocketMQ counts the last value, see `find_last`.
+    """
     start = properties.find(name)
     while start > 0 and properties[start - 1] != VALUE_END_OCTET:
         # The name is part of another name, or of a value.
