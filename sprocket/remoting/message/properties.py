@@ -64,6 +64,8 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
 
+_UNIQUE_KEY: Final = (UNIQ_KEY + NAME_END).encode()
+
 # Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
     {KEYS, TAGS, WAIT, DELAY, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES}
@@ -84,6 +86,19 @@ def parse(properties: str | None) -> dict[str, str]:
         name, separator, value = item.partition(NAME_END)
         if separator and name and value:
             parsed[name] = value
+    return parsed
+
+
+def parse_for_copy(properties: bytes) -> dict[str, str]:
+    """Return all properties of a stored message for a copy of it, with the message's own UNIQ_KEY.
+
+    `parse` returns the UNIQ_KEY of the batch for each message of a client's batch.  RocketMQ's copies have that one:
+    consumers that look for duplicates by id would handle one message of the batch and drop the others.
+    """
+    parsed = parse(properties.decode("utf-8", "replace"))
+    own = find(properties, _UNIQUE_KEY)
+    if own:
+        parsed[UNIQ_KEY] = own.decode("utf-8", "replace")
     return parsed
 
 
