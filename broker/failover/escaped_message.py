@@ -27,7 +27,7 @@ class EscapedMessage:
     def __init__(self, message: PendingMessage) -> None:
         self.message = message
         self.body = bytes(message.body)  # a copy: the message may wait for longer than the log keeps it
-        properties = self.properties = names.parse(str(message.properties, "utf-8", "replace"))
+        properties = self.properties = names.parse_for_copy(bytes(message.properties))
         # The other master computes its own.
         properties.pop("__CRC32#", None)
         self.topic, self.queue_id = message.topic, message.queue_id

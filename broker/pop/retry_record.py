@@ -9,7 +9,7 @@ from typing import Final
 
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Buffer
-from sprocket.remoting.message.properties import POP_CK, encode, parse
+from sprocket.remoting.message.properties import POP_CK, encode, parse_for_copy
 from sprocket.remoting.message.record import MAGIC_V2
 from store.record.record import Record, decode, topic_field
 
@@ -51,7 +51,7 @@ def renamed(record: memoryview, topic: str, handle: str) -> Buffer:
     decoded = decode(record, check_crc=False)
     if not isinstance(decoded, Record):
         return record
-    properties = parse(bytes(decoded.properties).decode("utf-8", "replace"))
+    properties = parse_for_copy(bytes(decoded.properties))
     properties.setdefault(POP_CK, handle)
     # The CRC is that of the unchanged record.
     properties.pop(_SEAL, None)

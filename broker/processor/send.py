@@ -29,7 +29,7 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from sprocket.remoting.message.properties import IDEMPOTENCE_ID, SHARDING_KEY, find
+from sprocket.remoting.message.properties import IDEMPOTENCE_ID, SHARDING_KEY, find_last
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
@@ -148,15 +148,15 @@ class SendProcessor:
                 sys_flag = header.sys_flag | admission.flags
                 if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
-                    at = properties.find(b"UNIQ_KEY\x01")
+                    at = properties.rfind(b"UNIQ_KEY\x01")
                     if not at or (at > 0 and properties[at - 1] == 2):
                         # Most keys have 32 digits.  The broker's properties follow: the index is within bounds.
                         end = at + 41 if properties[at + 41] == 2 else properties.find(b"\x02", at)
                         key = properties[at + 9 : end]
-                        at = properties.find(b"TAGS\x01")
+                        at = properties.rfind(b"TAGS\x01")
                         tag = properties[at + 5 : properties.find(b"\x02", at)] if at >= 0 else b""
                         code = tags.get(tag)
-                        if code is None or (at > 0 and properties[at - 1] != 2):
+                        if code is None or (at > 0 and (properties[at - 1] != 2 or not tag)):
                             code = self._tags_code(properties)
                         message = PendingMessage(
                             topic, queue_id, request.body, properties, code, header.flag, sys_flag,
@@ -181,7 +181,7 @@ class SendProcessor:
         return admission
 
     def _tags_code(self, properties: bytes) -> int:
-        tag = find(properties, b"TAGS\x01") or b""
+        tag = find_last(properties, b"TAGS\x01") or b""
         code = self._tags.get(tag)
         if code is None:
             code = java_hash_code(tag.decode())
@@ -248,7 +248,7 @@ class SendProcessor:
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
     ) -> None:
         """Respond when the messages are safe (SYNC_FLUSH, SYNC_MASTER); at once to sends with WAIT=false."""
-        hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
+        hasty = [find_last(message.properties, b"WAIT\x01") == b"false" for message in messages]
         if any(hasty) and self._waits.may_acknowledge:
             chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
             frames = self._replies.frames([sent[i] for i in chosen], [appended[i] for i in chosen])

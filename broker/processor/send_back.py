@@ -135,7 +135,7 @@ class SendBackProcessor:
         retry: tuple[str, int],
     ) -> PendingMessage:
         header = request.header
-        properties = names.parse(str(record.properties, "utf-8", "replace"))
+        properties = names.parse_for_copy(bytes(record.properties))
         properties.setdefault(names.RETRY_TOPIC, record.topic)
         properties[names.WAIT] = "false"
         for name in (names.INNER_NUM, names.INNER_BASE):

@@ -24,7 +24,7 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find, without
+from sprocket.remoting.message.properties import find_last, without
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
 from store.config.delay_levels import parse_delay_levels
@@ -269,7 +269,7 @@ class MessageIntake:
                 light_queues += 1 + encoded.count(b",")
                 if light_queues > MAX_BATCH_MESSAGES:
                     raise self._illegal(f"The batch enters more than {MAX_BATCH_MESSAGES} light queues.")
-            tags_code = code_of_tag(find(encoded, _TAGS) or b"")
+            tags_code = code_of_tag(find_last(encoded, _TAGS) or b"")
             messages.append(
                 PendingMessage(
                     topic, queue_id, view[body_at : properties_at - LENGTH_BYTES], encoded, tags_code,

@@ -10,7 +10,7 @@ import re
 from typing import Final, NamedTuple
 
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 _VERSION: Final = "v1"
@@ -66,7 +66,7 @@ def _url_safe(content: bytes) -> bytes:
 
 def handle_of(properties: bytes, broker_name: str, unique_key: bytes) -> bytes | None:
     """Return the handle of a stored message of the wheel; None for a consumer's retry, which cannot be recalled."""
-    out_ms, topic = find(properties, _OUT_MS), find(properties, _REAL_TOPIC)
+    out_ms, topic = find_last(properties, _OUT_MS), find_last(properties, _REAL_TOPIC)
     if out_ms is None or topic is None or topic.startswith(RETRY_PREFIX.encode()):
         return None
     return handle_text(topic, broker_name.encode(), int(out_ms), unique_key)

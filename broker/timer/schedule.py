@@ -26,7 +26,7 @@ from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
-from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find
+from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find_last
 from sprocket.remoting.message.record import record_size
 from sprocket.remoting.message.topic_names import SCHEDULE_GROUP, SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.delay_levels import parse_delay_levels
@@ -322,7 +322,7 @@ class ScheduleService(Service):
 
     def _real(self, record: Record) -> PendingMessage | None:
         properties = bytes(record.properties)
-        topic, queue_id = find(properties, _REAL_TOPIC), find(properties, _REAL_QUEUE_ID)
+        topic, queue_id = find_last(properties, _REAL_TOPIC), find_last(properties, _REAL_QUEUE_ID)
         if topic is None or queue_id is None or not queue_id.isdigit():
             return None
         name = topic.decode("utf-8", "replace")

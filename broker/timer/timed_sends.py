@@ -14,7 +14,7 @@ from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.record.record import PendingMessage, TagsCodes
 
@@ -44,7 +44,7 @@ class TimedSends:
         if text.count("UNIQ_KEY") != 1 or not 0 < len(body) <= self._config.store.max_message_size:
             return None
         properties = (text if text[-1] == "\x02" else text + "\x02").encode()
-        key = find(properties, _UNIQUE_KEY)
+        key = find_last(properties, _UNIQUE_KEY)
         asked = _ASKED.search(properties)
         if not key or asked is None or not key.isalnum():
             return None
@@ -58,7 +58,7 @@ class TimedSends:
         if len(properties) > MAX_PROPERTIES_BYTES:
             return None
         pending = PendingMessage(
-            TIMER_TOPIC, 0, body, properties, self._tags_codes.of_tag(find(properties, _TAGS) or b""), header.flag,
+            TIMER_TOPIC, 0, body, properties, self._tags_codes.of_tag(find_last(properties, _TAGS) or b""), header.flag,
             header.sys_flag | admission.sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
         )  # fmt: skip
         handle = handle_text(real_topic, self._config.broker.broker_name.encode(), int(out_ms), key)

@@ -169,7 +169,7 @@ def _op_message(body: bytes, host: bytes, now_ms: int) -> PendingMessage:
 
 def op_offsets(record: Record) -> list[int]:
     """Return the queue offsets that an op message lists, without what is no number."""
-    if names.find(bytes(record.properties), _OP_TAG) != _REMOVE_TAG.encode():
+    if names.find_last(bytes(record.properties), _OP_TAG) != _REMOVE_TAG.encode():
         return []
     parts = bytes(record.body).split(_SEPARATOR)
     return [int(part) for part in parts if part.isdigit() and len(part) < 20]

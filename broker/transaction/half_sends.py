@@ -13,7 +13,7 @@ from broker.transaction.half_message import QUEUE_ID, TRANSACTION_MASK
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.record.record import PendingMessage, TagsCodes
 
@@ -50,7 +50,7 @@ class HalfSends:
         ):
             return None
         properties = text.encode()
-        key = find(properties, _UNIQUE_KEY)
+        key = find_last(properties, _UNIQUE_KEY)
         if not key:
             return None
         properties += b"%b__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (
@@ -59,7 +59,7 @@ class HalfSends:
         if len(properties) > MAX_PROPERTIES_BYTES:
             return None
         pending = PendingMessage(
-            TRANS_HALF_TOPIC, QUEUE_ID, body, properties, self._tags_codes.of_tag(find(properties, _TAGS) or b""),
+            TRANS_HALF_TOPIC, QUEUE_ID, body, properties, self._tags_codes.of_tag(find_last(properties, _TAGS) or b""),
             header.flag, (header.sys_flag | admission.sys_flag) & ~TRANSACTION_MASK, header.born_timestamp, born_host,
             header.reconsume_times or 0,
         )  # fmt: skip

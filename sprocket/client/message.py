@@ -14,6 +14,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
+_UNIQUE_KEY = names.encoded_name(names.UNIQ_KEY)
 # Attributes of a received message that only the client uses.
 _INTERNAL = frozenset({"source", "stored_body", "taken_at"})
 
@@ -285,9 +286,12 @@ class ReceivedMessage(Settleable):
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties, the protocol's own among them."""
+        """All properties, the protocol's own among them; of several with the same name, the last.
+
+        A batch's properties are among those of each of its messages: they may have the batch's UNIQ_KEY.
+        """
         if self._properties is None:
-            self._properties = names.parse(self._raw_properties.decode(errors="replace"), keep_first=True)
+            self._properties = names.parse(self._raw_properties.decode(errors="replace"))
         return self._properties
 
     @property
@@ -307,8 +311,13 @@ class ReceivedMessage(Settleable):
 
     @property
     def message_id(self) -> str:
-        """The id that the producer gave (UNIQ_KEY); of a message without one, the offset message id."""
-        return self.properties.get(names.UNIQ_KEY) or self.offset_message_id
+        """The id that the producer gave (UNIQ_KEY); of a message without one, the offset message id.
+
+        In a batch, each message has an id of its own, as in the response to its send.  Java's client has the batch's.
+        """
+        # The batch's follows the message's own.
+        own = names.find(self._raw_properties, _UNIQUE_KEY)
+        return own.decode(errors="replace") if own else self.properties.get(names.UNIQ_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:

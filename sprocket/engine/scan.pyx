@@ -366,22 +366,19 @@ def read_batch(
 
 
 cdef int64_t tag_at(const uint8_t *octets, int64_t at, int64_t end, int64_t *tag_end) noexcept nogil:
-    """Return where the value of the first property TAGS in [`at`, `end`) begins, and its end; -1 without one.
+    """Return where the last non-empty value of TAGS in [`at`, `end`) begins, and its end; -1 without one.
 
-    The rule is that of `sprocket.remoting.message.properties.find`.
+    The rule is that of `sprocket.remoting.message.properties.find_last`.
     """
     cdef const uint8_t *separator
-    while end - at >= TAGS_NAME_BYTES:
-        if not memcmp(octets + at, TAGS_NAME, TAGS_NAME_BYTES):
-            at += TAGS_NAME_BYTES
-            separator = <const uint8_t *> memchr(octets + at, VALUE_END, end - at)
-            tag_end[0] = end if separator == NULL else separator - octets
-            return at
+    cdef int64_t found = -1, value_end
+    while end - at > TAGS_NAME_BYTES:
         separator = <const uint8_t *> memchr(octets + at, VALUE_END, end - at)
-        if separator == NULL:
-            return -1
-        at = separator - octets + 1
-    return -1
+        value_end = end if separator == NULL else separator - octets
+        if value_end - at > TAGS_NAME_BYTES and not memcmp(octets + at, TAGS_NAME, TAGS_NAME_BYTES):
+            found, tag_end[0] = at + TAGS_NAME_BYTES, value_end
+        at = value_end + 1
+    return found
 
 
 cdef bint java_hash(const uint8_t *octets, int64_t at, int64_t end, int64_t *code) noexcept nogil:

@@ -206,11 +206,12 @@ cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found)
         if ends(at, name_bytes, b"UNIQ_KEY", 8):
             if name_bytes != 8:
                 return False
-            if found.key == NULL:
-                found.key, found.key_bytes = value, value_bytes
+            found.key, found.key_bytes = value, value_bytes
         elif name_bytes == 4 and begins(at, name_bytes, b"TAGS", 4):
-            if found.tag == NULL:
-                found.tag, found.tag_bytes = value, value_bytes
+            # The last counts, but for one without a value.
+            if not value_bytes and found.tag_bytes:
+                return False
+            found.tag, found.tag_bytes = value, value_bytes
         elif name_bytes == 4 and begins(at, name_bytes, b"WAIT", 4) and is_false(value, value_bytes):
             return False
         at = value_end + 1

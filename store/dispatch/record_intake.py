@@ -8,7 +8,7 @@ also handle every unusual record.
 import struct
 from typing import Final
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
     FIXED_IPV4_RAW,
@@ -81,7 +81,7 @@ class RecordIntake:
             queue = queue_of((topic, queue_id))
             if queue is None or queue.is_batch or queue.is_schedule:
                 break
-            enter(queue, queue_offset, start + at, size, tag_code_of(find(properties, TAGS_NAME) or b""))
+            enter(queue, queue_offset, start + at, size, tag_code_of(find_last(properties, TAGS_NAME) or b""))
             batch.store_timestamp = store_timestamp
             at = end
         return start + at

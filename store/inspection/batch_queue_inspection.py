@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, encoded_name, find
+from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, encoded_name, find_last
 from store.inspection.file_sequence import FileSequence
 from store.inspection.file_view import list_directory
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
@@ -50,7 +50,7 @@ class BatchQueueInspection:
     def add(self, record: Record) -> None:
         """Compare the log's next record of this queue."""
         properties = bytes(record.properties)
-        base, number = find(properties, _BASE), find(properties, _NUM)
+        base, number = find_last(properties, _BASE), find_last(properties, _NUM)
         if base is None or number is None or not (base.isdigit() and number.isdigit()):
             return
         expected = (record.physical_offset, record.size_bytes, int(base), int(number))

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.index.key_scan import keys_of
 from store.inspection.file_sequence import FileSequence
@@ -47,7 +47,7 @@ class Selection:
             and (self.queue_id is None or record.queue_id == self.queue_id)
             and (self.queue_offset is None or record.queue_offset == self.queue_offset)
             and (not self.only_visible or record.in_consume_queue)
-            and (self.tag is None or (find(bytes(record.properties), TAGS_NAME) or b"") == self.tag.encode())
+            and (self.tag is None or (find_last(bytes(record.properties), TAGS_NAME) or b"") == self.tag.encode())
             and (self.key is None or self.key in keys_of(bytes(record.properties)))
         )
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import KEYS, encoded_name, find
+from sprocket.remoting.message.properties import KEYS, encoded_name, find_last
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.record.record import TagsCodes
@@ -168,7 +168,7 @@ def _grouped(keys: Integers, records: Integers) -> Iterator[tuple[int, Integers]
 
 def _keys(batch: RecordBatch, records: Integers) -> Iterator[bytes]:
     for record in records.tolist():
-        value = find(batch.properties(record), _KEYS)
+        value = find_last(batch.properties(record), _KEYS)
         if value:
             yield from value.split()
 

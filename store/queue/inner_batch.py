@@ -12,7 +12,7 @@ from sprocket.remoting.message.properties import (
     INNER_NUM,
     VALUE_END_BYTES,
     encoded_name,
-    find,
+    find_last,
     terminated,
     without,
 )
@@ -27,7 +27,7 @@ _MAX_DIGITS: Final = 5
 
 def message_count(properties: bytes) -> int:
     """Return the number of messages in the record with these properties; 1 if it is missing or invalid."""
-    text = find(properties, _NUM)
+    text = find_last(properties, _NUM)
     if text is None or not text.isdigit() or len(text) > _MAX_DIGITS:
         return 1
     return min(max(1, int(text)), MAX_MESSAGES)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.properties import DELAY, TAGS, encoded_name, find
+from sprocket.remoting.message.properties import DELAY, TAGS, encoded_name, find_last
 from sprocket.remoting.message.record import (
     ANY_V6,
     BORN_V6,
@@ -272,7 +272,7 @@ class TagsCodes:
             due = self._delivery_time(properties, store_timestamp)
             if due is not None:
                 return due
-        return self.of_tag(find(properties, TAGS_NAME) or b"")
+        return self.of_tag(find_last(properties, TAGS_NAME) or b"")
 
     def of_tag(self, tag: bytes) -> int:
         """Return the hash of the tag; 0 for an empty tag."""
@@ -289,7 +289,7 @@ class TagsCodes:
         return otherwise if due is None else due
 
     def _delivery_time(self, properties: bytes, store_timestamp: int) -> int | None:
-        text = find(properties, _DELAY_NAME)
+        text = find_last(properties, _DELAY_NAME)
         if text is None or not text.isdigit():
             return None
         level = min(int(text[:10]), len(self._delays_ms))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sprocket.engine import scan
 from sprocket.remoting.message import record as layout
-from sprocket.remoting.message.properties import VALUE_END_OCTET, find
+from sprocket.remoting.message.properties import VALUE_END_OCTET, find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import RECORD_FIXED_DTYPE
 from store.record.checksum import SEAL_BYTES
@@ -80,7 +80,7 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     codes = np.empty(len(batch), np.int64)
     others = scan.tags_codes(batch.data, batch.properties_at, batch.positions, batch.sizes, codes, len(batch))
     for record in others:
-        codes[record] = tags_codes.of_tag(find(batch.properties(record), TAGS_NAME) or b"")
+        codes[record] = tags_codes.of_tag(find_last(batch.properties(record), TAGS_NAME) or b"")
     return codes
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.properties import find, terminated, without
+from sprocket.remoting.message.properties import find_last, terminated, without
 from sprocket.remoting.message.record import ANY_V6, FIXED_IPV4_RAW, MIN_RECORD_BYTES, SYS_FLAG_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
@@ -68,12 +68,12 @@ class TimedMessage:
     @property
     def deleted_key(self) -> bytes | None:
         """Topic and unique key of the message that this one deletes; None if it deletes none."""
-        return find(self.properties, _DELETE_KEY) if _DELETE_KEY in self.properties else None
+        return find_last(self.properties, _DELETE_KEY) if _DELETE_KEY in self.properties else None
 
     @property
     def key(self) -> bytes | None:
         """Topic and unique key, as a deleting message names it; None without a unique key."""
-        unique_key = find(self.properties, _UNIQUE_KEY)
+        unique_key = find_last(self.properties, _UNIQUE_KEY)
         return None if unique_key is None else b"%s+%s" % (self.real_topic.encode(), unique_key)
 
     def real(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage | None:
@@ -81,7 +81,7 @@ class TimedMessage:
 
         It keeps REAL_TOPIC and REAL_QID, as in RocketMQ.
         """
-        queue_id = find(self.properties, _REAL_QUEUE_ID)
+        queue_id = find_last(self.properties, _REAL_QUEUE_ID)
         if queue_id is None or not queue_id.isdigit() or int(queue_id) >= 1 << 31:
             return None
         properties = _traced(self.properties, enqueue_ms, now_ms)
@@ -90,7 +90,7 @@ class TimedMessage:
 
     def rolled(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage:
         """Return the message to append to the wheel's topic again."""
-        times = find(self.properties, _ROLL_TIMES)
+        times = find_last(self.properties, _ROLL_TIMES)
         number = int(times) + 1 if times is not None and times.isdigit() and len(times) < _MAX_DIGITS else 1
         properties = _traced(without(self.properties, _ROLL_TIMES), enqueue_ms, now_ms)
         properties = _added(properties, b"%s%d\x02" % (_ROLL_TIMES, number))
@@ -136,7 +136,7 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
     if place is not None and properties.find(_REAL_TOPIC) == place.end(1) + 1:
         due, name = place.groups()
     else:
-        found_due, found_name = find(properties, _OUT_MS), find(properties, _REAL_TOPIC)
+        found_due, found_name = find_last(properties, _OUT_MS), find_last(properties, _REAL_TOPIC)
         if found_due is None or not found_due.isdigit() or len(found_due) > _MAX_DIGITS:
             return "TIMER_OUT_MS is not a time"
         due, name = found_due, found_name or b""

@@ -464,6 +464,38 @@ async def test_a_batch_is_stored_as_its_messages(tmp_path: Path, code: RequestCo
         assert entry is not None and entry[2] == java_hash_code("A")
 
 
+@pytest.mark.code(RequestCode.SEND_BATCH_MESSAGE)
+async def test_a_tag_of_a_batch_counts_before_that_of_its_message(tmp_path: Path) -> None:
+    """As consumers decode it; `MessageExtEncoder.encode` of RocketMQ 5.3.3 appends the batch's properties too."""
+    async with hot_path(tmp_path) as path:
+        content = client_batch((0, b"first", b"UNIQ_KEY\x01K1\x02TAGS\x01A"), (0, b"second", b"TAGS\x01A\x02"))
+        text = "UNIQ_KEY\x01K\x02TAGS\x01B\x02"
+        header_of(await path.send(content, code=RequestCode.SEND_BATCH_MESSAGE, batch=True, properties=text))
+        for number in range(2):
+            decoded = names.parse(str(path.record(TOPIC, 0, number).properties, "utf-8"))
+            assert (decoded["UNIQ_KEY"], decoded["TAGS"]) == ("K", "B")
+            entry = path.store.entry(TOPIC, 0, number)
+            assert entry is not None and entry[2] == java_hash_code("B")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "tag"),
+    [
+        ("UNIQ_KEY\x01A\x02TAGS\x01A\x02UNIQ_KEY\x01B\x02TAGS\x01B\x02", "B", "B"),
+        ("UNIQ_KEY\x01A\x02TAGS\x01A\x02UNIQ_KEY\x01\x02TAGS\x01\x02", "A", "A"),
+        ("UNIQ_KEY\x01A\x02TAGS\x01A\x02TAGS\x01\x02", "A", "A"),
+    ],
+)
+async def test_of_two_keys_or_tags_the_last_with_a_value_counts(tmp_path: Path, text: str, key: str, tag: str) -> None:
+    async with hot_path(tmp_path) as path:
+        for number in range(2):
+            assert header_of(await path.send(properties=text)).transaction_id == key
+            decoded = names.parse(str(path.record(TOPIC, 0, number).properties, "utf-8"))
+            assert (decoded["UNIQ_KEY"], decoded["TAGS"]) == (key, tag)
+            entry = path.store.entry(TOPIC, 0, number)
+            assert entry is not None and entry[2] == java_hash_code(tag)
+
+
 GOOD = client_batch((0, b"body", b"A\x01b\x02"))
 
 

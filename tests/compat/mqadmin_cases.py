@@ -15,27 +15,56 @@ THEIRS, OURS = "JavaTool", "OwnTools"
 TIME: Final = (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[,:.]\d{3})?", "<time>")
 MILLIS: Final = (r"\b1\d{12}\b", "<ms>")
 STAMP: Final = (r"\b20\d{15}\b", "<time>")
+TPS: Final = (r"(?<=Consume TPS: )\d+\.\d\d$", "<tps>")
+DISK_RATIOS: Final = ("commitLogDiskRatio", "consumeQueueDiskRatio")
 # Ours has a folder for each user.
 BODY_PATH: Final = ((r"/\S+/msgbodys/", "<folder>/"),)
-VALUE: Final = (r"( *):.*$", ": <value>")
 # One tool elects the slave, the other one the old master.  RocketMQ's never shows the brokers, though it would.
 ELECTED: Final = ((r"(?<=Addr\t)\S+", "<which>"), (r"(?<=Epoch\t)\d+", "<n>"))
 Mask = tuple[str, str | Callable[[re.Match[str]], str]]
+
+
+def _sorted_tracks(found: re.Match[str]) -> str:
+    """Return the tracks of a line in the order of their groups."""
+    return "]".join(sorted(found[0].split("]")))
+
+
+def _sorted_queues(found: re.Match[str]) -> str:
+    """Return the queues of a line in order: Java's come out of a hash table."""
+    return "},{".join(sorted(found[0].split("},{")))
+
+
+def _same_width(found: re.Match[str]) -> str:
+    """Return a word as wide as the number and the blanks before it, so that columns are still compared."""
+    return "<n>".rjust(len(found[0]))
+
+
+def _without_numbers(found: re.Match[str]) -> str:
+    """Return a name and its value without numbers: units and words are still compared."""
+    return found[1] + re.sub(r"\d+(?:\.\d+)?(?:E-?\d+)?", "<n>", found[2])
+
+
+# A number with decimals in a column; no address.
+DECIMAL: Final = (r" +\d+\.\d+(?![\d.])", _same_width)
+# Figures of a broker that change with the time, without any request.
+STATUS: Final = (
+    r"^((?:\S+:\d+ +)?(?:runtime|\w+Tps|\w+DiskRatio\S*|commitLogDirCapacity|putLatency\d+|remainHowManyDataToFlush|"
+    r"haTransferredByteInSecond) *: )(.*)$",
+    _without_numbers,
+)
 
 
 @dataclass(frozen=True)
 class Case:
     """One command line for both.  `masks` replace what may differ; `any_order`: lines of a hash table of Java.
 
-    `as_words`: numbers have other widths, so words are compared, not columns.  `files`: what the command writes into
-    {folder} is compared too, without `volatile` keys.  `only`: compare only the lines that match.  `settles`: all
-    replicas are in sync before each tool runs.  `ours`: a flag for ours alone.
+    `files`: what the command writes into {folder} is compared too, without `volatile` keys.  `only`: compare only the
+    lines that match.  `settles`: all replicas are in sync before each tool runs.  `ours`: a flag for ours alone.
     """
 
     line: str
     masks: tuple[Mask, ...] = ()
     any_order: bool = False
-    as_words: bool = False
     files: tuple[str, ...] = ()
     volatile: tuple[str, ...] = ()
     only: str = ""
@@ -53,15 +82,10 @@ class Case:
         for line in output.replace(THEIRS, "<who>").replace(OURS, "<who>").splitlines():
             for pattern, name in (TIME, *self.masks):
                 line = re.sub(pattern, name, line)
-            text = " ".join(line.split()) if self.as_words else line.rstrip()
+            text = line.rstrip()
             if text.strip() and re.search(only, text):
                 lines.append(text)
         return sorted(lines) if self.any_order else lines
-
-
-def _sorted_tracks(found: re.Match[str]) -> str:
-    """Return the tracks of a line in the order of their groups."""
-    return "]".join(sorted(found[0].split("]")))
 
 
 GROUP_POLICY: Final = '{"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000]}}'
@@ -81,7 +105,7 @@ OPEN: Final = (
     Case("topicRoute -t {topic} -l"),
     Case("topicStatus -t {topic}"),
     Case("topicClusterList -t {topic}"),
-    Case("allocateMQ -t {topic} -i 10.0.0.1", masks=((r'"queueId":\d', '"queueId":<n>'),)),
+    Case("allocateMQ -t {topic} -i 10.0.0.1", masks=((r"(?<=\[\{).*(?=\}\])", _sorted_queues),)),
     Case("updateOrderConf -t Ordered -m put -v broker-a:4"),
     Case("updateTopic -b {master} -t Ordered -r 2 -w 2 -o true"),
     Case("updateOrderConf -t Ordered -m get"),
@@ -102,8 +126,10 @@ OPEN: Final = (
     Case("printMsg -t {kinds} -d true"),
     Case("queryMsgByOffset -t {kinds} -b {broker} -i 0 -o 1", masks=BODY_PATH, any_order=True),
     Case("printMsg -t {batches} -d true"),
+    Case("printMsg -t {split} -d true"),
+    Case("queryMsgByKey -t {split} -k k1"),
     Case("queryCq -t {topic} -q 0 -i 0 -c 2 -b {master}"),
-    Case("checkMsgSendRT -t {topic} -a 2 -s 10", masks=((r" +\d+$", " <ms>"), (r"\d+\.\d+", "<mean>"))),
+    Case("checkMsgSendRT -t {topic} -a 2 -s 10", masks=((r"(?<= )\d+$", "<ms>"), (r"(?<=: )\d+\.\d+$", "<mean>"))),
     Case("sendMsgStatus -b {broker} -c 2 -s 10", masks=(
         (r"rt=\d+ms", "rt=<ms>"), (r"\b[0-9A-F]{32,}\b", "<id>"), (r"queueOffset=\d+", "queueOffset=<n>"),
         (r"queueId=\d+", "queueId=<n>"),
@@ -116,12 +142,12 @@ OPEN: Final = (
     Case("deleteSubGroup -b {master} -g G-{who} -r true"),
     Case("setConsumeMode -b {master} -t {topic} -g {group} -m POP -q 2"),
     Case("setConsumeMode -c {cluster} -t {topic} -g {group} -m PULL"),
-    Case("consumerProgress -g {group}", masks=((r"\d+\.\d+", "<tps>"),), any_order=True),
-    Case("consumerProgress -g {group} -t {topic} -s true", masks=((r"\d+\.\d+", "<tps>"),), any_order=True),
-    Case("consumerProgress", only=r"^(#|{group}\b)", as_words=True, any_order=True, masks=((r" \d+$", " <tps>"),)),
+    Case("consumerProgress -g {group}", masks=(TPS,), any_order=True),
+    Case("consumerProgress -g {group} -t {topic} -s true", masks=(TPS,), any_order=True),
+    Case("consumerProgress", only=r"^(#|{group}\b)", any_order=True),
     Case("consumerConnection -g {online}", any_order=True),
     Case("consumerStatus -g {online}", masks=(MILLIS, STAMP), any_order=True),
-    Case("consumerStatus -g {online} -i {client_id}", any_order=True, masks=(MILLIS, STAMP, (r"\d+\.\d+", "<rate>"))),
+    Case("consumerStatus -g {online} -i {client_id}", any_order=True, masks=(MILLIS, STAMP, DECIMAL)),
     Case("producerConnection -g {producers} -t {topic}", any_order=True),
     Case("producer -b {master}", any_order=True, only=r"\({producers}\)|group", masks=(MILLIS,)),
     Case("brokerConsumeStats -b {master}", only=r"^#|{topic}|Total", any_order=True),
@@ -129,12 +155,12 @@ OPEN: Final = (
     Case("resetOffsetByTime -g {group} -t {topic} -s 0 -b {master} -q 0 -o 1"),
     Case("skipAccumulatedMessage -g {group} -t {topic}", any_order=True),
     Case("cloneGroupOffset -s {group} -d {group}-{who} -t {topic}"),
-    Case("statsAll -t {topic}", masks=((r" +\d+\.\d+| +\d+\b", " <n>"),), as_words=True, any_order=True),
+    Case("statsAll -t {topic}", masks=(DECIMAL,), any_order=True),
     # Brokers
-    Case("clusterList", masks=((r"\d+\.\d+|\d+,\d+ms|\d+ms", "<n>"),), as_words=True),
-    Case("clusterList -m", masks=((r" +\d+\b", " <n>"),), as_words=True),
-    Case("brokerStatus -b {master}", masks=(VALUE,), any_order=True),
-    Case("brokerStatus -c {cluster}", masks=((r" *: .*$|:\s*$", ": <value>"),), any_order=True),
+    Case("clusterList", masks=(DECIMAL,)),
+    Case("clusterList -m"),
+    Case("brokerStatus -b {master}", masks=(STATUS,), any_order=True),
+    Case("brokerStatus -c {cluster}", masks=(STATUS,), any_order=True),
     Case("getBrokerConfig -b {master}", any_order=True),
     Case("getBrokerConfig -c {cluster}", any_order=True),
     Case("updateBrokerConfig -b {master} -k maxTransferCountOnMessageInMemory -v 32"),
@@ -145,9 +171,9 @@ OPEN: Final = (
     Case("deleteExpiredCommitLog -c {cluster}"),
     Case("cleanUnusedTopic -b {master}"),
     Case("cleanUnusedTopic -c {cluster}"),
-    Case("haStatus -b {master}", masks=((r"\d+\.\d+", "<speed>"),)),
-    Case("haStatus -c {cluster}", masks=((r"\d+\.\d+", "<speed>"),)),
-    Case("haStatus -b {slave}", masks=((r"\d+\.\d+", "<speed>"),)),
+    Case("haStatus -b {master}", masks=(DECIMAL,)),
+    Case("haStatus -c {cluster}", masks=(DECIMAL,)),
+    Case("haStatus -b {slave}", masks=((r"(?<=\t)\d+\.\d\d$", "<speed>"),)),
     Case("resetMasterFlushOffset -b {slave} -o 0"),
     Case("setCommitLogReadAheadMode -b {master} -m 0"),
     Case("setCommitLogReadAheadMode -c {cluster} -m 0", any_order=True),
@@ -160,8 +186,8 @@ OPEN: Final = (
     Case("exportConfigs -c {cluster} -f {folder}", files=("configs.json",)),
     Case("exportMetadata -c {cluster} -f {folder}", files=("metadata.json",), volatile=("exportTime",)),
     Case("exportMetadata -c {cluster} -f {folder} -t", files=("topic.json",), volatile=("exportTime",)),
-    Case("exportMetadata -b {master} -f {folder} -g", files=("subscriptionGroup.json",), volatile=("dataVersion",)),
-    Case("exportMetrics -c {cluster} -f {folder}", files=("metrics.json",), volatile=("runtimeQuota",)),
+    Case("exportMetadata -b {master} -f {folder} -g", files=("subscriptionGroup.json",)),
+    Case("exportMetrics -c {cluster} -f {folder}", files=("metrics.json",), volatile=DISK_RATIOS),
     # Name servers
     Case("getNamesrvConfig", any_order=True),
     Case("updateNamesrvConfig -k returnOrderTopicConfigToBroker -v true"),
@@ -173,8 +199,8 @@ OPEN: Final = (
     Case("getControllerMetaData -a {controller}"),
     Case("getControllerConfig -a {controller}", any_order=True),
     Case("updateControllerConfig -a {controller} -k enableElectUncleanMaster -v false"),
-    Case("getSyncStateSet -a {controller} -b {broker}", masks=(MILLIS,)),
-    Case("getSyncStateSet -a {controller} -c {cluster}", masks=(MILLIS,)),
+    Case("getSyncStateSet -a {controller} -b {broker}"),
+    Case("getSyncStateSet -a {controller} -c {cluster}"),
     Case("getBrokerEpoch -b {broker}", any_order=True),
     Case("getBrokerEpoch -c {cluster}", any_order=True),
     Case("cleanBrokerMetadata -a {controller} -b {lost_id} -bn {broker} -c {cluster}"),

@@ -37,7 +37,7 @@ from tests.compat.test_auth import PROPERTIES
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC, GROUP, ONLINE, PRODUCERS = "Compared", "GCompared", "GOnline", "PGOnline"
-KINDS, BATCHES = "Kinds", "Batches"
+KINDS, BATCHES, SPLIT = "Kinds", "Batches", "Split"
 _APPLY_BROKER_ID = 1013
 
 
@@ -100,7 +100,7 @@ def opened(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
         words |= {
             "topic": TOPIC, "group": GROUP, "online": ONLINE, "producers": PRODUCERS, "cluster": CLUSTER_NAME,
             "master": master.address, "slave": slave.address, "broker": BROKER, "controller": controller,
-            "lost_id": "3", "kinds": KINDS, "batches": BATCHES,
+            "lost_id": "3", "kinds": KINDS, "batches": BATCHES, "split": SPLIT,
         }  # fmt: skip
         with online(cluster.name_servers) as client_id:
             until(lambda: is_in_step(master.address), "the slave has everything")
@@ -136,8 +136,9 @@ async def prepared(namesrv: str, master: str) -> dict[str, str]:
 
 
 async def send_kinds(namesrv: str, admin: AdminClient, master: str) -> None:
-    """Send what is stored in another way: a compressed body, a transaction, a body with other letters, a batch."""
-    await admin.create_topic(master, TopicConfig(KINDS, 1, 1))
+    """Send what is stored in another way: a compressed body, a transaction, a body with other letters, batches."""
+    for topic in (KINDS, SPLIT):
+        await admin.create_topic(master, TopicConfig(topic, 1, 1))
     await admin.create_topic(master, TopicConfig(BATCHES, 1, 1, attributes={"+queue.type": "BatchCQ"}))
     async with (
         TransactionProducer("PGKinds", namesrv, checker=lambda _: TransactionState.COMMIT) as transactions,
@@ -146,7 +147,8 @@ async def send_kinds(namesrv: str, admin: AdminClient, master: str) -> None:
         await producer.send(Message(KINDS, b"long" * 2000, properties={str(i): "v" * 9 for i in range(120)}, flag=-7))
         await transactions.send_in_transaction(Message(KINDS, b"paid", keys=["k"]), lambda *_: TransactionState.COMMIT)
         await producer.send(Message(KINDS, "naïve 中".encode()))
-        await producer.send_batch([Message(BATCHES, b"%d of a batch" % number) for number in range(3)])
+        for topic in (BATCHES, SPLIT):
+            await producer.send_batch([Message(topic, b"%d of a batch" % n, keys=[f"k{n}"]) for n in range(3)])
 
 
 @contextmanager

@@ -187,6 +187,8 @@ _AFTER_KEY: Final = (
     "__CRC32#\x010123456789\x02", "\x02", "novalue\x02", "\x01v\x02", "a\x01b\x01c\x02", 'K\x01"quoted" \\ /\n\t\x02',
     "K\x01日本\U0001f600\x02", "POP_CK\x01c\x02", "K\x01" + "v" * 3000 + "\x02", "TIMER_DELAY_MS\x0150\x02",
     "REAL_TOPIC\x01t\x02", "\x00\x01\x00\x02", "UNIQ_KEY\x01B\x02", "K\x01open",
+    "TAGS\x01A\x02TAGS\x01B\x02", "TAGS\x01A\x02TAGS\x01\x02", "TAGS\x01\x02TAGS\x01B\x02", "TAGS\x01\x02",
+    "UNIQ_KEY\x01\x02", "xUNIQ_KEY\x01B\x02", "TAGS\x01A\x02xTAGS\x01B\x02",
 )  # fmt: skip
 PROPERTIES: Final = (
     *("UNIQ_KEY\x01A\x02" + rest for rest in _AFTER_KEY), "", "UNIQ_KEY\x010A01", "UNIQ_KEY\x01\x02",

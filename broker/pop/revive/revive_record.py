@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `MessageExtEncoder.encode`; the layout is declared in `s
 
 from typing import Final, NamedTuple
 
-from sprocket.remoting.message.properties import TAGS, TIMER_DELIVER_MS, encoded_name, find
+from sprocket.remoting.message.properties import TAGS, TIMER_DELIVER_MS, encoded_name, find_last
 from sprocket.remoting.message.record import ANY_V6, FIXED_IPV4_RAW, MAGIC_V1, MIN_RECORD_BYTES
 from store.record.record import FIXED_IPV4_BYTES, Record, decode
 
@@ -44,8 +44,8 @@ def _decoded(view: memoryview) -> ReviveRecord | str:
 
 
 def _parts(queue_offset: int, stored_at: int, properties: bytes, body: memoryview) -> ReviveRecord:
-    deliver_at = find(properties, _DELIVER_AT)
+    deliver_at = find_last(properties, _DELIVER_AT)
     is_time = deliver_at is not None and deliver_at.isdigit() and len(deliver_at) <= _MAX_DIGITS
     return ReviveRecord(
-        queue_offset, int(deliver_at) if is_time and deliver_at else stored_at, find(properties, _TAGS), body
+        queue_offset, int(deliver_at) if is_time and deliver_at else stored_at, find_last(properties, _TAGS), body
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_topics import retry_topic
-from sprocket.remoting.message.properties import VALUE_END_BYTES, encoded_name, find, terminated
+from sprocket.remoting.message.properties import VALUE_END_BYTES, encoded_name, find_last, terminated
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.record.record import PendingMessage, Record, TagsCodes
 
@@ -34,7 +34,7 @@ def revived(
 ) -> PendingMessage:
     """Return `record` for `topic`, with one more delivery counted and the time of its first pop."""
     properties = bytes(record.properties)
-    if record.reconsume_times == 0 or find(properties, _FIRST_POP_TIME) is None:
+    if record.reconsume_times == 0 or find_last(properties, _FIRST_POP_TIME) is None:
         properties = _with(properties, _FIRST_POP_TIME, str(checkpoint.pt).encode())
     return PendingMessage(
         topic,
@@ -51,9 +51,9 @@ def revived(
 
 
 def _with(properties: bytes, name: bytes, value: bytes) -> bytes:
-    before = find(properties, name)
+    before = find_last(properties, name)
     if before is not None:
-        at = properties.index(name + before) + len(name)
+        at = properties.rindex(name + before) + len(name)
         return properties[:at] + value + properties[at + len(before) :]
     return b"".join((terminated(properties), name, value, VALUE_END_BYTES))
 

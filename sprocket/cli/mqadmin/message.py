@@ -24,7 +24,7 @@ from sprocket.cli.client_session import (
     with_admin,
 )
 from sprocket.cli.columns import millis_text
-from sprocket.cli.mqadmin.message_text import decoded, message_line, properties_text
+from sprocket.cli.mqadmin.message_text import decoded, message_line, properties_text, shown_id
 from sprocket.cli.mqadmin.options import route_option, topic_option
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def message_fields(
 def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
     """Return a message as `--json` prints it."""
     return {
-        "msgId": message.message_id,
+        "msgId": shown_id(message),
         "offsetMsgId": message.offset_message_id,
         "topic": message.topic,
         "broker": message.queue.broker_name,
@@ -129,7 +129,7 @@ def _write_body(message: "ReceivedMessage", number: int) -> str:
     directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     # The producer chose the id: it must not lead out of the directory or be too long for a file name.
-    name = "".join(letter for letter in message.message_id if letter.isalnum()) or message.offset_message_id
+    name = "".join(letter for letter in shown_id(message) if letter.isalnum()) or message.offset_message_id
     if len(name.encode()) > _MAX_NAME_BYTES:
         name = message.offset_message_id
     path = directory / (f"{name}_{number}" if number else name)
@@ -213,7 +213,7 @@ def query_by_key(
         raise CommandFailed("query message by key finished, but no message.")
     click.echo(_KEY_HEAD % ("#Message ID", "#QID", "#Offset"))
     for message in found:
-        click.echo(_KEY_ROW % (message.message_id, message.queue.queue_id, message.queue_offset))
+        click.echo(_KEY_ROW % (shown_id(message), message.queue.queue_id, message.queue_offset))
 
 
 @click.command("queryMsgByUniqueKey", context_settings=HELP)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from sprocket.cli.client_session import WrongUsage
 from sprocket.cli.columns import java_map
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.properties import UNIQ_KEY
 
 if TYPE_CHECKING:
     from sprocket.client.admin.stored_message import StoredMessage
+    from sprocket.client.message import ReceivedMessage
 
 # Slots of the table into which RocketMQ's client decodes properties, and the share of them that it fills.
 _SLOTS: Final = 128
@@ -22,7 +24,15 @@ _FILLED: Final = 0.75
 def message_line(stored: "StoredMessage", charset: str | None) -> str:
     """Return a message in one line, with its body in `charset` unless that is None.  Raises WrongUsage."""
     body = "NOT PRINT BODY" if charset is None else decoded(stored.message.body, charset)
-    return f"MSGID: {stored.message.message_id} {_with_record(stored)} BODY: {body}"
+    return f"MSGID: {shown_id(stored.message)} {_with_record(stored)} BODY: {body}"
+
+
+def shown_id(message: "ReceivedMessage") -> str:
+    """Return the id that RocketMQ's tools print: of a message in a batch, the id of the batch, by which it is found.
+
+    Source: `MessageClientExt.getMsgId`, `MessageDecoder.string2messageProperties`.
+    """
+    return message.properties.get(UNIQ_KEY) or message.offset_message_id
 
 
 def decoded(body: bytes, charset: str) -> str:

@@ -1,6 +1,7 @@
 """Lookup of single messages by key, unique key, offset message id, or offset in a queue.
 
-Source: RocketMQ 5.3.3, `MQAdminImpl.queryMessage`, `MQAdminImpl.viewMessage`, `MessageDecoder.decodeMessageId`.
+Source: RocketMQ 5.3.3, `MQAdminImpl.queryMessage`, `MQAdminImpl.viewMessage`, `MessageDecoder.decodeMessageId`,
+`PullAPIWrapper.processPullResult`.
 """
 
 import ipaddress
@@ -26,6 +27,7 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetResponseHeader,
 )
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.remoting.message import properties as names
 
 MAX_TIMESTAMP: Final = (1 << 63) - 1
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -61,11 +63,16 @@ class MessageLookup:
         return await self._query(header, route_topic or topic, lambda message: key in message.keys)
 
     async def by_unique_key(self, topic: str, key: str, route_topic: str | None = None) -> list[ReceivedMessage]:
-        """Return messages of `topic` with the id that their producer gave, the oldest first."""
+        """Return messages of `topic` with the id that their producer gave, the oldest first.
+
+        Brokers index messages of a batch by the id of the batch: it finds them all, their own ids find none.
+        """
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=32, begin_timestamp=0, end_timestamp=MAX_TIMESTAMP, is_unique_key="true"
         )
-        found = await self._query(header, route_topic or topic, lambda message: message.message_id == key)
+        found = await self._query(
+            header, route_topic or topic, lambda message: message.properties.get(names.UNIQ_KEY) == key
+        )
         return sorted(found, key=lambda message: message.store_timestamp_ms)
 
     async def _query(
@@ -163,7 +170,9 @@ class MessageLookup:
         If there is nothing to read, the next offset is `offset` itself.
         """
         body, header, next_offset = await self._pull(queue, address, offset, tags, max_messages, expression_type)
-        return ([] if header is None else _messages(body, queue.topic, queue.broker_name)), next_offset
+        if header is None:
+            return [], next_offset
+        return _messages(body, queue.topic, queue.broker_name, header.offset_delta or 0), next_offset
 
     async def stored(
         self, queue: MessageQueue, address: str, offset: int, tags: str = "*", max_messages: int = _PULL_MESSAGES
@@ -176,7 +185,7 @@ class MessageLookup:
             return [
                 message
                 for record, place in records(body, queue.topic, queue.broker_name)
-                for message in stored_messages(record, place, header.min_offset, header.max_offset)
+                for message in stored_messages(record, place, header)
             ], next_offset
         except ProtocolError as error:
             raise _no_messages(error) from None
@@ -251,11 +260,13 @@ def _brokers(route: TopicRouteData) -> Iterable[tuple[str, str]]:
             yield broker.broker_name, address
 
 
-def _messages(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
-    """Return the messages of adjacent records of any queues."""
+def _messages(body: bytes, topic: str, broker_name: str, offset_delta: int = 0) -> list[ReceivedMessage]:
+    """Return the messages of adjacent records of any queues; `offset_delta` is added to their queue offsets."""
     try:
         return [
-            message for record, queue in records(body, topic, broker_name) for message in decode_records(record, queue)
+            message
+            for record, queue in records(body, topic, broker_name)
+            for message in decode_records(record, queue, offset_delta)
         ]
     except ProtocolError as error:
         raise _no_messages(error) from None

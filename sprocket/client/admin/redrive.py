@@ -276,7 +276,8 @@ class Redrive:
 
     async def _send(self, message: ReceivedMessage, queue: MessageQueue, address: str) -> SendMessageResponseHeader:
         properties = {name: value for name, value in message.properties.items() if name not in _NOT_CARRIED}
-        properties.setdefault(names.UNIQ_KEY, message.message_id)
+        # The message's own, not its batch's: several copies with one id would be taken for duplicates.
+        properties[names.UNIQ_KEY] = message.message_id
         properties[REDRIVEN_FROM] = message.offset_message_id
         if self._to_retry:
             # The property from which the group's consumers read the topic that they subscribed to.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import (
     BODY_CRC_AT,
@@ -60,12 +61,16 @@ class StoredMessage:
         return properties.get(names.UNIQ_KEY)
 
 
-def stored_messages(record: bytes, queue: MessageQueue, min_offset: int, max_offset: int) -> Iterator[StoredMessage]:
-    """Yield the messages of one record.  Raises ProtocolError if it is not whole."""
+def stored_messages(record: bytes, queue: MessageQueue, header: PullMessageResponseHeader) -> Iterator[StoredMessage]:
+    """Yield the messages of one record of a pull whose response has `header`.
+
+    Raises ProtocolError if the record is not whole.
+    """
+    min_offset, max_offset = header.min_offset, header.max_offset
     sys_flag = _int32(record, SYS_FLAG_AT)
     is_batch = sys_flag & _INNER == _INNER
     shown_flag = sys_flag & ~_COMPRESSED
-    for message in decode_records(record, queue):
+    for message in decode_records(record, queue, header.offset_delta or 0):
         if is_batch:
             yield StoredMessage(message, None, shown_flag, 0, 0, 0, 0, min_offset, max_offset)
             continue

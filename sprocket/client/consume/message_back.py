@@ -77,6 +77,9 @@ class MessageBack:
 
     def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
         properties = dict(message.properties)
+        if names.UNIQ_KEY in properties:
+            # The message's own, not its batch's: several copies with one id would be taken for duplicates.
+            properties[names.UNIQ_KEY] = message.message_id
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
         properties[names.RETRY_TOPIC] = message.topic
         properties.pop(names.TRANSACTION_PREPARED, None)

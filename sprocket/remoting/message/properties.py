@@ -64,6 +64,8 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
 
+_UNIQUE_KEY: Final = (UNIQ_KEY + NAME_END).encode()
+
 # Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
     {KEYS, TAGS, WAIT, DELAY, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES}
@@ -74,17 +76,29 @@ RESERVED: Final = frozenset(
 )
 
 
-def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]:
+def parse(properties: str | None) -> dict[str, str]:
     """Return all properties with a name and a value; of several with the same name, the last.
 
-    With `keep_first`, return the first of the same name.  Brokers append a batch's properties, including its UNIQ_KEY,
-    to those of each message in it; a consumer wants those of the message.
+    A message of a client's batch has several: brokers append the batch's properties to those of each message.
     """
     parsed: dict[str, str] = {}
     for item in (properties or "").split(VALUE_END):
         name, separator, value = item.partition(NAME_END)
-        if separator and name and value and not (keep_first and name in parsed):
+        if separator and name and value:
             parsed[name] = value
+    return parsed
+
+
+def parse_for_copy(properties: bytes) -> dict[str, str]:
+    """Return all properties of a stored message for a copy of it, with the message's own UNIQ_KEY.
+
+    `parse` returns the UNIQ_KEY of the batch for each message of a client's batch.  RocketMQ's copies have that one:
+    consumers that look for duplicates by id would handle one message of the batch and drop the others.
+    """
+    parsed = parse(properties.decode("utf-8", "replace"))
+    own = find(properties, _UNIQUE_KEY)
+    if own:
+        parsed[UNIQ_KEY] = own.decode("utf-8", "replace")
     return parsed
 
 
@@ -104,7 +118,10 @@ def encoded_name(name: str) -> bytes:
 
 
 def find(properties: bytes, name: bytes) -> bytes | None:
-    """Return the value of the first property `name`, UTF-8; None if there is none.  `name` ends with 0x01."""
+    """Return the value of the first property `name`, UTF-8; None if there is none.  `name` ends with 0x01.
+
+    This is what a message had before brokers appended to it; RocketMQ counts the last value, see `find_last`.
+    """
     start = properties.find(name)
     while start > 0 and properties[start - 1] != VALUE_END_OCTET:
         # The name is part of another name, or of a value.

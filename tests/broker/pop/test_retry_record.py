@@ -42,6 +42,15 @@ def test_a_handle_that_is_there_stays() -> None:
     assert parse(bytes(new.properties).decode()) == {"POP_CK": "old"}
 
 
+def test_a_message_of_a_batch_keeps_its_own_id() -> None:
+    """Other than RocketMQ's, which has the id of the batch: consumers would take the others for duplicates."""
+    # Of one length, so that the record stays whole.
+    old = record({"UNIQ_KEY": "own", "uniq_key": "batch", "k": "v"}).replace(b"uniq_key", b"UNIQ_KEY")
+    new = decode(memoryview(renamed(memoryview(old), "Orders", "H")), check_crc=False)
+    assert isinstance(new, Record)
+    assert parse(bytes(new.properties).decode()) == {"UNIQ_KEY": "own", "k": "v", "POP_CK": "H"}
+
+
 def test_what_has_no_room_or_is_damaged_stays_as_it_is() -> None:
     full = memoryview(record({"k": "v" * 32_760}))
     assert renamed(full, "Orders", "H" * 20) is full

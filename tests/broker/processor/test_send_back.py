@@ -5,6 +5,7 @@ import pytest
 
 from broker.server import Broker
 from broker.timer.timer_intake import TIMER_NAMES
+from sprocket.client.send.send_request import batched
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -14,6 +15,7 @@ from sprocket.remoting.message.properties import parse
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.record.record import Record
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored, until
+from tests.send_headers import send_header
 
 Pair = tuple[Broker, TestClient]
 
@@ -66,6 +68,21 @@ async def test_message_is_redelivered_from_the_retry_topic(pair: Pair) -> None:
     assert found["DELAY"] == "3"
     own_id = original.store_host.hex().upper() + f"{original.physical_offset:016X}"
     assert found["ORIGIN_MESSAGE_ID"] == own_id
+
+
+async def test_messages_of_a_batch_keep_their_own_ids(pair: Pair) -> None:
+    """Other than RocketMQ's, which have the id of the batch: consumers would take the second for a duplicate."""
+    broker, client = pair
+    pieces = [batched(b"%d" % number, f"UNIQ_KEY\x01K{number}\x02", 0) for number in range(2)]
+    header = send_header(queue_id=0, properties="UNIQ_KEY\x01K\x02", batch=True)
+    header.topic = TOPIC
+    answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, header, b"".join(pieces))
+    assert answer.code == ResponseCode.SUCCESS
+    for number in range(2):
+        original = await arrived(broker, TOPIC, number)
+        await send_back(client, original.physical_offset)
+        retried = await arrived(broker, "%RETRY%CG", number)
+        assert (bytes(retried.body), properties(retried)["UNIQ_KEY"]) == (b"%d" % number, f"K{number}")
 
 
 async def test_a_message_with_its_own_time_is_redelivered_after_the_level_s_delay(pair: Pair) -> None:

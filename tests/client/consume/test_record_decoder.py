@@ -63,6 +63,16 @@ def test_offset_delta_is_added() -> None:
     assert message.queue_offset == 105
 
 
+def test_of_several_properties_with_one_name_the_last_counts() -> None:
+    """`MessageDecoder.string2messageProperties`: a broker appends a batch's properties to those of its messages."""
+    raw = b"UNIQ_KEY\x01own\x02KEYS\x01k\x02TAGS\x01A\x02KEYS\x01k k2\x02UNIQ_KEY\x01batch\x02TAGS\x01\x02"
+    (message,) = decode_records(record(b"x", properties=raw), QUEUE)
+    assert message.properties == {"UNIQ_KEY": "batch", "KEYS": "k k2", "TAGS": "A"}
+    assert (message.keys, message.tags) == (["k", "k2"], "A")
+    # Unlike Java's: deduplication and traces need the id of the message.
+    assert message.message_id == "own"
+
+
 def test_a_batch_in_one_record_is_read_from_the_message_that_was_asked_for() -> None:
     """`MessageDecoder.decodeMessage`; unlike Java's client, it skips messages before the offset."""
     inner = [struct.pack(">iiiiih", 22 + 1, 0, 0, n, 1, 0)[:20] + b"%d" % n + b"\0\0" for n in range(4)]

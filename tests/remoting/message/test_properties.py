@@ -48,3 +48,8 @@ def test_odd_texts_parse_as_in_the_reference(text: str | None, expected: dict[st
 def test_a_name_inside_of_another_or_in_a_value_is_not_found() -> None:
     assert find(b"XTAGS\x01no\x02v\x01TAGS\x01no\x02", b"TAGS\x01") is None
     assert find(b"XTAGS\x01no\x02TAGS\x01yes", b"TAGS\x01") == b"yes"
+
+
+def test_of_several_with_one_name_find_takes_the_first_and_find_last_the_last_with_a_value() -> None:
+    text = b"TAGS\x01first\x02K\x01v\x02TAGS\x01last\x02TAGS\x01\x02"
+    assert (find(text, b"TAGS\x01"), find_last(text, b"TAGS\x01")) == (b"first", b"last")

@@ -20,6 +20,15 @@ def encoded(topic: str = "Orders", body: bytes = b"body", properties: bytes = b"
 
 
 @pytest.mark.parametrize(
+    ("properties", "tag"),
+    [(b"TAGS\1first\2TAGS\1last\2", "last"), (b"TAGS\1first\2TAGS\1\2", "first"), (b"TAGS\1a\2xTAGS\1b\2", "a")],
+)
+def test_the_last_tag_with_a_value_counts(properties: bytes, tag: str) -> None:
+    """`CommitLog.checkMessageAndReturnSize` of RocketMQ 5.3.3 looks the tag up in the decoded properties."""
+    assert TagsCodes("1s").of("Orders", properties, 0) == java_hash_code(tag)
+
+
+@pytest.mark.parametrize(
     ("text", "code"),
     [("", 0), ("a", 97), ("TagA", 2598919), ("hello world", 1794106052), ("polygenelubricants", -(1 << 31)),
      ("标签", 857175), ("\U0001f600", 1772899)],
