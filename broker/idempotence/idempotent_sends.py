@@ -19,7 +19,7 @@ from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
-from sprocket.remoting.message.properties import IDEMPOTENCE_ID, WAIT, encoded_name, find, find_last
+from sprocket.remoting.message.properties import IDEMPOTENCE_ID, WAIT, encoded_name, find_last
 from store.record.record import PendingMessage
 
 _HASTY: Final = encoded_name(WAIT)
@@ -123,7 +123,7 @@ class IdempotentSends:
                 )  # fmt: skip
                 request.channel.answer(request, frame, code=code)
 
-        is_hasty = batch_key is None and find(messages[0].properties, _HASTY) == b"false"
+        is_hasty = batch_key is None and find_last(messages[0].properties, _HASTY) == b"false"
         if self._waits.is_needed and not (is_hasty and self._waits.may_acknowledge):
             self._waits.wait(max(place.physical_offset + place.size_bytes for place in places), answer)
         else:
