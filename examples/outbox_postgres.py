@@ -7,7 +7,7 @@ A row of the outbox is written in the transaction of the order that it tells of.
 first, which locks the order: so the rows of one order have numbers in the sequence of its commits, with any number of
 writers.  A relay sends the rows by number and marks them.  A commit wakes the relay with NOTIFY.
 
-An advisory lock lets one relay work.  The other one waits, and goes on when the first relay's session ends.  A relay
+An advisory lock lets one relay work.  The other one waits, and goes on when the first relay's connection ends.  A relay
 that dies after a send and before its mark leaves a row that its successor sends again, under the same unique key.  The
 consumer's deduplicator leaves it out.
 """
@@ -60,7 +60,7 @@ async def relay(namesrv: str, url: str, dies_after: int) -> None:
     database = await asyncpg.connect(url)
     news = asyncio.Event()
     await database.add_listener("outbox_example", lambda *_: news.set())
-    await database.execute("SELECT pg_advisory_lock($1)", RELAY_LOCK)  # until this session ends
+    await database.execute("SELECT pg_advisory_lock($1)", RELAY_LOCK)  # until this connection ends
     sent = 0
     async with sprocket.connect(namesrv) as mq:
         while True:

@@ -14,7 +14,6 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
-_UNIQUE_KEY = names.encoded_name(names.UNIQ_KEY)
 # Attributes of a received message that only the client uses.
 _INTERNAL = frozenset({"source", "stored_body", "taken_at"})
 
@@ -315,9 +314,8 @@ class ReceivedMessage(Settleable):
 
         In a batch, each message has an id of its own, as in the response to its send.  Java's client has the batch's.
         """
-        # The batch's follows the message's own.
-        own = names.find(self._raw_properties, _UNIQUE_KEY)
-        return own.decode(errors="replace") if own else self.properties.get(names.UNIQ_KEY) or self.offset_message_id
+        own = names.own_unique_key(self._raw_properties)
+        return own or self.properties.get(names.UNIQ_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:

@@ -24,6 +24,7 @@ import difflib
 import errno
 import itertools
 import logging
+import math
 import os
 import signal
 import time
@@ -97,7 +98,9 @@ def _parse(clause: str) -> tuple[Failpoint, Callable[[], None], str]:
     if count and (not number.isdigit() or int(number) == 0):
         raise ConfigError(f"{VARIABLE}: {clause!r}: after @ comes a number from 1 on")
     action = _action(point, verb, argument, clause)
-    return point, _counted(int(number), count != number, action) if count else action, clause
+    if not count:
+        return point, action, clause
+    return point, _counted(int(number), math.inf if count.endswith("+") else int(number), action), clause
 
 
 def _nearest(name: str) -> str:
@@ -120,12 +123,11 @@ def _action(point: Failpoint, verb: str, argument: str, clause: str) -> Callable
     raise ConfigError(f"{VARIABLE}: {clause!r}: allowed are kill, exit, pause:<ms> and error:<name of errno>")
 
 
-def _counted(first: int, is_lasting: bool, action: Callable[[], None]) -> Callable[[], None]:
+def _counted(first: int, last: float, action: Callable[[], None]) -> Callable[[], None]:
     calls = itertools.count(1)  # `next` of it is one step for all threads
 
     def act() -> None:
-        call = next(calls)
-        if call == first or (is_lasting and call > first):
+        if first <= next(calls) <= last:
             action()
 
     return act

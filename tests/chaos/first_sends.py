@@ -3,12 +3,11 @@
 import asyncio
 from typing import Final
 
-from sprocket.common.errors import ClientError
 from sprocket.remoting.bodies.topic import TopicConfigTable
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from tests.chaos.load import Refused, read_queue, send_message
+from tests.chaos.load import Refused, read_queue, send_message, until_dead
 
 _TIMEOUT_S: Final = 60.0
 
@@ -27,14 +26,7 @@ class FirstSends:
 
     async def until_dead(self, address: str) -> None:
         """Create topics until the connection is lost.  Raises Refused."""
-        client = RemotingClient()
-        results = await asyncio.gather(
-            *(self._lane(client, address) for _ in range(self._lanes)), return_exceptions=True
-        )
-        await client.close()
-        for result in results:
-            if not isinstance(result, ClientError):
-                raise result
+        await until_dead(address, self._lanes, self._lane)
 
     async def _lane(self, client: RemotingClient, address: str) -> None:
         while True:

@@ -10,7 +10,7 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import DUPLICATES_FIELD, SendMessageResponseHeader
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, encode
-from tests.chaos.load import QUEUES, TOPIC, Refused, read_queue, sent
+from tests.chaos.load import QUEUES, TOPIC, Refused, physical_offset_of, read_queue, sent, until_dead
 
 _LANES: Final = 12
 _BODY_BYTES: Final = 6000
@@ -47,12 +47,7 @@ class IdempotentSends:
 
     async def until_dead(self, address: str) -> None:
         """Send until the connection is lost.  Raises what else goes wrong."""
-        client = RemotingClient()
-        results = await asyncio.gather(*(self._lane(client, address) for _ in range(_LANES)), return_exceptions=True)
-        await client.close()
-        for result in results:
-            if not isinstance(result, ClientError):
-                raise result
+        await until_dead(address, _LANES, self._lane)
 
     async def _lane(self, client: RemotingClient, address: str) -> None:
         while True:
@@ -83,7 +78,7 @@ class IdempotentSends:
                 _raise_unless_undecided(result)
 
     async def _retry(self, client: RemotingClient, address: str, id_: str) -> None:
-        """Send an id again of which nobody knows whether it was stored."""
+        """Send an id again that the broker may have stored or not."""
         try:
             place, duplicates = await self._send(client, address, id_)
         except (ClientError, Refused) as error:
@@ -114,8 +109,7 @@ class IdempotentSends:
         body = f"{id_}.".encode().ljust(_BODY_BYTES, b".")
         response = await sent(client, address, TOPIC, self._queue(), properties, body)
         header = response.header(SendMessageResponseHeader)
-        # The message id ends with the physical offset in 16 hex digits.
-        place = Place(header.queue_id, header.queue_offset, int(header.msg_id[-16:], 16))
+        place = Place(header.queue_id, header.queue_offset, physical_offset_of(header))
         return place, int(response.ext_fields[DUPLICATES_FIELD])
 
     def _queue(self) -> int:

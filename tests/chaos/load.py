@@ -187,8 +187,7 @@ class Load:
             return
         self.acknowledged_after_refusal += self.refused > 0
         self.checker.on_acknowledged(key, place.queue_id, place.queue_offset)
-        # The message id ends with the physical offset in 16 hex digits.
-        self.placed[key] = int(place.msg_id[-16:], 16), time.monotonic()
+        self.placed[key] = physical_offset_of(place), time.monotonic()
 
     async def _committer(self, client: RemotingClient, address: str) -> None:
         for queue in _again_and_again(QUEUES):
@@ -304,6 +303,16 @@ async def _ask(client: RemotingClient, address: str, code: RequestCode, header: 
         raise Refused(response.code, response.remark or "")
 
 
+async def until_dead(address: str, lanes: int, lane: Callable[[RemotingClient, str], Awaitable[None]]) -> None:
+    """Run `lane` so many times side by side until the connection is lost.  Raises what else goes wrong."""
+    client = RemotingClient()
+    results = await asyncio.gather(*(lane(client, address) for _ in range(lanes)), return_exceptions=True)
+    await client.close()
+    for result in results:
+        if not isinstance(result, ClientError):
+            raise result or AssertionError("a lane ended by itself")
+
+
 async def create_topic(client: RemotingClient, address: str, topic: str, queues: int) -> None:
     header = CreateTopicRequestHeader(
         topic=topic,
@@ -321,6 +330,11 @@ async def send_message(
 ) -> SendMessageResponseHeader:
     """Send one message as `sent`; return where it lies.  Raises as `sent`."""
     return (await sent(client, address, topic, queue, properties, body)).header(SendMessageResponseHeader)
+
+
+def physical_offset_of(place: SendMessageResponseHeader) -> int:
+    """Return where in the log a sent message lies: its id ends with the offset in 16 hex digits."""
+    return int(place.msg_id[-16:], 16)
 
 
 async def sent(

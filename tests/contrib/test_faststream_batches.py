@@ -173,6 +173,7 @@ async def test_a_message_that_nobody_can_read_holds_no_handler_up(servers: Broke
             dead = mq.consumer(f"undertaker-{group}", f"%DLQ%{group}", consume_from=FIRST)
             [letter] = await dead.receive(wait_s=WAIT_S)
             assert letter.stored_body == b"not zlib"
+            assert "damaged" in letter.properties["DEAD_LETTER_REASON"]
 
 
 async def test_a_batch_subscriber_without_handlers_is_read(servers: Broker) -> None:

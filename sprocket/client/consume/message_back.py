@@ -14,6 +14,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 from sprocket.remoting.message.topic_names import retry_topic
 
 logger = logging.getLogger(__name__)
@@ -88,10 +89,12 @@ class MessageBack:
         properties.pop(names.MAX_RECONSUME_TIMES, None)
         level = delay_level if delay_level > 0 else _FIRST_DELAY_LEVEL + message.reconsume_times
         properties[names.DELAY] = str(level)
-        body = message.body
+        # As it is stored: a body that cannot be read goes on too.
         request = SendRequest(
-            retry_topic(self._group), body, names.encode(properties), message.message_id, message.flag
+            retry_topic(self._group), message.stored_body, names.encode(properties), message.message_id, message.flag
         )
+        if message.sys_flag & SysFlag.COMPRESSED:
+            request.sys_flag = message.sys_flag & (SysFlag.COMPRESSED | COMPRESSION_MASK)
         request.reconsume_times = message.reconsume_times + 1
         request.max_reconsume_times = self._max_reconsume_times
         return request

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from faststream._internal.configs import SubscriberSpecificationConfig, SubscriberUsecaseConfig
 from faststream._internal.constants import EMPTY
@@ -40,8 +40,6 @@ from sprocket.contrib.faststream.producer import ResultPublisher
 
 # Pause after a refusal of access control.  The consumer itself goes on asking; this limits the lines in the log.
 _DENIED_PAUSE_S = 5.0
-# Delay level of `Consumer.nack`.
-_DEAD_LETTER: Final = -1
 
 Raw = TypeVar("Raw", bound=ReceivedMessage | Batch)
 Seen = TypeVar("Seen", bound=SprocketMessage | SprocketBatchMessage)
@@ -204,7 +202,7 @@ class GroupSubscriber(SubscriberUsecase[Raw], Generic[Raw, Seen]):
         while not consumer.is_closed:
             try:
                 while taken := await consumer.receive(self._max_records):
-                    readable = [message for message in taken if await self._is_readable(consumer, message)]
+                    readable = [message for message in taken if await self._is_readable(message)]
                     if readable:
                         await self.consume(self.raw_of(readable))
                 return
@@ -212,20 +210,19 @@ class GroupSubscriber(SubscriberUsecase[Raw], Generic[Raw, Seen]):
                 self._log(logging.ERROR, f"group {self.group} may not read {self.topic}: {error}")
                 await asyncio.sleep(_DENIED_PAUSE_S)
 
-    async def _is_readable(self, consumer: Consumer, message: ReceivedMessage) -> bool:
+    async def _is_readable(self, message: ReceivedMessage) -> bool:
         try:
             _ = message.body
         except BodyUnreadable as error:
             # No handler of this version will ever read it.
             self._log(logging.ERROR, f"message {message.message_id} of {self.topic} is given up: {error}")
-            await self._give_up(consumer, message)
+            await self._give_up(message, str(error))
             return False
         return True
 
-    async def _give_up(self, consumer: Consumer, message: ReceivedMessage) -> None:
+    async def _give_up(self, message: ReceivedMessage, reason: str) -> None:
         try:
-            # The broker copies it to the dead letters.  `dead_letter` would send the body, which cannot be read.
-            await consumer.nack(message, _DEAD_LETTER)
+            await message.dead_letter(reason)
         except ClientError as error:
             # It comes again after `consume_timeout_s`; the worker goes on with the next one.
             self._log(logging.ERROR, f"message {message.message_id} of {self.topic} is no dead letter yet: {error}")

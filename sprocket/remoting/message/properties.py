@@ -64,8 +64,6 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
 
-_UNIQUE_KEY: Final = (UNIQ_KEY + NAME_END).encode()
-
 # Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
     {KEYS, TAGS, WAIT, DELAY, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES}
@@ -96,9 +94,9 @@ def parse_for_copy(properties: bytes) -> dict[str, str]:
     consumers that look for duplicates by id would handle one message of the batch and drop the others.
     """
     parsed = parse(properties.decode("utf-8", "replace"))
-    own = find(properties, _UNIQUE_KEY)
+    own = own_unique_key(properties)
     if own:
-        parsed[UNIQ_KEY] = own.decode("utf-8", "replace")
+        parsed[UNIQ_KEY] = own
     return parsed
 
 
@@ -131,6 +129,14 @@ def find(properties: bytes, name: bytes) -> bytes | None:
     start += len(name)
     end = properties.find(VALUE_END_BYTES, start)
     return properties[start:] if end < 0 else properties[start:end]
+
+
+_UNIQUE_KEY: Final = encoded_name(UNIQ_KEY)
+
+
+def own_unique_key(properties: bytes) -> str:
+    """Return the UNIQ_KEY that a message had before a broker appended that of its batch; empty without one."""
+    return (find(properties, _UNIQUE_KEY) or b"").decode("utf-8", "replace")
 
 
 def find_last(properties: bytes, name: bytes) -> bytes | None:
