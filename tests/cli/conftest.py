@@ -1,11 +1,13 @@
 """One name server and one broker for all tests of commands."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from tests.cli.processes import BROKER_FLAGS, ServerProcess, server
 
 
@@ -20,6 +22,16 @@ class Cluster:
     @property
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.name_server.port}"
+
+    async def await_route(self, topic: str) -> None:
+        """Wait until the name server has a topic that the broker made by itself: it learns of it a moment later."""
+        async with AdminClient(self.namesrv) as admin:
+            while True:
+                try:
+                    await admin.topic_route(topic)
+                    return
+                except AdminError:
+                    await asyncio.sleep(0.02)
 
 
 @pytest.fixture(scope="package")

@@ -15,7 +15,7 @@ from sprocket.cli.main import main as sprocket
 from sprocket.cli.mqadmin.consumer.running_info_text import diagnosis, running_info_text
 from sprocket.cli.mqadmin.main import main
 from sprocket.cli.mqadmin.monitor import notices
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.consume.start_offset import ConsumeFrom
@@ -74,17 +74,6 @@ def offsets(admin: Admin, group: str, topic: str) -> list[int]:
     return [row["consumer_offset"] for row in rows if row["topic"] == topic]
 
 
-async def _routed(cluster: Cluster, topic: str) -> None:
-    """Wait until the name server has the topic: a broker registers what a heartbeat created a moment later."""
-    async with AdminClient(cluster.namesrv) as admin:
-        while True:
-            try:
-                await admin.topic_route(topic)
-                return
-            except AdminError:
-                await asyncio.sleep(0.02)
-
-
 @pytest.fixture
 def online(cluster: Cluster, topic: str) -> Iterator[str]:
     """A group with one consumer that has read the topic, and a producer of the group PG-<topic>."""
@@ -99,7 +88,7 @@ def online(cluster: Cluster, topic: str) -> Iterator[str]:
             await producer._instance.heartbeat_all()
             for _ in range(6):
                 await consumer.ack(await anext(consumer))
-            await _routed(cluster, f"%RETRY%{group}")
+            await cluster.await_route(f"%RETRY%{group}")
             ready.set()
             while not end.is_set():
                 await asyncio.sleep(0.02)
@@ -267,6 +256,7 @@ def test_dead_letters_are_counted_and_sent_back(cluster: Cluster, topic: str) ->
                         offset=message.physical_offset, group=group, delay_level=-1, max_reconsume_times=16
                     )
                     await client.ask(broker, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await cluster.await_route(f"%DLQ%{group}")
 
     asyncio.run(die())
 

@@ -1,5 +1,6 @@
 """`sprocket topic create` and `list`: a topic that exists is changed only by who says so."""
 
+import asyncio
 import json
 from subprocess import CompletedProcess
 from uuid import uuid4
@@ -107,6 +108,7 @@ def test_mqadmin_changes_a_topic_as_rocketmq_does(cluster: Cluster, topic: str) 
 
 def test_list_shows_topics_of_applications(cluster: Cluster, topic: str) -> None:
     sprocket(cluster, "consume", topic, "-g", topic, "--from", "first", "--max", "1", "--wait", "15")
+    asyncio.run(cluster.await_route(f"%RETRY%{topic}"))
     shown = sprocket(cluster, "topic", "list").stdout.split()
     assert topic in shown
     hidden = set(sprocket(cluster, "topic", "list", "--all").stdout.split()) - set(shown)
