@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from tests.cli.processes import BROKER_FLAGS, ServerProcess, server
+from tests.cli.processes import BROKER_FLAGS, ServerProcess, await_masters, server
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with server(folder, "namesrv", "--set", "listenPort=0") as name_server:
         namesrv = f"127.0.0.1:{name_server.port}"
         with server(folder, "broker", "-n", namesrv, *BROKER_FLAGS) as broker:
+            await_masters(namesrv)
             yield Cluster(folder, name_server, broker)
             assert broker.stop() == 0
         assert name_server.stop() == 0

@@ -1,5 +1,6 @@
 """Real servers of the command line, each in a process of its own on a free port."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from sprocket.client.admin.admin_client import AdminClient
 
 COMMAND = (sys.executable, "-I", "-m", "sprocket.cli")
 STOP_TIMEOUT_S = 60
@@ -48,6 +51,16 @@ def server(folder: Path, name: str, *arguments: str) -> Iterator[ServerProcess]:
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def await_masters(namesrv: str, count: int = 1) -> None:
+    """Wait until `count` masters are registered: a broker says its start line before that."""
+
+    async def wait() -> None:
+        async with AdminClient(namesrv) as admin:
+            await admin.wait_for_broker("DefaultCluster", count, within_s=STOP_TIMEOUT_S)
+
+    asyncio.run(wait())
 
 
 def start(folder: Path, stderr: IO[str], *arguments: str) -> subprocess.Popen[str]:

@@ -51,7 +51,6 @@ def topic(cluster: Cluster) -> str:
 
     async def make() -> None:
         async with AdminClient([cluster.namesrv]) as client, Producer("PG", cluster.namesrv) as producer:
-            await client.wait_for_broker("DefaultCluster", 1, within_s=30)
             await client.create_topic(address(cluster), TopicConfig(name, 2, 2))
             for queue in await producer.queues(name):
                 for number in range(3):

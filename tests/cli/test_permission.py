@@ -15,7 +15,7 @@ from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.errors import BrokerRefused, ClientError, PermissionDenied, SendFailed
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import Credentials
-from tests.cli.processes import BROKER_FLAGS, server
+from tests.cli.processes import BROKER_FLAGS, await_masters, server
 
 _GUARDED = (
     "--set", "authenticationEnabled=true",
@@ -33,6 +33,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         namesrv = f"127.0.0.1:{name_server.port}"
         with server(folder, "broker", "-n", namesrv, *BROKER_FLAGS, *_GUARDED) as broker:
             assert broker.port
+            await_masters(namesrv)
             yield namesrv
 
 

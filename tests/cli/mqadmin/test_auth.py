@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from sprocket.cli.mqadmin.main import main
-from tests.cli.processes import BROKER_FLAGS, server
+from tests.cli.processes import BROKER_FLAGS, await_masters, server
 
 _ENABLED = (
     "--set", "authenticationEnabled=true",
@@ -41,6 +41,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             server(folder / "a", "broker", *flags) as first,
             server(folder / "b", "broker", *flags, "--set", "brokerName=broker-b") as second,
         ):
+            await_masters(namesrv, 2)
             yield Guarded(namesrv, (f"127.0.0.1:{first.port}", f"127.0.0.1:{second.port}"), folder / "home")
 
 

@@ -11,7 +11,7 @@ import pytest
 from sprocket.cli.mqadmin.replication import ha_lines
 from sprocket.remoting.bodies.stats import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from tests.cli.mqadmin.conftest import Admin, runner
-from tests.cli.processes import BROKER_FLAGS, server
+from tests.cli.processes import BROKER_FLAGS, await_masters, server
 
 _LIMIT_S = 30
 
@@ -35,6 +35,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             server(folders[1], "broker", "-n", namesrv, *BROKER_FLAGS) as master,
             server(folders[2], "broker", "-n", namesrv, *BROKER_FLAGS, *as_slave) as slave,
         ):
+            await_masters(namesrv)
             yield Pair(f"127.0.0.1:{master.port}", f"127.0.0.1:{slave.port}", runner(namesrv))
 
 
