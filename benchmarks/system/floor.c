@@ -3,7 +3,8 @@
  * One thread and epoll.  For each send: the frame, the header (JSON or ROCKETMQ), a record with its CRC, an entry of the
  * ConsumeQueue with the hash of the tag, and the response.  What arrives with one read is written with one pwrite to the
  * log, one to each queue, and one send.  Pulls give records as they lie in the log.  It checks nothing, recovers
- * nothing, and has no topics to create: no broker can be measured above it.  A segment is used again when it is full.
+ * nothing, and has no topics to create: no broker can be measured above it.  Its log grows, as each log does: a page that
+ * is written again costs a tenth of a new one.  It keeps the newest segments and removes the others.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 enum { MAX_QUEUES = 256, MAX_ENTRIES = 1 << 23, ENTRY_BYTES = 20, MAX_BATCH = 32768 };
 enum { SEND_MESSAGE_V2 = 310, PULL_MESSAGE = 11, GET_MAX_OFFSET = 30, PULL_NOT_FOUND = 19, MAGIC_V1 = -626843481 };
 enum { RECORD_FIXED_BYTES = 88, RECORD_SPARE_BYTES = 1 << 17, PULLED_BYTES = 1 << 20 };
+enum { MAX_SEGMENTS = 4096, KEPT_SEGMENTS = 8 };
 static const int64_t SEGMENT_BYTES = 1 << 30;
 
 struct text { const uint8_t *at; size_t size; };
@@ -24,9 +26,9 @@ struct request { int code, opaque; struct text topic, queue_id, queue_offset, ma
 struct queue { uint8_t topic[256]; size_t topic_bytes; int id, fd, pending; int64_t count; uint8_t *entries, *added; };
 
 static struct queue queues[MAX_QUEUES];
-static int queue_count, log_fd, is_sync, can_fold;
+static int queue_count, log_fd, segment_count, is_sync, can_fold;
 static int64_t log_end, batch_begin;
-static uint8_t *log_map, *batch, *out, scratch[1 << 16];
+static uint8_t *segments[MAX_SEGMENTS], *batch, *out, scratch[1 << 16];
 static size_t batch_bytes, out_bytes;
 static const char *folder;
 
@@ -137,7 +139,7 @@ static int64_t tags_code(struct text properties) {
 /* Write what this read has appended: the log with one call, each queue with one. */
 static void write_batch(void) {
     if (!batch_bytes) return;
-    if (pwrite(log_fd, batch, batch_bytes, batch_begin) != (ssize_t)batch_bytes) exit(3);
+    if (pwrite(log_fd, batch, batch_bytes, batch_begin % SEGMENT_BYTES) != (ssize_t)batch_bytes) exit(3);
     for (struct queue *queue = queues; queue < queues + queue_count; queue++) {
         int64_t first = (queue->count - queue->pending) % MAX_ENTRIES;
         if (queue->pending && pwrite(queue->fd, queue->added, queue->pending * ENTRY_BYTES, first * ENTRY_BYTES) < 0) exit(3);
@@ -147,10 +149,30 @@ static void write_batch(void) {
     if (is_sync && fdatasync(log_fd)) exit(3);
 }
 
+static void name_segment(char path[4096], int number) { snprintf(path, 4096, "%s/segment-%d", folder, number); }
+
+/* Go on with a new segment. */
+static void open_segment(void) {
+    char path[4096];
+    if (segment_count == MAX_SEGMENTS) exit(3);
+    if (segment_count) close(log_fd);
+    if (segment_count >= KEPT_SEGMENTS) {
+        int oldest = segment_count - KEPT_SEGMENTS;
+        munmap(segments[oldest], SEGMENT_BYTES), segments[oldest] = NULL;
+        name_segment(path, oldest);
+        unlink(path);
+    }
+    name_segment(path, segment_count);
+    log_fd = open(path, O_RDWR | O_CREAT, 0644);
+    if (log_fd < 0 || posix_fallocate(log_fd, 0, SEGMENT_BYTES)) exit(2);
+    log_end = (int64_t)segment_count * SEGMENT_BYTES;
+    segments[segment_count++] = mmap(NULL, SEGMENT_BYTES, PROT_READ, MAP_SHARED, log_fd, 0);
+}
+
 /* Append one message; return its position in the log. */
 static int64_t append(struct request *request, struct queue *queue, struct text body, int64_t now_ms) {
     size_t size = RECORD_FIXED_BYTES + body.size + 1 + request->topic.size + 2 + request->properties.size;
-    if (log_end + (int64_t)size > SEGMENT_BYTES) write_batch(), log_end = 0;
+    if (log_end + (int64_t)size > segment_count * SEGMENT_BYTES) write_batch(), open_segment();
     if (queue->pending == MAX_BATCH || batch_bytes + size > BUFFER_BYTES) write_batch();
     if (!batch_bytes) batch_begin = log_end;
     static const uint8_t host[8] = {127, 0, 0, 1};
@@ -193,8 +215,10 @@ static uint8_t *put_records(uint8_t *to, struct queue *queue, int64_t offset, in
     const uint8_t *end = to + PULLED_BYTES;
     for (*next = offset; *next < queue->count && *next < offset + most; ++*next) {
         const uint8_t *entry = queue->entries + *next % MAX_ENTRIES * ENTRY_BYTES;
-        if (to + u32(entry + 8) > end) break;
-        to = put_text(to, log_map + ((int64_t)u32(entry) << 32 | u32(entry + 4)), u32(entry + 8));
+        int64_t at = (int64_t)u32(entry) << 32 | u32(entry + 4);
+        const uint8_t *segment = segments[at / SEGMENT_BYTES];
+        if (!segment || to + u32(entry + 8) > end) break;
+        to = put_text(to, segment + at % SEGMENT_BYTES, u32(entry + 8));
     }
     return to;
 }
@@ -270,21 +294,13 @@ static int serve(struct peer *peer) {
     return -1;
 }
 
-static void open_log(void) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/segment", folder);
-    log_fd = open(path, O_RDWR | O_CREAT, 0644);
-    if (log_fd < 0 || posix_fallocate(log_fd, 0, SEGMENT_BYTES)) exit(2);
-    log_map = mmap(NULL, SEGMENT_BYTES, PROT_READ, MAP_SHARED, log_fd, 0);
-    batch = malloc(BUFFER_BYTES + RECORD_SPARE_BYTES);
-    out = malloc(2 * BUFFER_BYTES + (2 << 20));
-}
-
 int main(int count, char **arguments) {
     if (count != 4) return 2;
     folder = arguments[2], is_sync = !strcmp(arguments[3], "SYNC_FLUSH");
     crc32_prepare();
     can_fold = crc32_can_fold();
-    open_log();
+    open_segment();
+    batch = malloc(BUFFER_BYTES + RECORD_SPARE_BYTES);
+    out = malloc(2 * BUFFER_BYTES + (2 << 20));
     return serve_all(atoi(arguments[1]));
 }

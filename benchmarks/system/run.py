@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.system import engines, generator, process, targets
+from benchmarks.system import engines, generator, page_cache, process, targets
 from benchmarks.system.frames import QUEUES
 from benchmarks.system.report import Measurement, Report, Startup, print_report
 from benchmarks.system.workload import EXCHANGES, LoadError, Workload
@@ -72,6 +72,9 @@ KINDS = tuple(Workload(kind, 128, 64) for kind in EXCHANGES)
 @click.option("--loop", type=click.Choice(generator.LOOPS), default="auto", help="The load generator's inner loop.")
 @click.option("--patience", default=0, help="Repeat a disturbed measurement up to so often; keep the quietest.")
 @click.option("--only", default="", help="Only workloads whose name holds this text.")
+@click.option(
+    "--full-cache", is_flag=True, help="Fill the page cache first, so that new pages of a log replace old ones."
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all numbers here; - is stdout.")
 def main(
     kinds: bool,
@@ -83,6 +86,7 @@ def main(
     loop: str,
     patience: int,
     only: str,
+    full_cache: bool,
     json_path: Path | None,
 ) -> None:
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
@@ -103,7 +107,8 @@ def main(
         for sync_flush in (False, True):
             some = [one for one in workloads if one.sync_flush == sync_flush]
             if some:
-                _side_by_side(console, report, chosen, some, quick=quick, sync_flush=sync_flush)
+                with page_cache.filled(page_cache.free_bytes() if full_cache else 0):
+                    _side_by_side(console, report, chosen, some, quick=quick, sync_flush=sync_flush)
     finally:
         print_report(console, report)
         if is_for_targets:

@@ -41,7 +41,7 @@ def test_the_floor_stores_what_a_broker_stores(tmp_path: Path, serialization: in
         pulled = generator.run(running.address, "Orders", Workload("pull", 300, 4), 0.2, "auto")
         assert pulled.messages > 0
     store = tmp_path / "floor" / "store"
-    segment = (store / "segment").read_bytes()
+    segment = (store / "segment-0").read_bytes()
     scan = RecordScan(memoryview(segment), 0, len(segment), check_crc=True)
     found = {}
     for batch in scan:
