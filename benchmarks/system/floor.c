@@ -4,7 +4,7 @@
  * ConsumeQueue with the hash of the tag, and the response.  What arrives with one read is written with one pwrite to the
  * log, one to each queue, and one send.  Pulls give records as they lie in the log.  It checks nothing, recovers
  * nothing, and has no topics to create: no broker can be measured above it.  Its log grows, as each log does: a page that
- * is written again costs a tenth of a new one.  It keeps the newest segments and removes the others.
+ * is written again costs far less than a new one.  It keeps the newest segments and removes the others.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

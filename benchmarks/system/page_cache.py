@@ -10,8 +10,9 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
+
+from benchmarks.system import process
 
 _STEP_BYTES: Final = 8 * 1024 * 1024
 # What stays free.  The servers take more than that from the clean pages of the file, as they do on any such machine.
@@ -32,10 +33,5 @@ def filled(size_bytes: int) -> Iterator[int]:
 
 
 def free_bytes() -> int:
-    """Return the memory that nothing uses, without `SPARE_BYTES`; 0 where /proc does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 0
-    found = {name: int(value.split()[0]) * 1024 for name, value in (line.split(":") for line in lines)}
-    return max(0, found["MemFree"] - SPARE_BYTES)
+    """Return the memory that nothing uses, without `SPARE_BYTES`."""
+    return max(0, process.free_bytes() - SPARE_BYTES)

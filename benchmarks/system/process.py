@@ -30,26 +30,32 @@ def machine_busy_s() -> float:
 
 def memory(pid: int) -> Memory:
     """Resident memory now."""
-    kib = {}
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in ("VmRSS", "RssAnon"):
-            kib[name] = int(value.split()[0])
-    return Memory(kib["VmRSS"] * 1024, kib["RssAnon"] * 1024)
+    found = _sizes_bytes(f"/proc/{pid}/status")
+    return Memory(found["VmRSS"], found["RssAnon"])
+
+
+def free_bytes() -> int:
+    """Memory of the machine that nothing uses, not even the page cache."""
+    return _sizes_bytes("/proc/meminfo")["MemFree"]
 
 
 def machine() -> dict[str, str]:
     """Processor, count, memory, kernel, interpreter: what a table of numbers is worth nothing without."""
     models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    total = next((line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), "0")
     return {
         "processor": models[0] if models else os.uname().machine,
         "processors": str(os.cpu_count()),
-        "memory_gib": f"{int(total) / 1024**2:.0f}",
+        "memory_gib": f"{_sizes_bytes('/proc/meminfo').get('MemTotal', 0) / 1024**3:.0f}",
         "kernel": os.uname().release,
         "python": platform.python_version(),
         "load_before": f"{os.getloadavg()[0]:.1f}",
     }
+
+
+def _sizes_bytes(path: str) -> dict[str, int]:
+    """The sizes in a file of /proc whose lines are like `VmRSS:   123 kB`, by name."""
+    lines = (line.replace(":", " ", 1).split() for line in _lines(path))
+    return {fields[0]: int(fields[1]) * 1024 for fields in lines if len(fields) == 3 and fields[2] == "kB"}
 
 
 def _lines(path: str) -> list[str]:
