@@ -177,7 +177,8 @@ def last_whole_record_end(segment: Segment, drop_malformed: bool = False, begin:
         found = segment.resync(0, min(RESYNC_BYTES, segment.size))
         if found is None:
             return 0
-        begin = _after_damage(segment, 0, found, drop_malformed)
+        # A broker that writes the first record between the two looks leaves no damage behind.
+        begin = 0 if segment.span(0) is not None else _after_damage(segment, 0, found, drop_malformed)
     while True:
         walk = segment.walk(begin, segment.size)
         stop = walk.stop

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -14,6 +15,7 @@ from sprocket.common.clock import Clock, SystemClock
 T = TypeVar("T")
 
 _BUSY_S: Final = 30.0
+_BUSY_PAUSE_S: Final = 0.01
 # Every so many claims, delete up to twice as many expired rows: deletion is faster than growth.
 _CLAIMS_PER_PURGE: Final = 500
 _PURGED_ROWS: Final = 2 * _CLAIMS_PER_PURGE
@@ -107,20 +109,36 @@ class SqliteClaims:
         await self.close()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            # Without isolation_level each statement is a transaction.  Threads: only ours uses it.
-            connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._thread)
+        for pauses_left in reversed(range(round(_BUSY_S / _BUSY_PAUSE_S))):
+            if self._connection is not None:
+                break
             try:
-                for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", _CREATE, _INDEX):
-                    connection.execute(statement)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
+                await in_thread(self._open)
+            except sqlite3.OperationalError as error:
+                # SQLite does not wait when two connections set the journal mode at the same time: one fails at once.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or not pauses_left:
+                    raise
+                await asyncio.sleep(_BUSY_PAUSE_S)
+        return await in_thread(lambda: work(self._opened()))
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RuntimeError(f"{self._path} is closed")
         return self._connection
+
+    def _open(self) -> None:
+        if self._connection is not None:
+            return
+        # Without isolation_level each statement is a transaction.  Threads: only ours uses it.
+        connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", _CREATE, _INDEX):
+                connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
 
     def _close(self) -> None:
         if self._connection is not None:

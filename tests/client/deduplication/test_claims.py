@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from itertools import count
@@ -181,6 +182,21 @@ async def test_expired_rows_of_sqlite_are_deleted(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "claims.db") as connection:
         assert connection.execute("SELECT count(*) FROM sprocket_claims").fetchone()[0] < 600
     connection.close()
+
+
+async def test_many_that_open_a_new_file_of_sqlite_at_the_same_time(tmp_path: Path) -> None:
+    for attempt in range(20):
+        stores = [SqliteClaims(tmp_path / f"{attempt}.db", group="g") for _ in range(8)]
+        outcomes = await asyncio.gather(*(store.claim("k", str(at)) for at, store in enumerate(stores)))
+        assert Counter(outcomes) == {Claim.MINE: 1, Claim.HELD: 7}
+        await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_a_file_that_is_not_of_sqlite_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "claims.db").write_bytes(b"not a database, and longer than the header of one" * 20)
+    async with SqliteClaims(tmp_path / "claims.db", group="g") as claims:
+        with pytest.raises(sqlite3.DatabaseError, match="not a database"):
+            await claims.claim("k", "a")
 
 
 async def test_expired_rows_of_postgresql_are_deleted(postgres_url: str) -> None:

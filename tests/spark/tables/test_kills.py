@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +23,40 @@ ROOT = Path(__file__).resolve().parents[3]
 MESSAGES = 1000
 
 
-def one_life(builder: StoreBuilder, table: Path, kind: TableFormat, seconds: float | None) -> bool:
-    """Keep the table until SIGKILL, `seconds` after the process could begin; whether it came to its end before."""
+def one_life(builder: StoreBuilder, table: Path, kind: TableFormat, seconds: float | None) -> float | None:
+    """Keep the table until SIGKILL, `seconds` after the process could begin.
+
+    Return how long it took, s, or None if it was killed before its end.
+    """
     command = [sys.executable, "-m", "tests.spark.tables.kept_table", str(builder.root), str(table), kind]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "loaded\n"
+        began = time.monotonic()
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGKILL)
         rest = child.stdout.read()
-    return "done" in rest
+    return time.monotonic() - began if "done" in rest else None
 
 
-def live_and_die(tmp_path: Path, kind: TableFormat, lives: int, longest_s: float, seed: int) -> int:
+def live_and_die(tmp_path: Path, kind: TableFormat, lives: int, seed: int) -> int:
+    """Return how many processes were killed before one came to its end."""
     moments = random.Random(seed)
     builder = StoreBuilder(tmp_path / "store", segment_bytes=1 << 15)
     builder.extend(orders(0, MESSAGES, hours=2.0, of=MESSAGES))
     builder.write()
+    # Machines differ several times in speed: the moments lie within what this one needs.
+    longest_s = one_life(builder, tmp_path / "undisturbed", kind, None)
+    assert longest_s is not None
     table = tmp_path / "table"
     killed = 0
     for _ in range(lives):
-        if one_life(builder, table, kind, moments.uniform(0.02, longest_s)):
+        if one_life(builder, table, kind, moments.uniform(0.02, longest_s)) is not None:
             break
         killed += 1
-    assert one_life(builder, table, kind, None), "the last life was to come to its end"
+    assert one_life(builder, table, kind, None) is not None, "the last life was to come to its end"
     check(kind, declaration(table, kind), builder.rows)
     files = existing_table(table).files()
     if kind is TableFormat.PARQUET:
@@ -56,9 +65,9 @@ def live_and_die(tmp_path: Path, kind: TableFormat, lives: int, longest_s: float
     return killed
 
 
-@pytest.mark.parametrize(("kind", "longest_s"), [("parquet", 0.9), ("delta", 1.2), ("iceberg", 2.5)])
-def test_a_backfill_survives_kills(kind: str, longest_s: float, tmp_path: Path) -> None:
-    assert live_and_die(tmp_path, TableFormat(kind), 3, longest_s, seed=7) >= 1
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_backfill_survives_kills(kind: str, tmp_path: Path) -> None:
+    assert live_and_die(tmp_path, TableFormat(kind), 3, seed=7) >= 1
 
 
 @pytest.mark.slow
@@ -67,8 +76,8 @@ def test_a_backfill_survives_kills(kind: str, longest_s: float, tmp_path: Path) 
 def test_a_backfill_survives_many_kills(kind: str, tmp_path: Path) -> None:
     killed = 0
     for seed in range(8):
-        killed += live_and_die(tmp_path / str(seed), TableFormat(kind), 12, 1.2, seed)
-    assert killed > 20
+        killed += live_and_die(tmp_path / str(seed), TableFormat(kind), 12, seed)
+    assert killed >= 8
 
 
 @pytest.mark.spark
