@@ -27,7 +27,7 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
 	@$(PIP) install --quiet --constraint requirements.lock setuptools cython
-	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,faststream,redis,postgresql,testing,demo,dev]'
+	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,faststream,fastapi,prometheus,redis,postgresql,testing,demo,dev]'
 	@$(BIN)/python -m spark.runtime.java_home requirements.lock
 	@touch $@
 

@@ -35,6 +35,8 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "pytest": "testing",
     "taskiq": "taskiq",
     "faststream": "faststream",
+    "fastapi": "fastapi",
+    "prometheus_client": "prometheus",
     "redis": "redis",
     "asyncpg": "postgresql",
 }

@@ -22,7 +22,7 @@ from faststream._internal.parser import CodecProto
 from faststream._internal.types import BrokerMiddleware, CustomCallable
 from faststream.middlewares import AckPolicy
 from faststream.response.publish_type import PublishType
-from faststream.specification.schema import BrokerSpec
+from faststream.specification.schema import BrokerSpec, Tag, TagDict
 
 from sprocket.client.connect import Connection, connect
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
@@ -55,6 +55,7 @@ class SprocketBroker(SprocketRegistrator, BrokerUsecase[ReceivedMessage | Batch,
         middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
         routers: Iterable[SprocketRegistrator] = (),
         description: str | None = None,
+        tags: Iterable[Tag | TagDict] = (),
         logger: LoggerProto | None = EMPTY,
         log_level: int = logging.INFO,
         apply_types: bool = True,
@@ -93,7 +94,7 @@ class SprocketBroker(SprocketRegistrator, BrokerUsecase[ReceivedMessage | Batch,
                 url=[addresses] if isinstance(addresses, str) else list(addresses),
                 protocol="rocketmq",
                 protocol_version=None,
-                tags=(),
+                tags=tags,
                 security=None,
             ),
         )

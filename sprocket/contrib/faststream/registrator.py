@@ -38,8 +38,8 @@ from sprocket.contrib.faststream.subscriber import (
 )
 
 
-class SubscriberOptions(TypedDict, total=False):
-    """Arguments of `subscriber` that do not decide its type."""
+class CommonSubscriberOptions(TypedDict, total=False):
+    """Arguments of every `subscriber` that do not decide its type."""
 
     expression: str | SqlFilter
     consume_from: ConsumeFrom | datetime
@@ -48,7 +48,6 @@ class SubscriberOptions(TypedDict, total=False):
     ack_policy: AckPolicy
     no_reply: bool
     settings: ConsumeSettings | None
-    dependencies: Sequence[Dependant]
     parser: CustomCallable | None
     decoder: CustomCallable | None
     codec: CodecProto | None
@@ -56,6 +55,12 @@ class SubscriberOptions(TypedDict, total=False):
     title: str | None
     description: str | None
     include_in_schema: bool
+
+
+class SubscriberOptions(CommonSubscriberOptions, total=False):
+    """Arguments of a broker's `subscriber` that do not decide its type."""
+
+    dependencies: Sequence[Dependant]
 
 
 class PublisherOptions(TypedDict, total=False):
