@@ -24,6 +24,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/engine/choice.py", "disk"): "edge: compares the compiled engine with the sources beside it",
     # client
     ("sprocket/client/deduplication/deduplicator.py", "randomness"): "edge: owners of claims, unique among all members",
+    ("sprocket/client/deduplication/sqlite_claims.py", "sleep"): "edge: tries again to open a file that others hold",
     ("sprocket/client/deduplication/deduplicator.py", "sleep"): "edge: waits between two requests to a database",
     # remoting
     ("sprocket/remoting/server.py", "sleep"): "edge: the listening side's sweep",
