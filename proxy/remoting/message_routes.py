@@ -26,6 +26,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import ViewMessageRequestHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.properties import encoded_name, find_last
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 from sprocket.remoting.routes import Action, AllFields, Handler, Lane, Resource, Route
 
@@ -38,8 +39,12 @@ _MAX_HOLD_MS: Final = 3_600_000
 # `PullSysFlag.FLAG_SUBSCRIPTION`
 _WITH_SUBSCRIPTION: Final = 0x4
 _V2: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
-_DELAYS: Final = (names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
-_TRANSFERRED: Final = "TRANSFER_FLAG"
+_TRANSACTION: Final = encoded_name(names.TRANSACTION_PREPARED)
+_DELAYS: Final = tuple(
+    encoded_name(name) for name in (names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
+)
+_SHARDING_KEY: Final = encoded_name(names.SHARDING_KEY)
+_TRANSFERRED: Final = encoded_name("TRANSFER_FLAG")
 
 
 class MessageRoutes:
@@ -101,7 +106,8 @@ class MessageRoutes:
     def _send(self, request: Request[Fields]) -> None:
         fields = request.header
         is_short = request.code in _V2
-        properties = fields.get("i" if is_short else "properties") or ""
+        # A text that is no UTF-8 goes on as it came; only its type is asked here.
+        properties = (fields.get("i" if is_short else "properties") or "").encode("utf-8", "replace")
         topic = fields.get("b" if is_short else "topic") or ""
         kind = type_of(properties)
         is_own = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
@@ -110,7 +116,7 @@ class MessageRoutes:
             if self._producers.sends_transactions(group):
                 # Brokers ask about open transactions only those who tell them of the group.
                 self._transactions_begin()
-        if is_own or not self._config.enable_topic_message_type_check or _has(properties, _TRANSFERRED):
+        if is_own or not self._config.enable_topic_message_type_check or find_last(properties, _TRANSFERRED):
             self._forwarder.forward(request, _TIMEOUT_S)
             return
         expected = self._metadata.known_type(topic)
@@ -224,24 +230,16 @@ class MessageRoutes:
         self._forwarder.forward(request, _TIMEOUT_S, broker_name=body.broker_name or None)
 
 
-def type_of(properties: str) -> str:
-    """Return the type of a message.  Source: RocketMQ 5.3.3, `TopicMessageType.parseFromMessageProperty`."""
-    if _has(properties, names.TRANSACTION_PREPARED, "true"):
+def type_of(properties: bytes) -> str:
+    """Return the type of a message with these encoded properties.
+
+    Source: RocketMQ 5.3.3, `TopicMessageType.parseFromMessageProperty`.
+    """
+    if find_last(properties, _TRANSACTION) == b"true":
         return "TRANSACTION"
-    if any(_has(properties, name) for name in _DELAYS):
+    if any(find_last(properties, name) for name in _DELAYS):
         return "DELAY"
-    return "FIFO" if _has(properties, names.SHARDING_KEY) else "NORMAL"
-
-
-def _has(properties: str, name: str, value: str | None = None) -> bool:
-    """Return whether encoded properties have one of this name, and of this value."""
-    wanted = name + names.NAME_END + ("" if value is None else value)
-    at = properties.find(wanted)
-    while at > 0 and properties[at - 1] != names.VALUE_END:
-        at = properties.find(wanted, at + 1)
-    if at < 0 or value is None:
-        return at >= 0
-    return properties[at + len(wanted) : at + len(wanted) + 1] in ("", names.VALUE_END)
+    return "FIFO" if find_last(properties, _SHARDING_KEY) else "NORMAL"
 
 
 def _number(fields: Fields, name: str) -> int:

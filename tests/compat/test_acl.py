@@ -93,7 +93,8 @@ def test_accounts_are_changed_by_mqadmin(guarded: Cluster, tmp_path: Path) -> No
     assert "create or update plain access config" in said and "success" in said, said
     update = ("updateTopic", "-n", guarded.name_server_address, "-c", CLUSTER_NAME, "-t", "Later", "-r", "2")
     newcomer = _tools(tmp_path / "newcomer", ("Newcomer", "secret-of-newcomer"))
-    assert "success" in mqadmin(newcomer, *update).stdout
+    done = mqadmin(newcomer, *update)
+    assert "success" in done.stdout, done.stdout + done.stderr
 
     said = _old_mqadmin(home, guarded, "clusterAclConfigVersion")
     assert "plain_acl.yml" in said and "get cluster's plain access config version success" in said, said
