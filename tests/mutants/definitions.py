@@ -11,6 +11,7 @@ from tests.mutants.controller_bugs import CONTROLLER_MUTANTS
 from tests.mutants.epoch_bugs import EPOCH_MUTANTS
 from tests.mutants.idempotence_bugs import IDEMPOTENCE_MUTANTS
 from tests.mutants.mutant import Mutant
+from tests.mutants.proxy_bugs import PROXY_MUTANTS
 from tests.mutants.raft_bugs import RAFT_MUTANTS
 from tests.mutants.role_bugs import ROLE_MUTANTS
 
@@ -867,6 +868,7 @@ MUTANTS: Final = (
     ),
     *COMMAND_MUTANTS,
     *IDEMPOTENCE_MUTANTS,
+    *PROXY_MUTANTS,
     *RAFT_MUTANTS,
     *CONTROLLER_MUTANTS,
     *EPOCH_MUTANTS,

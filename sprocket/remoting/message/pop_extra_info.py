@@ -98,12 +98,13 @@ def parse_handle(text: str) -> PopHandle:
     if len(text) > MAX_HANDLE_CHARS:
         raise _bad_handle(f"has {len(text)} characters; at most {MAX_HANDLE_CHARS} are taken")
     parts = text.split(" ")
-    if len(parts) == 8:
-        # A usual handle has small numbers: one test for all of them.
-        first, popped, invisible, revive, retry, broker, queue, offset = parts
+    if len(parts) >= 8:
+        # A usual handle has small numbers: one test for all of them.  A proxy's receipt has a part more.
+        known = parts[:8]
+        first, popped, invisible, revive, retry, broker, queue, offset = known
         if (
             f"{first}{popped}{invisible}{revive}{queue}{offset}".isdecimal()
-            and "" not in parts
+            and "" not in known
             and len(first) < _LONG_DIGITS and len(popped) < _LONG_DIGITS and len(invisible) < _LONG_DIGITS
             and len(offset) < _LONG_DIGITS and len(revive) < _INT_DIGITS and len(queue) < _INT_DIGITS
         ):  # fmt: skip

@@ -14,12 +14,13 @@ from proxy.brokers.receipts import Receipt
 from proxy.clients.connections import Connections
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
-from proxy.handles.held_handles import HeldHandles
+from proxy.handles.held_handles import Held, HeldHandles
 from proxy.handles.renewal import Renewal
 from proxy.listeners import Listener
 from proxy.server.call import Call
 from proxy.wire import messaging_pb2 as wire
 from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.errors import RemotingTimeout
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.message.pop_extra_info import NORMAL, ORDER_REVIVE_QUEUE, PopHandle
 
@@ -44,10 +45,13 @@ class WaitingBrokers(Brokers):
         await self.ack(receipts[0], group, topic)
 
 
-async def _acknowledge(brokers: Brokers, receipts: Sequence[Receipt]) -> wire.AckMessageResponse:
+async def _acknowledge(
+    brokers: Brokers, receipts: Sequence[Receipt], held: HeldHandles | None = None
+) -> wire.AckMessageResponse:
     config, clients = ProxyConfig(), Clients(SystemClock().monotonic, silent_s=1, lost_s=1)
-    metadata, connections = cast("Metadata", None), cast("Connections", None)  # not asked without held handles
-    renewal = Renewal(HeldHandles(), brokers, metadata, config, connections, asyncio.ensure_future)
+    metadata, connections = cast("Metadata", None), cast("Connections", None)  # not asked before a renewal
+    table = HeldHandles() if held is None else held
+    renewal = Renewal(table, brokers, metadata, config, connections, asyncio.ensure_future)
     request = wire.AckMessageRequest(
         group=wire.Resource(name="group"),
         topic=wire.Resource(name="topic"),
@@ -83,6 +87,46 @@ async def test_several_wait_for_their_answers_together(receipts: list[Receipt]) 
     answer = await _acknowledge(brokers, receipts)
     assert answer.status.code == wire.OK and len(answer.entries) == len(receipts)
     assert len(brokers.asked) == 2
+
+
+class FailingBrokers(Brokers):
+    """Brokers of which `broken` gives no answer; `asked` has the offsets that the others acknowledged."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__(cast("ClientInstance", SimpleNamespace(clock=SystemClock())))
+        self._broken = broken
+        self.asked: list[int] = []
+
+    async def ack(self, receipt: Receipt, group: str, topic: str) -> None:
+        await self.ack_batch([receipt], group, topic)
+
+    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
+        if any(receipt.handle.broker_name == self._broken for receipt in receipts):
+            raise RemotingTimeout(f"{self._broken} did not answer")
+        self.asked += [receipt.offset for receipt in receipts]
+
+
+@pytest.mark.parametrize("of_each", [1, 2], ids=["one", "batch"])
+async def test_what_a_broker_did_not_acknowledge_is_no_success(of_each: int) -> None:
+    brokers, held = FailingBrokers("broker-b"), HeldHandles()
+    receipts = [_receipt(name, offset) for offset in range(of_each) for name in ("broker-a", "broker-b")]
+    for one in receipts:
+        held.add(Held(_CALL.client_id, "group", "topic", "id", one.encode(), one, SystemClock().wall_ms(), 0))
+    answer = await _acknowledge(brokers, receipts, held)
+    assert answer.status.code == wire.MULTIPLE_RESULTS
+    assert [entry.status.code == wire.OK for entry in answer.entries] == [True, False] * of_each
+    assert brokers.asked == list(range(of_each))
+    # The client tries again with the handle that it has, so that one is renewed on.
+    assert [one.receipt for one in held] == receipts[1::2]
+
+
+async def test_an_expired_receipt_is_refused_and_the_others_are_acknowledged() -> None:
+    brokers = FailingBrokers("")
+    past = _receipt("broker-a", 1)
+    past = past._replace(handle=past.handle._replace(pop_time_ms=past.handle.pop_time_ms - 2 * _HOUR_MS))
+    answer = await _acknowledge(brokers, [past, _receipt("broker-a", 2)])
+    assert [entry.status.code for entry in answer.entries] == [wire.INVALID_RECEIPT_HANDLE, wire.OK]
+    assert brokers.asked == [2]
 
 
 async def test_no_acknowledgement_is_no_success() -> None:
