@@ -28,6 +28,7 @@ WORKLOADS = {
     "send_many": 10_000,
     "gather": 8_192,
     "auto_batch": 16_384,
+    "send_many_batched": 16_384,
     "send_batch": 16_384,
     "control_single": 1_500,
     "single": 1_500,

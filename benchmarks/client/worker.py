@@ -130,6 +130,10 @@ class Client:
         for begin in range(0, count, _AT_ONCE):
             await asyncio.gather(*(self._batching.send(self._message()) for _ in range(min(_AT_ONCE, count - begin))))
 
+    async def send_many_batched(self, count: int) -> None:
+        async for _ in self._batching.send_many((self._message() for _ in range(count)), window=_WINDOW):
+            pass
+
     async def send_batch(self, count: int) -> None:
         for begin in range(0, count, 32):
             await self._producer.send_batch([self._message() for _ in range(min(32, count - begin))])

@@ -19,6 +19,7 @@ from sprocket.client.errors import (
 )
 from sprocket.client.message import Message, ReceivedMessage, SendResult
 from sprocket.client.send.accumulator import Accumulator
+from sprocket.client.send.batched_stream import BatchedStream
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.queue_choice import by_sharding_key
 from sprocket.client.send.recall import RecallHandle, recall
@@ -188,7 +189,7 @@ class Producer:
     async def _send_alone(
         self,
         message: Message,
-        queue: MessageQueue | None,
+        queue: MessageQueue | None = None,
         sharding_key: str | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
@@ -314,7 +315,7 @@ class Producer:
         return await self._send_together(batch, queue, timeout_s)
 
     async def _send_together(
-        self, batch: Sequence[Message], queue: MessageQueue | None, timeout_s: float | None = None
+        self, batch: Sequence[Message], queue: MessageQueue | None = None, timeout_s: float | None = None
     ) -> SendResult:
         self._instance.check_open()
         request = batch_request(batch, self._settings, self._instance.identity.new_unique_id)
@@ -324,16 +325,43 @@ class Producer:
         finally:
             self._sender.give_room(len(request.body))
 
-    async def send_many(
+    def send_many(
         self, messages: Iterable[Message] | AsyncIterable[Message], *, window: int = 256
     ) -> AsyncIterator[SendResult]:
         """Send a stream with up to `window` messages outstanding; yield results in the order of the messages.
 
         The next message is taken only if there is room, so memory is bounded and a slow cluster slows the source.
         No task is created per message.  The first message that cannot be sent raises, as `send` does.  The outstanding
-        messages may or may not have arrived then.
+        messages may or may not have arrived then.  With `SendSettings.auto_batch`, neighbours share a request.
         """
         arguments.whole("window", window, 1)
+        return self._send_batches(messages, window) if self._accumulator else self._send_singly(messages, window)
+
+    async def _send_batches(
+        self, messages: Iterable[Message] | AsyncIterable[Message], window: int
+    ) -> AsyncIterator[SendResult]:
+        self._check_open()
+        stream = BatchedStream(
+            self._settings,
+            window,
+            lambda message: self._send_alone(message, None),
+            lambda batch: self._send_together(batch, None),
+        )
+        try:
+            async for message in _as_async(messages):
+                while stream.is_full or stream.has_outcome:
+                    for outcome in await stream.oldest():
+                        yield _result_of(outcome)
+                stream.add(message)
+            while not stream.is_settled:
+                for outcome in await stream.oldest():
+                    yield _result_of(outcome)
+        finally:
+            stream.abandon()
+
+    async def _send_singly(
+        self, messages: Iterable[Message] | AsyncIterable[Message], window: int
+    ) -> AsyncIterator[SendResult]:
         started: deque[tuple[SendRequest, Attempt]] = deque()
         timeout_s = self._settings.send_msg_timeout_s
         async for message in _as_async(messages):
@@ -411,6 +439,12 @@ class Producer:
             arguments.sharding_key(sharding_key, queue)
         if timeout_s is not None:
             arguments.timeout("timeout_s", timeout_s)
+
+
+def _result_of(outcome: SendResult | Exception) -> SendResult:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 async def _as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
