@@ -9,6 +9,7 @@ import pytest
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.admin.redrive import REDRIVEN_FROM, DeadLetterFilter, Redrive, RedriveFailed
+from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
 from sprocket.client.producer import Producer
@@ -104,6 +105,26 @@ async def test_they_keep_what_they_were(site: Site) -> None:
     assert back.properties[REDRIVEN_FROM] == dead.offset_message_id
     assert not {"DELAY", "RETRY_TOPIC"} & back.properties.keys()
     assert len(await site.messages(f"%DLQ%{site.group}")) == 1, "the dead-letter topic keeps its copy"
+
+
+async def test_messages_of_a_batch_keep_their_own_ids_as_dead_letters_and_back(site: Site) -> None:
+    keys = ["plain", 'quote"back\\slash', "é|%{}"]
+    async with Producer("PG", site.broker.namesrv) as producer:
+        batch = await producer.send_batch([Message(site.topic, b"x", keys=key) for key in keys])
+    ids = dict(zip(keys, batch.message_id.split(","), strict=True))
+    consumer = Consumer(site.group, [site.topic], site.broker.namesrv, consume_from=ConsumeFrom.FIRST)
+    async with consumer:
+        for _ in keys:
+            await (await anext(consumer)).dead_letter("no reason")
+    async with asyncio.timeout(60):
+        while not await site.is_routed(f"%DLQ%{site.group}"):
+            await asyncio.sleep(0.01)
+    dead = await site.messages(f"%DLQ%{site.group}")
+    assert {each.keys[0]: each.message_id for each in dead} == ids
+    assert {each.properties["ORIGIN_MESSAGE_ID"] for each in dead} == set(ids.values())
+    assert (await site.redrive().run()).sent == len(keys)
+    assert {each.keys[0]: each.message_id for each in await site.came_back()} == ids
+    assert {each.properties["UNIQ_KEY"] for each in await site.came_back()} == set(ids.values())
 
 
 async def test_a_second_run_sends_only_what_died_since(site: Site) -> None:
