@@ -66,6 +66,7 @@ from sprocket.metrics.export import MetricsExport, server_labels
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.flow.descriptors import DescriptorReserve
+from sprocket.remoting.tls.settings import TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ _GRACE_S: Final = 1.0
 
 
 class Proxy:
-    """One proxy.  `choose` returns a random number below its argument.
+    """One proxy.  `choose` returns a random number below its argument; `tls` is for its connections to servers.
 
     A worker has a `link` to the other workers of its proxy; `orphaned` is called when their supervisor is gone.
     `on_fatal` gets the reason if the proxy has waited for brokers and then cannot serve.
@@ -94,6 +95,7 @@ class Proxy:
         choose: Callable[[int], int],
         auth: AuthSettings | None = None,
         gate: GateSettings | None = None,
+        tls: TlsSettings | None = None,
         link: Callable[[], Awaitable[Link]] | None = None,
         orphaned: Callable[[], None] = lambda: None,
         on_fatal: Callable[[SprocketError], None] = lambda error: None,
@@ -130,7 +132,7 @@ class Proxy:
         self._producers = TransactionalProducers(self.clients, lambda: self.metadata, lambda: checks.groups)
         self._memberships = Memberships(self._producers, self.consumers, config.register_consumers_at_brokers)
         self._instance = ClientInstance(
-            _client_settings(config, auth),
+            _client_settings(config, auth, tls),
             routes=[*orphans.routes(), *self._relay.for_brokers()],
             heartbeat=lambda: self._memberships.heartbeat(self._instance.client_id),
             clock=clock,
@@ -436,7 +438,7 @@ def _metric_labels(config: ProxyConfig) -> dict[str, str]:
     }
 
 
-def _client_settings(config: ProxyConfig, auth: AuthSettings) -> ClientSettings:
+def _client_settings(config: ProxyConfig, auth: AuthSettings, tls: TlsSettings | None) -> ClientSettings:
     """Return the settings of the proxy as a client of brokers.  Raises ConfigError."""
     if not config.namesrv_addr.strip():
         raise ConfigError("namesrvAddr: no name server; give -n HOST:PORT, or namesrvAddr in rmq-proxy.json")
@@ -445,4 +447,5 @@ def _client_settings(config: ProxyConfig, auth: AuthSettings) -> ClientSettings:
         poll_name_server_interval_s=float(config.topic_route_service_cache_refresh_seconds),
         heartbeat_broker_interval_s=float(config.transaction_heartbeat_period_second),
         credentials=auth.inner_credentials(),
+        tls=tls,
     )

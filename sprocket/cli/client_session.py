@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-# Names a folder that `sprocket tls init` made, or a file of TLS keys.  If it is set, commands use TLS.
-TLS_VARIABLE: Final = "SPROCKET_TLS"
 HELP = {"help_option_names": ["-h", "--help"]}
 
 namesrv_option = click.option(
@@ -92,12 +90,12 @@ def tool_credentials() -> "Credentials | None":
 
 
 def tool_tls() -> "TlsSettings | None":
-    """Return the TLS settings in the environment, None if there are none: see `TLS_VARIABLE`.  Raises ConfigError.
+    """Return the TLS settings in the environment, None if there are none.  Raises ConfigError.
 
     Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
     """
     from sprocket.common.config import read
-    from sprocket.remoting.tls.settings import TlsSettings, system_properties
+    from sprocket.remoting.tls.settings import TLS_VARIABLE, TlsSettings, system_properties
 
     given = system_properties(os.environ)
     place = os.environ.get(TLS_VARIABLE)

@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +57,22 @@ class ChildProcess:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], directory: Path, log: Path | None = None, *, is_detached: bool = False
+        self,
+        name: str,
+        command: Sequence[str],
+        directory: Path,
+        log: Path | None = None,
+        *,
+        is_detached: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """`environment` has variables beside those of this process."""
         self.name = name
         self.command = list(command)
         self.directory = directory
         self.log = log or directory / f"{name}.log"
         self._is_detached = is_detached
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -87,6 +96,7 @@ class ChildProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=self.directory,
+                env=os.environ | self._environment,
                 start_new_session=self._is_detached,
             )
 

@@ -22,6 +22,7 @@ from sprocket.processes.pid_file import PidFile
 from sprocket.processes.ports import WantedPort, refuse_taken
 from sprocket.processes.profile import REPLICA, Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
+from sprocket.remoting.tls.settings import TLS_VARIABLE
 
 HOST: Final = "127.0.0.1"
 # RocketMQ's ports: 9876 for the first name server, and 10911 for the first broker.
@@ -95,8 +96,6 @@ class LocalCluster:
 
         Raises ConfigError if the ports exceed 65535 or `tls` has no keys, OSError if a file cannot be written.
         """
-        if tls is not None and any(plan.role == "PROXY" for plan in profile.plans):
-            raise ConfigError(f"{profile.name} with TLS: proxies speak plain text to brokers; use one without them")
         if tls is not None:
             tls.client_settings()
         members = _members(profile.plans, port_base)
@@ -203,7 +202,9 @@ class LocalCluster:
     def _process(self, member: Member) -> ChildProcess:
         kind, flag = ("proxy", "-pc") if member.is_proxy else ("broker" if member.is_broker else "namesrv", "-c")
         command = isolated("sprocket.cli", kind, "--json", flag, str(_file(self.directory, member)))
-        return ChildProcess(member.name, command, self.directory, self.log(member), is_detached=True)
+        # Its file has no keys for the connections to brokers: RocketMQ's proxy has them from the environment too.
+        more = {TLS_VARIABLE: str(self.tls.path)} if self.tls is not None and member.is_proxy else None
+        return ChildProcess(member.name, command, self.directory, self.log(member), is_detached=True, environment=more)
 
 
 class Started:
@@ -325,6 +326,9 @@ def _configuration(
         table = json.loads(plan.content) | {"bindAddress": HOST, "grpcServerPort": member.port}
         if table.get("remotingListenPort") != _NO_PORT:
             table["remotingListenPort"] = member.port - 1
+        if tls is not None:
+            table |= {"tlsServerMode": "enforcing", "tlsTestModeEnable": False}
+            table |= {"tlsCertPath": str(tls.path / "broker.pem"), "tlsKeyPath": str(tls.path / "broker.key")}
         return (json.dumps(table | {"namesrvAddr": name_servers}, indent=2) + "\n").encode()
     own = {"bindAddress": HOST, "listenPort": str(member.port)}
     data = directory / member.name

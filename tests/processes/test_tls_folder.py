@@ -8,14 +8,14 @@ import pytest
 from click.testing import CliRunner
 from cryptography import x509
 
-from sprocket.cli.client_session import TLS_VARIABLE, tool_tls
+from sprocket.cli.client_session import tool_tls
 from sprocket.cli.main import main
 from sprocket.cli.server.server_config import broker_configuration, namesrv_configuration
 from sprocket.common.errors import ConfigError
 from sprocket.processes.local_cluster import LocalCluster
 from sprocket.processes.profile import Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
-from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.settings import TLS_VARIABLE, TlsSettings
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from store.config.store_config import StoreConfig
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.cli.client_session import (
-    TLS_VARIABLE,
     CommandFailed,
     WrongUsage,
     json_option,
@@ -154,6 +153,8 @@ def _show(cluster: "LocalCluster", found: "list[MemberStatus]", as_json: bool) -
     rows = [tuple("" if cell is None else cell for cell in _row(one)) for one in found]
     for line in fitted(_HEAD, rows):
         click.echo(line)
+    from sprocket.remoting.tls.settings import TLS_VARIABLE
+
     tls = "" if cluster.tls is None else f" {TLS_VARIABLE}='{cluster.tls.path}'"
     click.echo(f"Clients: NAMESRV_ADDR='{cluster.namesrv}'{tls}.  Logs: {cluster.directory / 'logs'}")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sprocket.cli.client_session import HELP, TLS_VARIABLE, CommandFailed, WrongUsage
+from sprocket.cli.client_session import HELP, CommandFailed, WrongUsage
 from sprocket.common.errors import ConfigError
 
 _folder = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
@@ -44,6 +44,7 @@ def init(directory: Path, hosts: tuple[str, ...], days: int, client_auth: str, f
     --tls DIRECTORY` runs a cluster that accepts only TLS. Keep ca.key secret: its holder can impersonate every member.
     """
     from sprocket.processes.tls_folder import AUTHORITY_DAYS, HOSTS, TlsFolder
+    from sprocket.remoting.tls.settings import TLS_VARIABLE
 
     folder = TlsFolder(directory)
     present = folder.present()

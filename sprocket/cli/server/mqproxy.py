@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from sprocket.cli.client_session import HELP, WrongUsage
+from sprocket.cli.client_session import HELP, WrongUsage, tool_tls
 from sprocket.cli.server.server_commands import checked, namesrv_flag, printed_only, start_line
+from sprocket.common.errors import ConfigError
 from sprocket.common.extras import install
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sprocket.cli.server.server_log import ServerLog
     from sprocket.cli.server.server_process import Process
     from sprocket.common.config import Configuration
+    from sprocket.remoting.tls.settings import TlsSettings
     from store.config.store_config import StoreConfig
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -130,6 +132,7 @@ def run_proxy(
         choose=random.randrange,
         auth=auth,
         gate=gate,
+        tls=_tls_to_servers(),
         link=link,
         orphaned=lambda: process.fail(SprocketError("the supervisor of this worker has ended")),
         on_fatal=process.fail,
@@ -137,6 +140,14 @@ def run_proxy(
     health = HealthServer(config)
     health.watch(proxy_conditions(proxy))
     sys.exit(process.run([lambda: health, lambda: proxy], lambda: proxy_line(proxy, as_json)))
+
+
+def _tls_to_servers() -> "TlsSettings | None":
+    """Return the TLS of the connections to brokers, as the environment says.  Raises WrongUsage."""
+    try:
+        return tool_tls()
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
 
 
 def _run_beside_broker(
@@ -154,7 +165,7 @@ def _run_beside_broker(
     own, store, file = broker.of(BrokerConfig), broker.of(StoreConfig), ConfigurationFile.of(broker)
     server = Broker(own, store, tls=broker.of(TlsSettings), on_fatal=process.fail, file=file)
     server.config.on_update.append(log.follow(lambda: server.config.broker))
-    proxy = proxy_beside(config, own, store)
+    proxy = proxy_beside(config, own, store, broker.of(TlsSettings))
     health = HealthServer(config)
     health.watch({**broker_conditions(server), **proxy_conditions(proxy)})
 
@@ -219,8 +230,8 @@ def run_workers(
     sys.exit(process.run([lambda: health, lambda: workers], lambda: line_of(workers.facts, as_json)))
 
 
-def proxy_beside(config: "ProxyConfig", own: "BrokerConfig", store: "StoreConfig") -> "Proxy":
-    """Return a proxy beside a broker in the same process: with its name servers, cluster, users and rules."""
+def proxy_beside(config: "ProxyConfig", own: "BrokerConfig", store: "StoreConfig", tls: "TlsSettings") -> "Proxy":
+    """Return a proxy beside a broker in the same process: with its name servers, cluster, users, rules and TLS."""
     from proxy.proxy_server import Proxy
     from sprocket.common.clock import SystemClock
 
@@ -232,7 +243,9 @@ def proxy_beside(config: "ProxyConfig", own: "BrokerConfig", store: "StoreConfig
         rocketmq_cluster_name=own.broker_cluster_name,
         auth_config_path=str(store.store_path_root_dir / "config"),
     )
-    return Proxy(config, clock=SystemClock(), choose=random.randrange, auth=own, gate=own)
+    return Proxy(
+        config, clock=SystemClock(), choose=random.randrange, auth=own, gate=own, tls=tls if tls.is_client else None
+    )
 
 
 def proxy_line(proxy: "Proxy", as_json: bool) -> str:
