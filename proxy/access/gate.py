@@ -25,9 +25,9 @@ from acl.remote_addresses import parts_of
 from proxy.access.needs import needs
 from proxy.server.call import AUTHORIZATION, DATE_TIME, Call
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.credentials import ACCESS_KEY
 
 logger = logging.getLogger(__name__)
