@@ -234,14 +234,9 @@ def type_of(properties: str) -> str:
 
 
 def _has(properties: str, name: str, value: str | None = None) -> bool:
-    """Return whether encoded properties have one of this name, and of this value."""
-    wanted = name + names.NAME_END + ("" if value is None else value)
-    at = properties.find(wanted)
-    while at > 0 and properties[at - 1] != names.VALUE_END:
-        at = properties.find(wanted, at + 1)
-    if at < 0 or value is None:
-        return at >= 0
-    return properties[at + len(wanted) : at + len(wanted) + 1] in ("", names.VALUE_END)
+    """Return whether encoded properties have one of this name, and of this value; of several the last counts."""
+    found = names.find_last(properties.encode(), names.encoded_name(name))
+    return found is not None and (value is None or found == value.encode())
 
 
 def _number(fields: Fields, name: str) -> int:
