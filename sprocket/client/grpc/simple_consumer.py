@@ -1,7 +1,6 @@
 """The popping consumer over gRPC."""
 
 import logging
-from collections.abc import Callable
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
@@ -40,7 +39,6 @@ class GrpcSimpleConsumer(SimpleConsumer):
         clock: Clock | None = None,
         owner: Owner | None = None,
         kind: "wire.ClientType" = wire.SIMPLE_CONSUMER,
-        denied: Callable[[], None] = lambda: None,
     ) -> None:
         """Raises IllegalArgument."""
         self._kind = kind
