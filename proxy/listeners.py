@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.errors import ConfigError
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 GRPC: Final = "grpc"
 REMOTING: Final = "remoting"

@@ -53,7 +53,6 @@ from proxy.server.dispatcher import Dispatcher, Limits, Methods, Streaming
 from proxy.server.port import PeerBehind, Port
 from proxy.status import Refusal
 from proxy.sync.heartbeat_syncer import HeartbeatSyncer
-from proxy.wire import messaging_pb2 as wire
 from proxy.workers.link import Link
 from proxy.workers.shared_clients import SharedClients
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
@@ -61,6 +60,7 @@ from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import ClientError
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.metrics.declared import Metric, gauge
 from sprocket.metrics.export import MetricsExport, server_labels
 from sprocket.metrics.registry import MetricRegistry
@@ -102,8 +102,7 @@ class Proxy:
     ) -> None:
         """Raises ConfigError."""
         self.config = config
-        auth = auth or AuthSettings()
-        gate = gate or GateSettings()
+        auth, gate = auth or AuthSettings(), gate or GateSettings()
         self._clock = clock
         self._on_fatal = on_fatal
         self._users: SharedUsers | None = None

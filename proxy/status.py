@@ -6,9 +6,9 @@ Source: RocketMQ 5.3.3, `ResponseBuilder`, `GrpcProxyException`, `TopicRouteHelp
 import logging
 from typing import Final
 
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.errors import BrokerRefused, RemotingTimeout, TopicNotFound
 from sprocket.common.errors import SprocketError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)

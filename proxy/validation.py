@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.errors import IllegalMessage
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")

@@ -67,6 +67,7 @@ _FOLDERS: Final = {
     "tests/packaging": _QUICK_PROCESSES,
     "tests/processes": _QUICK_PROCESSES,
     "tests/proxy": _QUICK_PROCESSES,
+    "tests/grpc_wire": _QUICK,
     "tests/remoting": _QUICK,
     "tests/sim": _QUICK,
     "tests/spark": _QUICK,

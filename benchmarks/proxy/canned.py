@@ -19,11 +19,11 @@ import uvloop
 
 from proxy.config import ProxyConfig
 from proxy.convert.settings import merged
-from proxy.convert.times import timestamp
 from proxy.server.dispatcher import SERVICE
 from proxy.server.grpc_server import options
 from proxy.status import OK
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import timestamp
 
 KINDS: Final = ("asyncio", "uvloop", "threads")
 # Messages of one answer to a receive: as many as `compat.grpc.Bench` asks for.

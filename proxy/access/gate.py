@@ -23,11 +23,12 @@ from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.remote_addresses import parts_of
 from proxy.access.needs import needs
-from proxy.server.call import AUTHORIZATION, DATE_TIME, Call
+from proxy.server.call import Call
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.metadata import AUTHORIZATION, DATE_TIME
 from sprocket.remoting.credentials import ACCESS_KEY
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from acl.access_request import Needed
 from acl.auth.model import Action, Resource
 from acl.auth.requests import topic_or_group
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)

@@ -12,14 +12,14 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.receipts import Receipt, parse_receipt
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
-from proxy.convert.times import duration_ms
 from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, code_of, joint_status, status, status_of
 from proxy.validation import check_invisible, group_of, topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.errors import ClientError
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration_ms
 
 _MAX_ENTRIES: Final = 4096
 

@@ -18,7 +18,7 @@ from proxy.convert.settings import merged
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
 

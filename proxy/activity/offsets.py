@@ -10,15 +10,15 @@ from proxy.brokers.brokers import TIMEOUT_S, Brokers
 from proxy.config import ProxyConfig
 from proxy.convert.filters import subscription_of
 from proxy.convert.outgoing import outgoing
-from proxy.convert.times import duration_ms, timestamp_ms
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.answers import header_of
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import AnswerUnreadable
 from sprocket.common.errors import ProtocolError
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration_ms, timestamp_ms
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse

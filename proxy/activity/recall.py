@@ -10,10 +10,10 @@ from proxy.config import ProxyConfig
 from proxy.server.call import Call
 from proxy.status import OK, Refusal
 from proxy.validation import topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.answers import header_of
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.send.recall import RecallHandle
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 

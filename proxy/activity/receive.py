@@ -19,15 +19,15 @@ from proxy.config import ProxyConfig
 from proxy.convert.filters import subscription_of
 from proxy.convert.outgoing import outgoing
 from proxy.convert.settings import max_attempts
-from proxy.convert.times import duration_ms, timestamp
 from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
 from proxy.status import Refusal, status, status_of
 from proxy.validation import check_invisible, group_of, topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.errors import ClientError
 from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration_ms, timestamp
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.headers.pop import PopMessageRequestHeader

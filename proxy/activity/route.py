@@ -14,8 +14,8 @@ from proxy.listeners import endpoints_for
 from proxy.server.call import Call
 from proxy.status import OK, status
 from proxy.validation import group_of, topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.route import MASTER_ID
 
 _ACCEPTED: Final = {

@@ -18,12 +18,12 @@ from proxy.convert.sharding import consistent_hash
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, joint_status, status, status_of
 from proxy.validation import topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import AnswerUnreadable, ConnectFailed, refusal
 from sprocket.client.send.queue_choice import RoundRobin
 from sprocket.client.send.send_request import SendRequest, SendSettings, batched
 from sprocket.common.errors import SprocketError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode

@@ -16,10 +16,10 @@ from proxy.convert.outgoing import outgoing
 from proxy.server.call import Call
 from proxy.status import OK, Refusal
 from proxy.validation import topic_of
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import ConnectFailed
 from sprocket.common.errors import ProtocolError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request

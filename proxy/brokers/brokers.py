@@ -11,7 +11,6 @@ from typing import Final
 from proxy.brokers.pace import Pace
 from proxy.brokers.receipts import Receipt
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import TopicRoute
@@ -19,6 +18,7 @@ from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound, refusal
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
 from sprocket.common.errors import ProtocolError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from sprocket.remoting.codec.fastjson import dumps

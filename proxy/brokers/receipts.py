@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `ReceiptHandle`, `ConsumerProcessor.createHandle`.
 from typing import NamedTuple
 
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.errors import RequestError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.message.pop_extra_info import PopHandle, parse_handle, real_topic
 
 _PARTS = 8

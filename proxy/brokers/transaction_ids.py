@@ -11,7 +11,7 @@ import json
 from typing import NamedTuple
 
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 _MAX_CHARS = 2048
 _SEPARATOR = "~"

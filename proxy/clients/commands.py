@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.clients.registry import Clients
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.consumption import CMResult, ConsumeMessageDirectlyResult
 
 # Commands that wait for their answers, of all clients.

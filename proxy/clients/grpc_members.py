@@ -7,8 +7,9 @@ from typing import Final
 
 from proxy.clients.members import Member
 from proxy.convert.filters import subscription_of
-from proxy.server.call import LANGUAGE, Call
-from proxy.wire import messaging_pb2 as wire
+from proxy.server.call import Call
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.metadata import LANGUAGE
 from sprocket.remoting.bodies.client import ConsumerData
 from sprocket.remoting.codes import LanguageCode
 from sprocket.remoting.command import VERSION

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
 

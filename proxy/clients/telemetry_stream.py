@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ A file of its own: receives, pulls and telemetry read them.  Source: RocketMQ 5.
 """
 
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.consume.subscription import SqlFilter, subscription
 from sprocket.client.errors import IllegalArgument
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import SubscriptionData
 
 

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from proxy.config import ProxyConfig
 from proxy.convert.delay_levels import delay_level
 from proxy.convert.reserved import BORN_HOST, REFUSED, TRACE_CONTEXT
-from proxy.convert.times import duration_ms, is_timestamp, timestamp_ms
 from proxy.status import Refusal
 from proxy.validation import check_tag, check_text, has_control_character
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration_ms, is_timestamp, timestamp_ms
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 

@@ -7,10 +7,10 @@ import hashlib
 from typing import Final
 
 from proxy.convert.reserved import BORN_HOST, DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, RESERVED, TRACE_CONTEXT
-from proxy.convert.times import timestamp
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import ReceivedMessage
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import timestamp
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 

@@ -4,8 +4,8 @@ Source: RocketMQ 5.3.3, `GrpcClientSettingsManager`.
 """
 
 from proxy.config import ProxyConfig
-from proxy.convert.times import duration
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration
 from sprocket.remoting.bodies.group import CustomizedRetryPolicy, ExponentialRetryPolicy, SubscriptionGroupConfig
 
 

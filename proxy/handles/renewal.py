@@ -16,8 +16,8 @@ from proxy.config import ProxyConfig
 from proxy.convert.settings import retry_delay_ms
 from proxy.handles.held_handles import Held, HeldHandles
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.errors import ClientError, ConnectFailed, ConnectionLost, RemotingTimeout
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,9 @@ from urllib.parse import unquote
 
 from proxy.listeners import Listener
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.metadata import CLIENT_ID, CLIENT_VERSION
 
-CLIENT_ID: Final = "x-mq-client-id"
-LANGUAGE: Final = "x-mq-language"
-CLIENT_VERSION: Final = "x-mq-client-version"
-DATE_TIME: Final = "x-mq-date-time"
-AUTHORIZATION: Final = "authorization"
 _MAX_CLIENT_ID_CHARS: Final = 512
 _PARSED_PEERS: Final = 4096
 

@@ -17,7 +17,7 @@ from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
 from proxy.server.write_limit import WriteLimit
 from proxy.status import Refusal, status, status_of
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from proxy.brokers.receipts import parse_receipt
 from proxy.clients.registry import Client, Clients
 from proxy.handles.held_handles import Held, HeldHandles
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
 from proxy.workers.link import Link, Message
 from sprocket.client.connection.wakeup import pause
+from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
 

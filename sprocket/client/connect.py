@@ -1,6 +1,7 @@
 """One object for a cluster: connections, routes, credentials and TLS of all its producers and consumers."""
 
 import asyncio
+import importlib
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -18,6 +19,7 @@ from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
 from sprocket.client.errors import ClientClosed, IllegalArgument
+from sprocket.client.grpc.address import endpoints
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
 from sprocket.client.send.producer_link import ProducerLink
@@ -28,6 +30,7 @@ from sprocket.client.transaction import Checker, TransactionProducer
 from sprocket.client.typed.consumer import Undecodable
 from sprocket.client.typed.serializers import Serializer, serializer_of
 from sprocket.client.typed.topic import Topic
+from sprocket.common.extras import missing_package
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 
@@ -45,6 +48,7 @@ def connect(
 ) -> "Connection":
     """Return a connection to the cluster of `namesrv`, to be used with `async with`, or with `start` and `close`.
 
+    With addresses of proxies, ``grpc://host:8081`` or ``grpc://a:8081;b:8081``, it speaks gRPC; see docs/client.md.
     Without `namesrv` the environment variable NAMESRV_ADDR has the address.  With `credentials` every request is
     signed, with `tls` every connection is TLS.  `client` has all settings and stands instead of the other three.
     Raises IllegalArgument.
@@ -56,7 +60,22 @@ def connect(
     settings = settings_of(namesrv, client)
     if client is None:
         settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls)
-    return Connection(settings)
+    if endpoints(settings.namesrv) is None:
+        return Connection(settings)
+    return _grpc_connection(settings)
+
+
+def _grpc_connection(settings: ClientSettings) -> "Connection":
+    """Return a connection to proxies.  Raises IllegalArgument without grpcio, which only this kind needs."""
+    try:
+        made = importlib.import_module("sprocket.client.grpc.connection")
+    except ImportError as error:
+        missing = missing_package(error, "a grpc:// address", "grpc")
+        if missing is None:
+            raise
+        raise IllegalArgument(missing) from None
+    connection: Connection = made.GrpcConnection(settings)
+    return connection
 
 
 class Connection:
@@ -73,15 +92,24 @@ class Connection:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._link = ProducerLink(settings)
-        self._admin = AdminClient(
-            arguments.addresses("namesrv", settings.namesrv), credentials=settings.credentials, tls=settings.tls
-        )
+        self._link = self._new_link()
+        self._admin = self._new_admin()
         self._producers: dict[tuple[str, SendSettings], Producer] = {}  # they share the link
         self._separate: list[Producer] = []  # they have connections of their own
         self._parts: set[Closable] = set()  # open consumers
         self._is_open = False
         self._is_closed = False
+
+    def _new_link(self) -> ProducerLink:
+        return ProducerLink(self._settings)
+
+    def _new_admin(self) -> AdminClient | None:
+        settings = self._settings
+        servers = arguments.addresses("namesrv", settings.namesrv)
+        return AdminClient(servers, credentials=settings.credentials, tls=settings.tls)
+
+    def _new_producer(self, group: str, settings: SendSettings | None) -> Producer:
+        return Producer(group, settings=settings, link=self._link)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -101,7 +129,8 @@ class Connection:
             raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
         if not self._is_open:
             await self._link.instance.open()
-            await self._admin.start()
+            if self._admin is not None:
+                await self._admin.start()
             self._is_open = True
 
     async def close(self) -> None:
@@ -115,7 +144,8 @@ class Connection:
         self._is_closed = True
         async with AsyncExitStack() as stack:  # the last is closed first
             stack.push_async_callback(self._link.instance.close)
-            stack.push_async_callback(self._admin.close)
+            if self._admin is not None:
+                stack.push_async_callback(self._admin.close)
             stack.push_async_callback(_close_all, [*self._producers.values(), *self._separate])
             stack.push_async_callback(_close_all, list(self._parts))
 
@@ -141,7 +171,11 @@ class Connection:
 
     @property
     def admin(self) -> AdminClient:
-        """Requests of an operator: topics, groups, offsets, messages."""
+        """Requests of an operator: topics, groups, offsets, messages.  Raises IllegalArgument over gRPC."""
+        if self._admin is None:
+            raise IllegalArgument(
+                "grpc:// has no administration; connect to the name server: sprocket.connect('host:9876')"
+            )
         return self._admin
 
     def producer(
@@ -158,7 +192,7 @@ class Connection:
         key = group, settings or SendSettings()
         known = self._producers.get(key)
         if known is None or known.is_closed:
-            known = self._producers[key] = Producer(group, settings=settings, link=self._link)
+            known = self._producers[key] = self._new_producer(group, settings)
         return known
 
     def topic(

@@ -547,11 +547,14 @@ class Consumer(QueueControl):
         finally:
             self._runs.remove(workers)
             self._handler = None
-            if not self._is_closed:
-                await self._assignment.persist()
+            await self._handlers_ended()
         if handling.denied is not None:
             self._instance.outages.told()
             raise handling.denied
+
+    async def _handlers_ended(self) -> None:
+        if not self._is_closed:
+            await self._assignment.persist()
 
     # Requests of brokers (`ClientRemotingProcessor`)
 

@@ -26,7 +26,7 @@ from sprocket.client.send.recall import RecallHandle, recall
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
-from sprocket.client.send.sender import Attempt, Sender, is_retried
+from sprocket.client.send.sender import Attempt, is_retried
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import new_tracing
 from sprocket.common.clock import Clock
@@ -74,7 +74,7 @@ class Producer:
         if link is not None and (namesrv or client is not None or clock is not None):
             raise IllegalArgument("link has the name servers, the settings and the clock; pass it without them")
         self._owns_link = link is None
-        self._link = link or ProducerLink(settings_of(namesrv, client), self._routes(), clock)
+        self._link = link or self._new_link(settings_of(namesrv, client), clock)
         self._link.join(group)
         self._pending = self._link.pending
         self._instance = self._link.instance
@@ -82,7 +82,7 @@ class Producer:
         self._is_closed = False
         self._settings = settings or SendSettings()
         self._usual_request = usual_requests(self._settings)
-        self._sender = Sender(self._instance, group, self._settings)
+        self._sender = self._link.new_sender(group, self._settings)
         self._tracing = new_tracing(trace, self._instance, group)
         if self._tracing is not None:
             self._sender.on_sent.append(self._tracing.sent)
@@ -141,6 +141,10 @@ class Producer:
         if self._is_closed:
             raise ClientClosed(f"the producer of group {self.group} is closed; open a new one, best with `async with`")
         self._instance.check_open()
+
+    def _new_link(self, client: ClientSettings, clock: Clock | None) -> ProducerLink:
+        """Return connections of this producer's own."""
+        return ProducerLink(client, self._routes(), clock)
 
     def _routes(self) -> list[Route]:
         """Return the routes of requests that brokers send to this kind of producer."""
@@ -341,14 +345,9 @@ class Producer:
         self, messages: Iterable[Message] | AsyncIterable[Message], window: int
     ) -> AsyncIterator[SendResult]:
         self._check_open()
-        stream = BatchedStream(
-            self._settings,
-            window,
-            lambda message: self._send_alone(message, None),
-            lambda batch: self._send_together(batch, None),
-        )
+        stream = BatchedStream(self._settings, window, self._send_alone, self._send_together)
         try:
-            async for message in _as_async(messages):
+            async for message in as_async(messages):
                 while stream.is_full or stream.has_outcome:
                     for outcome in await stream.oldest():
                         yield _result_of(outcome)
@@ -364,7 +363,7 @@ class Producer:
     ) -> AsyncIterator[SendResult]:
         started: deque[tuple[SendRequest, Attempt]] = deque()
         timeout_s = self._settings.send_msg_timeout_s
-        async for message in _as_async(messages):
+        async for message in as_async(messages):
             while started and (len(started) >= window or started[0][1].future.done()):
                 ended = started.popleft()
                 # Without a coroutine for each message, if its response has arrived.
@@ -447,7 +446,8 @@ def _result_of(outcome: SendResult | Exception) -> SendResult:
     return outcome
 
 
-async def _as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+async def as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    """Yield `items`, whether their source is async or not."""
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item

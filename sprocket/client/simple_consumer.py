@@ -143,27 +143,35 @@ class SimpleConsumer:
             is_ordered=ordered,
         )  # fmt: skip
         self._arrived = Wakeup()
-        self._instance = ClientInstance(
+        self._instance = self._new_instance(client, clock)
+        self._pops = self._new_pops(consume_from, ordered)
+        self._back = MessageBack(self._instance, group, -1)
+        self._replies = ReplySender(Sender(self._instance, INNER_PRODUCER_GROUP, SendSettings()), SendSettings())
+        self._tracing = new_tracing(trace, self._instance, group)
+        self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
+        self._targets = self._new_targets()
+        self._ready: deque[PoppedMessage] = deque()  # of the iteration
+        self._room = Wakeup()
+        self._loops: dict[Target, asyncio.Task[None]] = {}
+
+    def _new_instance(self, client: ClientSettings, clock: Clock) -> ClientInstance:
+        return ClientInstance(
             client,
             routes=ClientRemotingProcessor(self._subject).routes(),
             heartbeat=self._heartbeat,
             clock=clock,
             denied=lambda error: self._arrived.set(),
         )
-        self._pops = PopRequests(
-            self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered,
-            consumer=self,
-        )  # fmt: skip
-        self._back = MessageBack(self._instance, group, -1)
-        self._replies = ReplySender(Sender(self._instance, INNER_PRODUCER_GROUP, SendSettings()), SendSettings())
-        self._tracing = new_tracing(trace, self._instance, group)
-        self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
-        self._targets = PopTargets(
-            self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number()
-        )
-        self._ready: deque[PoppedMessage] = deque()  # of the iteration
-        self._room = Wakeup()
-        self._loops: dict[Target, asyncio.Task[None]] = {}
+
+    def _new_pops(self, consume_from: ConsumeFrom, ordered: bool) -> PopRequests:
+        init_mode = 0 if consume_from is ConsumeFrom.FIRST else 1
+        return PopRequests(self._instance, self.group, init_mode=init_mode, is_ordered=ordered, consumer=self)
+
+    def _new_targets(self) -> PopTargets:
+        return PopTargets(self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number())
+
+    async def _check_subscriptions(self) -> None:
+        await check_subscriptions(self._instance, self.group, self._subscriptions.values())
 
     def _new_renewal(self, clock: Clock) -> Renewal:
         settings = self._settings
@@ -201,7 +209,7 @@ class SimpleConsumer:
     async def _start(self) -> None:
         await self._instance.open()
         try:
-            await check_subscriptions(self._instance, self.group, self._subscriptions.values())
+            await self._check_subscriptions()
         except BaseException:
             await self._instance.close()
             raise

@@ -115,6 +115,9 @@ class TransactionProducer(Producer):
         await super().start()
         for _ in range(self._check_threads):
             self._instance.spawn(self._answer_questions())
+        await self._tell_brokers()
+
+    async def _tell_brokers(self) -> None:
         # Brokers must know this producer before it sends anything, because they may send it checks.
         try:
             await self._instance.refresh_route(AUTO_CREATE_TOPIC)
@@ -227,16 +230,20 @@ class TransactionProducer(Producer):
         except asyncio.QueueFull:
             logger.warning("event=transaction_question_dropped group=%s max=%d", self.group, _MAX_CHECKS)
 
+    async def _checked(self, message: ReceivedMessage) -> TransactionState:
+        """Return what the checker says; UNKNOWN if it fails."""
+        try:
+            return await _outcome(self._checker(message))
+        except (Exception, asyncio.CancelledError):
+            if is_cancelled():
+                raise
+            logger.exception("event=checker_failed group=%s message_id=%s", self.group, message.message_id)
+            return TransactionState.UNKNOWN
+
     async def _answer_questions(self) -> None:
         while True:
             request, message = await self._questions.get()
-            state = TransactionState.UNKNOWN
-            try:
-                state = await _outcome(self._checker(message))
-            except (Exception, asyncio.CancelledError):
-                if is_cancelled():
-                    raise
-                logger.exception("event=checker_failed group=%s message_id=%s", self.group, message.message_id)
+            state = await self._checked(message)
             asked = request.header
             header = EndTransactionRequestHeader(
                 topic=asked.topic,

@@ -25,7 +25,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "fastavro": "avro",
     "matplotlib": "spark",
     "jinja2": "spark",
-    "grpc": "proxy",
+    "grpc": "grpc",
     "grpc_health": "proxy",
     "grpc_reflection": "proxy",
     "google": "protobuf",
@@ -47,8 +47,11 @@ def install(extra: str) -> str:
     return f"pip install 'sprocket-mq[{extra}]'"
 
 
-def missing_package(error: ImportError, what: str) -> str | None:
-    """Return a text that says which package `what` lacks and how to install it; None if no extra brings it."""
+def missing_package(error: ImportError, what: str, smallest: str = "") -> str | None:
+    """Return a text that says which package `what` lacks and how to install it; None if no extra brings it.
+
+    `smallest` is an extra that brings all that `what` needs, if the package's own brings more.
+    """
     package = (error.name or "").partition(".")[0]
-    extra = EXTRA_OF.get(package)
+    extra = EXTRA_OF.get(package) and (smallest or EXTRA_OF[package])
     return None if extra is None else f"{what} needs {package}, which is not installed: {install(extra)}"

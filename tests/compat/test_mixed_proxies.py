@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.child_process import ChildProcess
 from sprocket.testing import Broker
 from tests.compat import maven

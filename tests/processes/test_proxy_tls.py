@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 import sprocket
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.local_cluster import LocalCluster, Started
 from sprocket.processes.profile import Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder

@@ -13,8 +13,8 @@ from acl.auth.settings import AuthSettings
 from proxy.config import ProxyConfig
 from proxy.proxy_server import Proxy
 from proxy.server.dispatcher import SERVICE
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps

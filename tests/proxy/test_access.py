@@ -26,8 +26,8 @@ from acl.auth.model import (
 )
 from acl.auth.settings import AuthSettings
 from acl.auth.tables import AuthTables
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.errors import ConfigError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.proxy.rig import GrpcClient, Rig, consumer_settings, handle_of, running
 

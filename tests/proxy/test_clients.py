@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.client import GetProducerConnectionListRequestHeader

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.consumption import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads

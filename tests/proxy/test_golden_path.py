@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.proxy.rig import ENDPOINTS, Rig, create_group, create_topic, handle_of, message
 

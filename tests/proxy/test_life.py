@@ -16,9 +16,9 @@ from proxy.listeners import Listener
 from proxy.proxy_server import Proxy
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
 from proxy.server.port import PeerBehind, Port
-from proxy.wire import messaging_pb2 as wire
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.tls_folder import TlsFolder
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.testing import Broker

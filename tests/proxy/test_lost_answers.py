@@ -4,7 +4,7 @@ import asyncio
 
 import grpc
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.proxy.rig import GrpcClient, Rig, consumer_settings, handle_of, receive_request, running
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from proxy.server.dispatcher import SERVICE
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.proxy.rig import (
     ENDPOINTS,

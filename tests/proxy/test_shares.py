@@ -12,7 +12,7 @@ from proxy.activity import receive
 from proxy.brokers.receipts import parse_receipt
 from proxy.clients.registry import Clients
 from proxy.status import Refusal
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.child_process import ChildProcess, bound
 from sprocket.testing import Broker
 from tests.compat.ports import free_port

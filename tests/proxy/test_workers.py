@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from proxy.wire import messaging_pb2 as wire
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, bound
 from sprocket.testing import Broker
 from tests.compat.ports import free_port

@@ -34,6 +34,7 @@ ALLOWED: dict[tuple[str, str], str] = {
         "sprocket/remoting/tls/material.py",
         "disk",
     ): "edge: reads certificates and keys; OpenSSL takes a test's from files alone",
+    ("sprocket/client/grpc/channel_credentials.py", "disk"): "edge: gRPC takes certificates as bytes",
     ("sprocket/remoting/tls/material.py", "clock"): "edge: from when the certificate of the test mode is valid",
     # store
     ("store/disk/disk.py", "disk"): "the seam itself: RealDisk",

@@ -4,6 +4,8 @@ from collections import Counter
 
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.send.request_reply import PendingReplies
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send.sender import Sender
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.remoting.bodies.client import HeartbeatData, ProducerData
 from sprocket.remoting.routes import Route
@@ -17,9 +19,14 @@ class ProducerLink:
         clock = clock or SystemClock()
         self.pending = PendingReplies(clock)
         self._groups: Counter[str] = Counter()
-        self.instance = ClientInstance(
-            settings, routes=[self.pending.route(), *(routes or ())], heartbeat=self._heartbeat, clock=clock
-        )
+        self.instance = self._new_instance(settings, [self.pending.route(), *(routes or ())], clock)
+
+    def _new_instance(self, settings: ClientSettings, routes: list[Route], clock: Clock) -> ClientInstance:
+        return ClientInstance(settings, routes=routes, heartbeat=self._heartbeat, clock=clock)
+
+    def new_sender(self, group: str, settings: SendSettings) -> Sender:
+        """Return the sender of one producer group."""
+        return Sender(self.instance, group, settings)
 
     def join(self, group: str) -> None:
         """Add a producer of `group`; brokers learn of the group with the next heartbeat."""

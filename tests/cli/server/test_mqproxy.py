@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from proxy.wire import messaging_pb2 as wire
 from sprocket.cli.main import main
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.child_process import ChildProcess, bound
 from sprocket.testing import Broker
 from tests.compat.ports import free_port

@@ -18,10 +18,10 @@ from proxy.handles.held_handles import Held, HeldHandles
 from proxy.handles.renewal import Renewal
 from proxy.listeners import Listener
 from proxy.server.call import Call
-from proxy.wire import messaging_pb2 as wire
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import RemotingTimeout
 from sprocket.common.clock import SystemClock
+from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.message.pop_extra_info import NORMAL, ORDER_REVIVE_QUEUE, PopHandle
 
 _CALL = Call("client", {}, ("127.0.0.1", 1), Listener("default", 1))

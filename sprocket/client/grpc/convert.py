@@ -1,0 +1,123 @@
+"""Messages between the client and gRPC; pure.
+
+Bodies are sent as they are: gRPC clients read gzip alone, and RocketMQ's remoting clients do not.
+Source: RocketMQ 5.3.3, `GrpcConverter`, `SendMessageActivity`.
+"""
+
+import ipaddress
+import zlib
+from typing import Final
+
+from sprocket.client.errors import BodyUnreadable, IllegalMessage
+from sprocket.client.grpc.refused import needs_name_server
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.send.send_request import SendRequest
+from sprocket.common import limits
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration, timestamp, timestamp_ms
+from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
+from sprocket.remoting.message import properties as names
+
+_SQL: Final = "SQL92"
+_GZIP_WBITS: Final = 31
+_NO_HOST: Final = bytes(8)
+
+
+def resource(name: str) -> wire.Resource:
+    """Return the form of a topic or a group."""
+    return wire.Resource(name=name)
+
+
+def filter_of(data: SubscriptionData) -> wire.FilterExpression:
+    """Return the filter expression of a subscription."""
+    kind = wire.SQL if data.expression_type == _SQL else wire.TAG
+    return wire.FilterExpression(type=kind, expression=data.sub_string)
+
+
+def outgoing(request: SendRequest, sharding_key: str | None, now_ms: int) -> wire.Message:
+    """Return the message of `request`, born at `now_ms`.  Raises IllegalMessage, IllegalArgument."""
+    table = names.parse(request.properties)
+    if names.CORRELATION_ID in table:
+        raise needs_name_server("request and reply")
+    if request.flag:
+        raise IllegalMessage("grpc:// carries no flag; put the number into the message's properties")
+    if names.DELAY in table:
+        raise IllegalMessage("grpc:// has no delay levels; use delay or deliver_at")
+    system = wire.SystemProperties(
+        message_id=request.message_id,
+        body_encoding=wire.IDENTITY,
+        message_type=wire.NORMAL,
+        born_timestamp=timestamp(now_ms),
+    )
+    table.pop(names.UNIQ_KEY, None)
+    table.pop(names.WAIT, None)
+    if tags := table.pop(names.TAGS, ""):
+        system.tag = tags
+    system.keys.extend(table.pop(names.KEYS, "").split())
+    group = table.pop(names.SHARDING_KEY, "") or sharding_key or ""
+    if group:
+        system.message_group, system.message_type = group, wire.FIFO
+    deliver_ms, delay_ms = table.pop(names.TIMER_DELIVER_MS, ""), table.pop(names.TIMER_DELAY_MS, "")
+    if deliver_ms or delay_ms:
+        system.delivery_timestamp.CopyFrom(timestamp(int(deliver_ms) if deliver_ms else now_ms + int(delay_ms)))
+        system.message_type = wire.DELAY
+    table.pop(names.PRODUCER_GROUP, None)
+    if table.pop(names.TRANSACTION_PREPARED, ""):
+        system.message_type = wire.TRANSACTION
+        if immunity_s := table.pop(names.CHECK_IMMUNITY_TIME_IN_SECONDS, ""):
+            system.orphaned_transaction_recovery_duration.CopyFrom(duration(int(immunity_s) * 1000))
+    return wire.Message(
+        topic=resource(request.topic), user_properties=table, system_properties=system, body=request.body
+    )
+
+
+def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
+    """Return a message that came from `broker_name`.  Raises BodyUnreadable for a damaged compressed body."""
+    system = message.system_properties
+    topic = message.topic.name
+    table = dict(message.user_properties)
+    table[names.UNIQ_KEY] = system.message_id
+    if system.tag:
+        table[names.TAGS] = system.tag
+    if system.keys:
+        table[names.KEYS] = " ".join(system.keys)
+    if system.message_group:
+        table[names.SHARDING_KEY] = system.message_group
+    body = _inflated(message.body) if system.body_encoding == wire.GZIP else message.body
+    return ReceivedMessage(
+        topic=topic,
+        queue=MessageQueue(topic, broker_name, system.queue_id),
+        queue_offset=system.queue_offset,
+        physical_offset=0,
+        body=body,
+        raw_properties=names.encode(table).encode(),
+        flag=0,
+        sys_flag=0,
+        born_timestamp_ms=timestamp_ms(system.born_timestamp),
+        born_host=_host(system.born_host),
+        store_timestamp_ms=timestamp_ms(system.store_timestamp),
+        store_host=_host(system.store_host),
+        reconsume_times=max(system.delivery_attempt - 1, 0),
+        size_bytes=message.ByteSize(),
+    )
+
+
+def _inflated(body: bytes) -> bytes:
+    inflater = zlib.decompressobj(_GZIP_WBITS)
+    try:
+        inflated = inflater.decompress(body, limits.MAX_INFLATED_BYTES)
+    except zlib.error as error:
+        raise BodyUnreadable(f"the body is no gzip: {error}") from None
+    if not inflater.eof:
+        raise BodyUnreadable(f"the body is cut off, or larger than {limits.MAX_INFLATED_BYTES} bytes")
+    return inflated
+
+
+def _host(text: str) -> bytes:
+    """Return an address as records hold it; zeros for a name or none."""
+    host, separator, port = text.rpartition(":")
+    host, port = (host.strip("[]"), port) if separator and port.isdecimal() else (text, "0")
+    try:
+        return ipaddress.ip_address(host).packed + int(port).to_bytes(4, "big")
+    except (ValueError, OverflowError):
+        return _NO_HOST

@@ -1,0 +1,257 @@
+"""Producers over gRPC: the sender below them, and the ends of transactions.
+
+Source: RocketMQ 5.3.3, `SendMessageActivity`, `EndTransactionActivity`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from typing import Final
+
+from sprocket.client import arguments
+from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
+from sprocket.client.connection.wakeup import pause
+from sprocket.client.errors import (
+    BrokerRefused,
+    ClientError,
+    ConnectFailed,
+    IllegalMessage,
+    RemotingTimeout,
+    SendFailed,
+)
+from sprocket.client.grpc.address import endpoints
+from sprocket.client.grpc.calls import refusal_of
+from sprocket.client.grpc.convert import outgoing, resource
+from sprocket.client.grpc.grpc_instance import GrpcInstance
+from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
+from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
+from sprocket.client.producer import Producer, as_async
+from sprocket.client.send.producer_link import ProducerLink
+from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.client.send.sender import Attempt, Sender, is_retried
+from sprocket.common.clock import Clock
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.routes import Route
+
+logger = logging.getLogger(__name__)
+
+_STATUS: Final = {
+    wire.OK: SendStatus.SEND_OK,
+    wire.MASTER_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    wire.SLAVE_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    wire.HA_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+_BACKOFF_FIRST_S: Final = 0.05
+_BACKOFF_MAX_S: Final = 1.0
+# The proxy chooses the queue and does not say which.
+_NO_QUEUE: Final = -1
+Recover = Callable[[wire.RecoverOrphanedTransactionCommand], None]
+
+
+class GrpcLink(ProducerLink):
+    """One client of a proxy that any number of producers share.  `recover` answers open transactions."""
+
+    def __init__(self, settings: ClientSettings, recover: Recover = lambda command: None) -> None:
+        self._topics: dict[str, None] = {}
+        self._recover = recover
+        super().__init__(settings)
+
+    def _new_instance(self, settings: ClientSettings, routes: list[Route], clock: Clock) -> ClientInstance:
+        self.grpc = GrpcInstance(
+            settings, endpoints(settings.namesrv) or [], self._describe, clock=clock, recover=self._recover
+        )
+        return self.grpc
+
+    def _describe(self, settings: wire.Settings) -> None:
+        settings.client_type = wire.PRODUCER
+        settings.publishing.topics.extend(map(resource, self._topics))
+
+    async def publishes(self, topic: str) -> None:
+        """Report a topic before its first message: the proxy passes questions about its transactions here."""
+        if topic not in self._topics:
+            await self.grpc.publish_route(topic, 0)
+            self._topics[topic] = None
+            await self.grpc.session.report()
+
+    def new_sender(self, group: str, settings: SendSettings) -> Sender:
+        """Return the sender of one producer group.  Raises IllegalArgument."""
+        if settings.idempotent:
+            raise needs_name_server("idempotent sends")
+        return GrpcSender(self, group, settings)
+
+
+class GrpcSender(Sender):
+    """Sender of one producer group to the proxy, which chooses the queue and its broker."""
+
+    def __init__(self, link: GrpcLink, group: str, settings: SendSettings) -> None:
+        super().__init__(link.instance, group, settings)
+        self._link = link
+        self._grpc = link.grpc
+
+    def start(self, request: SendRequest, timeout_s: float) -> Attempt | None:
+        """Return None: a send needs a task of its own, which `send` is run in."""
+        return None
+
+    async def send(
+        self,
+        request: SendRequest,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+        failed: tuple[MessageQueue, ClientError] | None = None,
+    ) -> SendResult:
+        """Send until the proxy has stored the message, or attempts or time are used up.
+
+        Raises IllegalArgument for a `queue`, else as `Sender.send`.
+        """
+        if queue is not None:
+            raise not_over_grpc("choice of a queue", "pass sharding_key, which keeps messages of one key in order")
+        (result,) = await self.send_entries([request], sharding_key, timeout_s)
+        return result
+
+    async def send_oneway(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> None:
+        """Raise IllegalArgument: every call of gRPC is answered."""
+        raise not_over_grpc("one-way sends", "use send")
+
+    async def send_entries(
+        self, requests: Sequence[SendRequest], sharding_key: str | None = None, timeout_s: float | None = None
+    ) -> list[SendResult]:
+        """Send `requests`, all of one topic, in one call; return their results in order.  Raises as `send`."""
+        topic, loop = requests[0].topic, asyncio.get_running_loop()
+        begun = loop.time()
+        deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
+        messages = [outgoing(request, sharding_key, self._grpc.clock.wall_ms()) for request in requests]
+        call = wire.SendMessageRequest(messages=messages)
+        self._check_size(messages)
+        tried: list[str] = []
+        left, backoff_s = self._attempts(), _BACKOFF_FIRST_S
+        error: ClientError = RemotingTimeout("the time for the send was over before the first attempt")
+        while left > 0 and loop.time() < deadline:
+            if tried:
+                await pause(min(backoff_s, max(deadline - loop.time(), 0.0)))
+                backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+            tried.append(self._grpc.calls.address)
+            try:
+                await self._link.publishes(topic)
+                limit_s = max(deadline - loop.time(), 0.001)
+                await self._grpc.session.ready(limit_s)
+                answer = await self._grpc.calls.call("SendMessage", call, max(deadline - loop.time(), 0.001))
+                return self._results(requests, answer)
+            except ConnectFailed as unsent:
+                error = unsent
+                continue
+            except BrokerRefused as refused:
+                if not is_retried(refused):
+                    raise
+                error = refused
+            except IllegalMessage:
+                raise
+            except ClientError as failure:
+                error = failure
+            left -= 1
+            logger.info("event=send_attempt_failed topic=%s proxy=%s reason=%r", topic, tried[-1], str(error))
+        raise SendFailed(topic, tried, round((loop.time() - begun) * 1000), error) from error
+
+    def _attempts(self) -> int:
+        """Return the max attempts: the server's, unless the application wants fewer."""
+        own = self.settings.retry_times_when_send_failed + 1
+        policy = self._grpc.session.server.backoff_policy.max_attempts
+        return min(own, policy) if policy else own
+
+    def _check_size(self, messages: Sequence[wire.Message]) -> None:
+        limit = self._grpc.session.server.publishing.max_body_size
+        for message in messages:
+            if 0 < limit < len(message.body):
+                raise IllegalMessage(f"the body has {len(message.body)} bytes, and the proxy takes at most {limit}")
+
+    def _results(self, requests: Sequence[SendRequest], answer: wire.SendMessageResponse) -> list[SendResult]:
+        """Return the results.  Raises the error of the first entry that was not stored."""
+        address, topic = self._grpc.calls.address, requests[0].topic
+        if len(answer.entries) != len(requests):
+            raise refusal_of(answer.status, address, topic)
+        results = []
+        for entry in answer.entries:
+            status = _STATUS.get(entry.status.code)
+            if status is None:
+                raise refusal_of(entry.status, address, topic)
+            results.append(
+                SendResult(
+                    status,
+                    entry.message_id,
+                    "",
+                    MessageQueue(topic, "", _NO_QUEUE),
+                    entry.offset,
+                    entry.transaction_id or None,
+                    entry.recall_handle or None,
+                )
+            )
+        return results
+
+
+class GrpcProducer(Producer):
+    """Producer over gRPC.  The place of a result has no queue, because the proxy does not say which one it chose."""
+
+    def _new_link(self, client: ClientSettings, clock: Clock | None) -> ProducerLink:
+        return GrpcLink(client)
+
+    @property
+    def _grpc_sender(self) -> GrpcSender:
+        assert isinstance(self._sender, GrpcSender)  # GrpcLink made it
+        return self._sender
+
+    async def _send_together(
+        self, batch: Sequence[Message], queue: MessageQueue | None = None, timeout_s: float | None = None
+    ) -> SendResult:
+        """Send `batch` as entries of one call; the result has all ids and the place of the first message."""
+        self._instance.check_open()
+        if not batch:
+            raise IllegalMessage("a batch holds at least one message")
+        if queue is not None:
+            raise not_over_grpc("choice of a queue", "send messages of one sharding key with `send`")
+        if len({message.topic for message in batch}) > 1:
+            raise IllegalMessage("one batch has one topic")
+        if any(message.is_delayed for message in batch):
+            raise IllegalMessage("a delayed message cannot be sent in a batch")
+        requests = [self._prepare(message) for message in batch]
+        size = sum(len(request.body) for request in requests)
+        await self._sender.take_room(size)
+        try:
+            results = await self._grpc_sender.send_entries(requests, timeout_s=timeout_s)
+        finally:
+            self._sender.give_room(size)
+        results[0].message_id = ",".join(result.message_id for result in results)
+        return results[0]
+
+    async def send_many(
+        self, messages: Iterable[Message] | AsyncIterable[Message], *, window: int = 256
+    ) -> AsyncIterator[SendResult]:
+        """Send a stream with up to `window` calls outstanding, as `Producer.send_many`."""
+        arguments.whole("window", window, 1)
+        started: deque[asyncio.Task[SendResult]] = deque()
+        try:
+            async for message in as_async(messages):
+                if len(started) >= window:
+                    yield await started.popleft()
+                started.append(asyncio.ensure_future(self.send(message)))
+            while started:
+                yield await started.popleft()
+        finally:
+            await asyncio.gather(*started, return_exceptions=True)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float = 3.0,
+    ) -> ReceivedMessage:
+        """Raise IllegalArgument: gRPC has no replies."""
+        raise needs_name_server("request and reply")
+
+    async def recall(self, handle: str) -> str:
+        """Raise IllegalArgument: a handle does not name its topic to this client."""
+        raise needs_name_server("recall")

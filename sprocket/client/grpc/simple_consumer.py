@@ -1,0 +1,84 @@
+"""The popping consumer over gRPC."""
+
+import logging
+
+from sprocket.client import arguments
+from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
+from sprocket.client.connection.identity import random_number
+from sprocket.client.connection.owner import Owner
+from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.consume.subscription import Topics
+from sprocket.client.grpc.address import endpoints
+from sprocket.client.grpc.convert import filter_of, resource
+from sprocket.client.grpc.grpc_instance import GrpcInstance
+from sprocket.client.grpc.pops import GrpcPops, GrpcTargets
+from sprocket.client.grpc.refused import needs_name_server
+from sprocket.client.message import SendResult
+from sprocket.client.pop.pop_requests import PopRequests
+from sprocket.client.pop.pop_targets import PopTargets
+from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.send.reply import Reply
+from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.common.clock import Clock
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.times import duration
+
+logger = logging.getLogger(__name__)
+
+
+class GrpcSimpleConsumer(SimpleConsumer):
+    """`SimpleConsumer` whose messages come from a proxy; `kind` is how it reports itself."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        client: ClientSettings,
+        settings: PopSettings | None = None,
+        clock: Clock | None = None,
+        owner: Owner | None = None,
+        kind: "wire.ClientType" = wire.SIMPLE_CONSUMER,
+    ) -> None:
+        """Raises IllegalArgument."""
+        self._kind = kind
+        super().__init__(
+            group, topics, consume_from=ConsumeFrom.LAST, settings=settings, client=client, clock=clock, owner=owner
+        )
+
+    def _new_instance(self, client: ClientSettings, clock: Clock) -> ClientInstance:
+        self.grpc = GrpcInstance(
+            client, endpoints(client.namesrv) or [], self._describe, group=self.group, clock=clock,
+            denied=lambda error: self._arrived.set(),
+        )  # fmt: skip
+        return self.grpc
+
+    def _new_pops(self, consume_from: ConsumeFrom, ordered: bool) -> PopRequests:
+        self._grpc_pops = GrpcPops(self.grpc, self.group, self)
+        return self._grpc_pops
+
+    def _new_targets(self) -> PopTargets:
+        return GrpcTargets(self.grpc, self._pops, self._subscriptions, self._left_over.extend, random_number())
+
+    async def _check_subscriptions(self) -> None:
+        """Do nothing: the proxy checks the filters when it gets the settings."""
+
+    def _describe(self, settings: wire.Settings) -> None:
+        settings.client_type = self._kind
+        subscription = settings.subscription
+        subscription.group.CopyFrom(resource(self.group))
+        subscription.long_polling_timeout.CopyFrom(duration(round(self._settings.poll_time_s * 1000)))
+        for topic, data in self._subscriptions.items():
+            subscription.subscriptions.add(topic=resource(topic), expression=filter_of(data))
+
+    async def dead_letter(self, popped: PoppedMessage, reason: str = "") -> None:
+        """Make `popped` a dead letter.  The protocol carries no `reason`: it is logged.  Raises as `ack`."""
+        arguments.text("reason", reason)
+        popped.settled()
+        await self._released(popped)
+        await self._grpc_pops.forward(popped, self.grpc.session.server.backoff_policy.max_attempts)
+        logger.info("event=dead_letter message=%r reason=%r", popped, reason)
+
+    async def reply(self, popped: PoppedMessage, answer: bytes | Reply, timeout_s: float | None = None) -> SendResult:
+        """Raise IllegalArgument: gRPC has no replies."""
+        raise needs_name_server("request and reply")
