@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -19,9 +18,9 @@ from acl.gate_settings import GateSettings
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.frames import encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
+from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
-from sprocket.remoting.routes import AdmittedFrame, RouteTable
+from sprocket.remoting.routes import RouteTable
 from tests.clock import ManualClock
 from tests.fuzz import engine_pull_targets, engine_send_targets
 from tests.fuzz.engine_pull_targets import pull_header
@@ -168,17 +167,6 @@ def test_usual_signed_sends_are_handled_compiled_from_the_first_pass_on(serializ
         twin.serve([b"".join(send(None, n, serialization) for n in range(16))])
         assert sum(stored) == 32
     assert twin.guard.gate.refused == 32
-
-
-def test_frames_that_the_gate_has_not_admitted_are_not_served_as_a_whole() -> None:
-    """Not even after one that it has."""
-    twin = Puller(True)
-    frames: list[Frame] = FrameDecoder().feed(pull(ALICE, 0) + pull(ALICE, 1))
-    admitted = AdmittedFrame(frames[0])
-    channel = cast(Any, SimpleNamespace(peer=("10.0.0.9", 77), read_at=0.0, answer_frames=lambda *_, **__: None))
-    for unchecked in (frames, [admitted, frames[1]], [frames[0], admitted]):
-        assert twin.table.serve_usual(unchecked, 0, channel) == 0
-    assert twin.table.serve_usual([admitted], 0, channel) == 1
 
 
 @both

@@ -820,7 +820,7 @@ MUTANTS: Final = (
         "            if not all(isinstance(frame, AdmittedFrame) for frame in frames):\n",
         "            if not isinstance(frames[0], AdmittedFrame):\n",
         "a frame that by some mistake did not pass access control is served after one that did",
-        ("tests/broker/test_guarded_usual_paths.py",),
+        ("tests/remoting/test_runs.py",),
     ),
     Mutant(
         "white list asked once",
