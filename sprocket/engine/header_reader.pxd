@@ -32,6 +32,7 @@ cdef struct Header:
     int64_t numbers[MAX_ROLES]
     Text texts[MAX_ROLES]
     uint32_t seen
+    uint32_t seen_proof  # bits 1 and 2: account and signature
     int64_t opaque
 
 

@@ -35,6 +35,15 @@ cdef enum:
 TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
 
 
+cdef bint put_proof(const Text *name, const Text *value, Header *header) noexcept:
+    """Skip account or signature, once each: an access gate has checked them, and without a gate they mean nothing."""
+    cdef uint32_t bit = 1 if is_name(name, b"AccessKey", 9) else 2 if is_name(name, b"Signature", 9) else 0
+    if not bit or header.seen_proof & bit or value.has_escapes or not value.is_ascii:
+        return False
+    header.seen_proof |= bit
+    return True
+
+
 cdef class HeaderReader:
     """Reader of usual headers.  A subclass names the roles of the fields that it needs."""
 
@@ -67,7 +76,7 @@ cdef class HeaderReader:
         cdef Cursor cursor
         cursor.at = <const uint8_t *> PyBytes_AS_STRING(octets)
         cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
-        header.seen, header.opaque = 0, 0
+        header.seen, header.seen_proof, header.opaque = 0, 0, 0
         if serialization == SERIALIZATION_JSON:
             outcome = self.read_json(&cursor, header)
         else:
@@ -167,7 +176,7 @@ cdef class HeaderReader:
             while i < self.count and not is_name(name, self.fields[i].name, self.fields[i].name_bytes):
                 i += 1
             if i == self.count:
-                return False
+                return put_proof(name, value, header)
         if header.seen & <uint32_t> 1 << i:
             return False
         header.seen |= <uint32_t> 1 << i

@@ -8,7 +8,7 @@ pulls about which both could not differ.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -184,7 +184,7 @@ cdef class PullReader(HeaderReader):
         cdef Header header
         cdef PullLane lane
         cdef int64_t offset, next_offset, max_bytes
-        if not PyTuple_CheckExact(frame) or PyTuple_GET_SIZE(frame) != 3:
+        if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
             return None
         serialization, octets, _ = <tuple> frame
         if not PyBytes_CheckExact(octets):

@@ -8,7 +8,7 @@ So it accepts only sends about which both could not differ.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
@@ -278,7 +278,7 @@ cdef class SendReader(HeaderReader):
         """Add one frame to `sends` if it is usual."""
         cdef Header header
         cdef Outcome outcome
-        if not PyTuple_CheckExact(frame) or PyTuple_GET_SIZE(frame) != 3:
+        if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
             return UNUSUAL
         serialization, octets, body = <tuple> frame
         if not PyBytes_CheckExact(octets) or not PyBytes_CheckExact(body) or not PyBytes_GET_SIZE(body):

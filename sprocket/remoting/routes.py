@@ -143,7 +143,8 @@ class Route:
     `handle` gets one request.  It returns a `Response`, an awaitable of one, or None if it replies itself through
     ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the consecutive requests of this
     code in one read, all of one channel, and replies itself.  `checks` are asked in order before either of them.
-    `usual`, if present, is asked before `batch`, unless the route has checks or the table a guard.
+    `usual`, if present, is asked before `batch`, unless the route has checks.  Behind a guard it gets only frames
+    that the guard admitted.
     """
 
     code: RequestCode
@@ -158,6 +159,8 @@ class Route:
 
 
 _HOT_LANES = frozenset({Lane.SEND, Lane.PULL})
+# Max frames behind a guard that are served as a whole.
+_MAX_GUARDED = 256
 
 
 class Entry:
@@ -308,10 +311,13 @@ class RouteTable:
 
         Before those, everything that was put off is done: requests of one connection keep their order.
         """
-        if self.guard is not None:
-            return 0
         entry = self.entry_of(frames[index])
         usual = None if entry is None else entry.usual
+        if self.guard is not None and usual is not None:
+            # What reads a frame again must find only frames whose bytes the guard has checked.
+            frames, index = frames[index : index + _MAX_GUARDED], 0
+            if not all(isinstance(frame, AdmittedFrame) for frame in frames):
+                return 0
         if usual is None or usual.settle is None:
             self.settle()
             return 0 if usual is None else usual.serve(frames, index, channel)

@@ -816,6 +816,14 @@ MUTANTS: Final = (
         ("tests/remoting/test_runs.py",),
     ),
     Mutant(
+        "refused frames served as a whole",
+        "sprocket/remoting/routes.py",
+        "            if not all(isinstance(frame, AdmittedFrame) for frame in frames):\n",
+        "            if not isinstance(frames[0], AdmittedFrame):\n",
+        "a frame that by some mistake did not pass access control is served after one that did",
+        ("tests/remoting/test_runs.py",),
+    ),
+    Mutant(
         "white list asked once",
         "acl/gate.py",
         "            return unsigned is not None and self._is_white(unsigned)\n",

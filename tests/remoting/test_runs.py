@@ -14,7 +14,17 @@ from sprocket.remoting.command import ReceivedResponse, Request, Response
 from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_response
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
 from sprocket.remoting.headers.base import Header, Int
-from sprocket.remoting.routes import Action, AdmittedFrame, BatchHandler, Entry, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.routes import (
+    Action,
+    AdmittedFrame,
+    BatchHandler,
+    CodeFrames,
+    Entry,
+    NoHeader,
+    Resource,
+    Route,
+    RouteTable,
+)
 
 BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 
@@ -185,6 +195,17 @@ def test_a_run_behind_a_guard_ends_before_a_frame_that_did_not_pass_it() -> None
         run = [decoded[1]]
         routes.decode_run(decoded[0], frames[0], following, run)
         assert [request.opaque for request in run] == [0, 2][: 1 + (following[0] is frames[2])]
+
+
+async def test_frames_of_which_one_did_not_pass_the_guard_are_not_served_as_a_whole() -> None:
+    _, frames = guarded()
+    usual = CodeFrames(310, lambda code, frames, index, channel: len(frames) - index)
+    route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, lambda request: None, Resource.TOPIC, Action.PUB, usual=usual)
+    routes = RouteTable([route]).behind(lambda frame, channel: None)
+    channel = RemotingChannel(routes, ChannelCounters())
+    assert routes.serve_usual([frames[0], frames[2]], 0, channel) == 2
+    for unchecked in ([frames[0], frames[1]], [frames[1], frames[0]], [frames[0], frames[2], frames[3]]):
+        assert routes.serve_usual(unchecked, 0, channel) == 0
 
 
 async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed() -> None:
