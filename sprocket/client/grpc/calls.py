@@ -98,8 +98,8 @@ class Calls:
         self._tls = tls
         self._wall_s = wall_s
         self._turn = 0
-        self._channel: grpc.aio.Channel | None = None
-        self._retired: list[grpc.aio.Channel] = []
+        # One for each endpoint that was used.  An endpoint that failed keeps its own: its calls may still run there.
+        self._channels: dict[str, grpc.aio.Channel] = {}
 
     @property
     def address(self) -> str:
@@ -108,11 +108,7 @@ class Calls:
 
     def next_endpoint(self) -> None:
         """Use the next endpoint from now on, if there are several."""
-        if len(self._endpoints) > 1:
-            if self._channel is not None:
-                self._retired.append(self._channel)
-            self._channel = None
-            self._turn += 1
+        self._turn += 1
 
     def check_tls(self) -> None:
         """Raise TlsUnusable for settings or files that gRPC cannot use."""
@@ -121,19 +117,20 @@ class Calls:
 
     async def close(self) -> None:
         """Close all channels; running calls fail."""
-        for channel in [*self._retired, *([self._channel] if self._channel is not None else [])]:
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
             await channel.close()
-        self._retired.clear()
-        self._channel = None
 
     def _open(self) -> grpc.aio.Channel:
-        if self._channel is None:
+        address = self.address
+        channel = self._channels.get(address)
+        if channel is None:
             if self._tls is None or not self._tls.is_client:
-                self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+                channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
             else:
-                made = channel_credentials(self._tls)
-                self._channel = grpc.aio.secure_channel(self.address, made, options=_OPTIONS)
-        return self._channel
+                channel = grpc.aio.secure_channel(address, channel_credentials(self._tls), options=_OPTIONS)
+            self._channels[address] = channel
+        return channel
 
     def _metadata(self) -> list[tuple[str, str]]:
         listed = [
