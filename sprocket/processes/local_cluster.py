@@ -328,7 +328,7 @@ def _configuration(
             table["remotingListenPort"] = member.port - 1
         if tls is not None:
             table |= {"tlsServerMode": "enforcing", "tlsTestModeEnable": False}
-            table |= {"tlsCertPath": str(tls.path / "broker.pem"), "tlsKeyPath": str(tls.path / "broker.key")}
+            table |= {"tlsCertPath": str(tls.certificate_file("broker")), "tlsKeyPath": str(tls.key_file("broker"))}
         return (json.dumps(table | {"namesrvAddr": name_servers}, indent=2) + "\n").encode()
     own = {"bindAddress": HOST, "listenPort": str(member.port)}
     data = directory / member.name

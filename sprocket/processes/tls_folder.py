@@ -42,7 +42,15 @@ class TlsFolder:
     @property
     def authority_file(self) -> Path:
         """Certificate of the authority, to be trusted."""
-        return self.path / f"{_AUTHORITY}.pem"
+        return self.certificate_file(_AUTHORITY)
+
+    def certificate_file(self, name: str) -> Path:
+        """Return the certificate of ``namesrv``, ``broker`` or a client."""
+        return self.path / f"{name}.pem"
+
+    def key_file(self, name: str) -> Path:
+        """Return the private key of ``namesrv``, ``broker`` or a client."""
+        return self.path / f"{name}.key"
 
     @property
     def replication_secret(self) -> Path:
@@ -86,7 +94,7 @@ class TlsFolder:
         renewed = []
         for file in sorted(self.path.glob("*.properties")):
             name = file.stem
-            hosts = _hosts((self.path / f"{name}.pem").read_bytes()) if name in SERVERS else ()
+            hosts = _hosts(self.certificate_file(name).read_bytes()) if name in SERVERS else ()
             self._write(name, issue(authority, name, hosts, now, days))
             renewed.append(name)
         return renewed
@@ -94,11 +102,11 @@ class TlsFolder:
     def present(self) -> list[Path]:
         """Return the files that `create` would replace."""
         names = (_AUTHORITY, *SERVERS, CLIENT)
-        files = [self.path / f"{name}{suffix}" for name in names for suffix in (".pem", ".key", ".properties")]
+        files = [file(name) for name in names for file in (self.certificate_file, self.key_file, self.properties)]
         return [file for file in (*files, self.replication_secret) if file.exists()]
 
     def _load_authority(self) -> Pair:
-        key = self.authority_file.with_suffix(".key")
+        key = self.key_file(_AUTHORITY)
         try:
             return load_authority(self.authority_file.read_bytes(), key.read_bytes())
         except OSError as error:
@@ -110,16 +118,20 @@ class TlsFolder:
 
     def _write(self, name: str, pair: Pair) -> None:
         # The key last: a server that reads in between keeps its old pair.
-        for suffix, content, mode in ((".pem", pair.certificate_pem(), 0o644), (".key", pair.key_pem(), _KEY_MODE)):
-            _replace(self.path / f"{name}{suffix}", content, mode)
+        _replace(self.certificate_file(name), pair.certificate_pem(), 0o644)
+        _replace(self.key_file(name), pair.key_pem(), _KEY_MODE)
 
     def _write_properties(self, name: str, client_auth: str | None) -> None:
-        pair = {"keyPath": f"{name}.key", "certPath": f"{name}.pem", "trustCertPath": f"{_AUTHORITY}.pem"}
+        pair = {
+            "keyPath": self.key_file(name),
+            "certPath": self.certificate_file(name),
+            "trustCertPath": self.authority_file,
+        }
         values = {"tls.test.mode.enable": "false"}
         if client_auth is not None:
-            values |= {f"tls.server.{key}": str(self.path / file) for key, file in pair.items()}
+            values |= {f"tls.server.{key}": str(file) for key, file in pair.items()}
             values |= {"tls.server.need.client.auth": client_auth, "tls.server.authClient": "true"}
-        values |= {f"tls.client.{key}": str(self.path / file) for key, file in pair.items()}
+        values |= {f"tls.client.{key}": str(file) for key, file in pair.items()}
         values["tls.client.authServer"] = "true"
         file = self.properties(name)
         head = (_JAVA if client_auth is None else _SERVER).format(folder=self.path, file=file)

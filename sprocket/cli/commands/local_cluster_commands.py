@@ -147,14 +147,14 @@ def _held(cluster: "LocalCluster") -> Iterator[None]:
 
 
 def _show(cluster: "LocalCluster", found: "list[MemberStatus]", as_json: bool) -> None:
+    from sprocket.remoting.tls.settings import TLS_VARIABLE
+
     if as_json:
         print_json([dict(zip(_HEAD, _row(one), strict=True)) for one in found])
         return
     rows = [tuple("" if cell is None else cell for cell in _row(one)) for one in found]
     for line in fitted(_HEAD, rows):
         click.echo(line)
-    from sprocket.remoting.tls.settings import TLS_VARIABLE
-
     tls = "" if cluster.tls is None else f" {TLS_VARIABLE}='{cluster.tls.path}'"
     click.echo(f"Clients: NAMESRV_ADDR='{cluster.namesrv}'{tls}.  Logs: {cluster.directory / 'logs'}")
 

@@ -26,10 +26,10 @@ NONE: Final = "none"
 OPTIONAL: Final = "optional"
 REQUIRE: Final = "require"
 CONFIG_FILE: Final = Path("/etc/rocketmq/tls.properties")
-# Keys that the TLS file does not hold, as in RocketMQ.
 # Environment variable: a folder that `sprocket tls init` made, or a file of TLS keys.  If it is set, commands and
 # proxies use TLS.
 TLS_VARIABLE: Final = "SPROCKET_TLS"
+# Keys that the TLS file does not hold, as in RocketMQ.
 _NOT_IN_FILE: Final = frozenset({"tls.server.mode", "tls.enable", "tls.config.file"})
 # Where RocketMQ's scripts take system properties from.
 _JAVA_OPTIONS: Final = ("JAVA_OPT", "JAVA_OPT_EXT")
