@@ -339,7 +339,8 @@ class Producer:
         messages may or may not have arrived then.  With `SendSettings.auto_batch`, neighbours share a request.
         """
         arguments.whole("window", window, 1)
-        return self._send_batches(messages, window) if self._accumulator else self._send_singly(messages, window)
+        is_batched = self._accumulator is not None
+        return self._send_batches(messages, window) if is_batched else self._send_singly(messages, window)
 
     async def _send_batches(
         self, messages: Iterable[Message] | AsyncIterable[Message], window: int
@@ -351,6 +352,7 @@ class Producer:
                 while stream.is_full or stream.has_outcome:
                     for outcome in await stream.oldest():
                         yield _result_of(outcome)
+                self._check_place(message, None, None, None)
                 stream.add(message)
             while not stream.is_settled:
                 for outcome in await stream.oldest():

@@ -16,10 +16,21 @@ from sprocket.client.send.reply import Reply
 from sprocket.client.send.send_request import SendSettings
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
-_Key = tuple[str, MessageQueue | None, bool, str]
+BatchKey = tuple[str, bool, str]
+_Key = tuple[BatchKey, MessageQueue | None]
 
 SendOne = Callable[[Message, MessageQueue | None], Awaitable[SendResult]]
 SendBatch = Callable[[Sequence[Message], MessageQueue | None], Awaitable[SendResult]]
+
+
+def goes_alone(message: Message) -> bool:
+    """Return whether `message` cannot travel in a batch."""
+    return message.is_delayed or isinstance(message, Reply) or message.topic.startswith(RETRY_PREFIX)
+
+
+def batch_key(message: Message) -> BatchKey:
+    """Return what all messages of a batch have in common: topic, `wait_store_ok` and tags."""
+    return message.topic, message.wait_store_ok, message.tags
 
 
 class _Batch:
@@ -51,15 +62,13 @@ class Accumulator:
         return (
             len(message.body) <= self._batch_max_bytes
             and self._held_bytes + len(message.body) <= self._total_max_bytes
-            and not message.is_delayed
-            and not isinstance(message, Reply)
-            and not message.topic.startswith(RETRY_PREFIX)
+            and not goes_alone(message)
         )
 
     def add(self, message: Message, queue: MessageQueue | None) -> "asyncio.Future[SendResult]":
         """Add `message`.  Return a future of its outcome."""
         loop = asyncio.get_running_loop()
-        key = (message.topic, queue, message.wait_store_ok, message.tags)
+        key = (batch_key(message), queue)
         batch = self._batches.get(key)
         if batch is None:
             batch = self._batches[key] = _Batch(loop.call_later(self._delay_s, self._flush, key))

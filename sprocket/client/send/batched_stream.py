@@ -13,8 +13,7 @@ from typing import Final
 from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, SendResult
-from sprocket.client.send.accumulator import split_result
-from sprocket.client.send.reply import Reply
+from sprocket.client.send.accumulator import BatchKey, batch_key, goes_alone, split_result
 from sprocket.client.send.send_request import SendSettings
 
 # The window is shared by so many batches, so that some travel while the next one fills.
@@ -36,6 +35,7 @@ class BatchedStream:
         self._send_one = send_one
         self._send_batch = send_batch
         self._filling: list[Message] = []
+        self._filling_key: BatchKey | None = None
         self._filling_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sent: deque[tuple[int, asyncio.Task[list[_Outcome]]]] = deque()
@@ -57,19 +57,18 @@ class BatchedStream:
         return not self._outstanding
 
     def add(self, message: Message) -> None:
-        """Take the next message.  Raises IllegalMessage if it is no message, or its topic or body is invalid."""
-        if not isinstance(message, Message):
-            raise IllegalMessage(f"message is of type {type(message).__name__}; pass a Message")
+        """Take the next message.  Raises IllegalMessage if its topic or body is invalid."""
         arguments.check_topic(message.topic)
-        size_bytes = len(arguments.body(message.body))
+        size_bytes, key, is_alone = len(arguments.body(message.body)), batch_key(message), goes_alone(message)
         if self._filling and (
-            self._filling_bytes + size_bytes > self._max_bytes or not _may_follow(message, self._filling[0])
+            is_alone or key != self._filling_key or self._filling_bytes + size_bytes > self._max_bytes
         ):
             self._flush()
         self._filling.append(message)
+        self._filling_key = key
         self._filling_bytes += size_bytes
         self._outstanding += 1
-        if len(self._filling) >= self._max_messages or self._filling_bytes >= self._max_bytes or _goes_alone(message):
+        if is_alone or len(self._filling) >= self._max_messages or self._filling_bytes >= self._max_bytes:
             self._flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._flush)
@@ -116,16 +115,3 @@ class BatchedStream:
                 outcomes.append(error)
                 break
         return outcomes
-
-
-def _goes_alone(message: Message) -> bool:
-    return message.is_delayed or isinstance(message, Reply)
-
-
-def _may_follow(message: Message, first: Message) -> bool:
-    return (
-        message.topic == first.topic
-        and message.tags == first.tags
-        and message.wait_store_ok == first.wait_store_ok
-        and not _goes_alone(message)
-    )
