@@ -19,6 +19,8 @@ from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 # Four bytes can stand for a block of 128 KiB, so this many inflate to no more than 2 MiB at a time.
 _ZSTD_STEP_BYTES = 64
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
+# What zlib calls a gzip header with a window of 32 KiB.
+_GZIP_WBITS = 31
 
 
 class Compression(Enum):
@@ -74,16 +76,33 @@ def decompress(body: bytes, sys_flag: int, limit_bytes: int = limits.MAX_INFLATE
         else:
             raise BodyUnreadable(f"sys_flag {sys_flag:#x} names compression type {kind >> 8}, which is none")
     except (zlib.error, RuntimeError, EOFError) as error:
-        raise BodyUnreadable(f"compressed body is damaged: {error}") from None
+        raise _damaged(error) from None
     except ModuleNotFoundError as error:
         raise BodyUnreadable(f"{missing_package(error, f'a body compressed with {Compression(kind).name}')}") from None
+    return _checked(inflated, is_whole, limit_bytes)
+
+
+def gunzip(body: bytes, limit_bytes: int = limits.MAX_INFLATED_BYTES) -> bytes:
+    """Return a body that gRPC clients sent with gzip.  Raises BodyUnreadable as `decompress`."""
+    try:
+        inflated, is_whole = _unzlib(body, limit_bytes, _GZIP_WBITS)
+    except zlib.error as error:
+        raise _damaged(error) from None
+    return _checked(inflated, is_whole, limit_bytes)
+
+
+def _damaged(error: Exception) -> BodyUnreadable:
+    return BodyUnreadable(f"compressed body is damaged: {error}")
+
+
+def _checked(inflated: bytes, is_whole: bool, limit_bytes: int) -> bytes:
     if not is_whole:
         raise BodyUnreadable(f"compressed body is cut short or inflates beyond {limit_bytes} bytes")
     return inflated
 
 
-def _unzlib(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
-    inflater = zlib.decompressobj()
+def _unzlib(body: bytes, limit_bytes: int, wbits: int = zlib.MAX_WBITS) -> tuple[bytes, bool]:
+    inflater = zlib.decompressobj(wbits)
     inflated = inflater.decompress(body, limit_bytes)
     return inflated, inflater.eof
 

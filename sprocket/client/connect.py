@@ -20,6 +20,7 @@ from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
 from sprocket.client.errors import ClientClosed, IllegalArgument
 from sprocket.client.grpc.address import endpoints
+from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
 from sprocket.client.send.producer_link import ProducerLink
@@ -173,9 +174,7 @@ class Connection:
     def admin(self) -> AdminClient:
         """Requests of an operator: topics, groups, offsets, messages.  Raises IllegalArgument over gRPC."""
         if self._admin is None:
-            raise IllegalArgument(
-                "grpc:// has no administration; connect to the name server: sprocket.connect('host:9876')"
-            )
+            raise needs_name_server("administration")
         return self._admin
 
     def producer(

@@ -1,5 +1,6 @@
 """Messages of applications: to send, received, and the result of a send."""
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
@@ -346,3 +347,12 @@ def _host(raw: bytes) -> tuple[str, int]:
     if len(address) == 4:
         return ".".join(map(str, address)), port
     return ":".join(address[i : i + 2].hex() for i in range(0, 16, 2)), port
+
+
+def packed_host(text: str) -> bytes:
+    """Return ``address:port`` in the form of records; an unspecified address if it cannot be parsed."""
+    address, _, port = text.rpartition(":")
+    try:
+        return ipaddress.ip_address(address.strip("[]").partition("%")[0]).packed + int(port).to_bytes(4, "big")
+    except (ValueError, OverflowError):
+        return bytes(8)

@@ -1,9 +1,11 @@
 """Bodies are marked as the reference marks them, and never inflate beyond the limit."""
 
+import gzip
+
 import pytest
 
 from sprocket import BodyUnreadable, Compression
-from sprocket.client.compression import compress, decompress
+from sprocket.client.compression import compress, decompress, gunzip
 from tests.client.java_vectors import BODY
 
 MARKS = {Compression.ZLIB: 0x301, Compression.LZ4: 0x101, Compression.ZSTD: 0x201}
@@ -38,3 +40,17 @@ def test_unknown_type_is_refused_and_plain_body_is_itself() -> None:
     with pytest.raises(BodyUnreadable, match="type 4"):
         decompress(b"x", 0x401)
     assert decompress(b"plain", 0) == b"plain"
+
+
+def test_gzip_is_read_whole_or_refused() -> None:
+    compressed = gzip.compress(BODY * 100)
+    assert gunzip(compressed) == BODY * 100
+    assert len(gunzip(gzip.compress(bytes(1_000_000)), 1_000_000)) == 1_000_000
+    for broken, limit_bytes in (
+        (compressed[:-5], 1 << 20),
+        (b"garbage" * 5, 1 << 20),
+        (b"", 1 << 20),
+        (compressed, 99),
+    ):
+        with pytest.raises(BodyUnreadable):
+            gunzip(broken, limit_bytes)

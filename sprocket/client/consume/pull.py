@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 from sprocket.client import arguments
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import subscribe_address
 from sprocket.client.connection.wakeup import Wakeup, pause
@@ -193,7 +194,7 @@ class PullLoop:
         self._instance = instance
         self._commits_with_pull = commits_with_pull
         self._pulled = pulled
-        self._backoff_s = _BACKOFF_FIRST_S
+        self._backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_MAX_S)
         self._astray_s = 0.0
 
     def is_full(self) -> bool:
@@ -226,7 +227,7 @@ class PullLoop:
             except (SprocketError, msgspec.ValidationError) as error:
                 await self._back_off(error)
                 continue
-            self._backoff_s = _BACKOFF_FIRST_S
+            self._backoff.reset()
             over = self._instance.outages.succeeded(("pull", held.queue))
             if over is not None:
                 logger.info("event=pull_recovered queue=%s after_s=%.1f failures=%d", queue_name(held.queue), *over)
@@ -263,5 +264,4 @@ class PullLoop:
             # The broker was restarted and does not know this group yet.
             await self._instance.heartbeat_all()
         self._instance.request_refresh(queue.topic)
-        await pause(self._backoff_s)
-        self._backoff_s = min(self._backoff_s * 2, _BACKOFF_MAX_S)
+        await self._backoff.pause()

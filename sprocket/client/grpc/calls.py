@@ -28,7 +28,7 @@ from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 
 _SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
-_VERSION: Final = "5.0.8"
+CLIENT_VERSION: Final = "5.0.8"
 # A proxy that comes back is found soon; gRPC's default waits up to 120 s.
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
@@ -135,7 +135,7 @@ class Calls:
     def _metadata(self) -> list[tuple[str, str]]:
         listed = [
             (names.CLIENT_ID, self._client_id()), (names.LANGUAGE, "PYTHON"),
-            (names.CLIENT_VERSION, _VERSION), (names.PROTOCOL, "v2"),
+            (names.CLIENT_VERSION, CLIENT_VERSION), (names.PROTOCOL, "v2"),
         ]  # fmt: skip
         if self._credentials is not None:
             date_time = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._wall_s()))

@@ -43,8 +43,7 @@ class GrpcConnection(Connection):
         self, group: str = DEFAULT_GROUP, *, settings: SendSettings | None = None, trace: TraceSettings | None = None
     ) -> Producer:
         """Return the producer of `group`.  Raises IllegalArgument for a trace."""
-        if trace is not None:
-            raise needs_name_server("message trace")
+        _refuse(trace)
         return super().producer(group, settings=settings)
 
     def consumer(
@@ -65,8 +64,7 @@ class GrpcConnection(Connection):
             raise needs_name_server("broadcasting")
         if consume_from is not ConsumeFrom.LAST:
             raise not_over_grpc("start at another message than the next", _OFFSET)
-        if trace is not None:
-            raise needs_name_server("message trace")
+        _refuse(trace)
         if listener is not None or strategy is not None:
             raise needs_name_server("queues of a member, so no listener and no strategy")
         return GrpcConsumer(
@@ -97,8 +95,7 @@ class GrpcConnection(Connection):
         trace: TraceSettings | None = None,
     ) -> TransactionProducer:
         """Return a producer of transactional messages; start it with `async with`."""
-        if trace is not None:
-            raise needs_name_server("message trace")
+        _refuse(trace)
         producer = GrpcTransactionProducer(
             group, checker=checker, check_threads=check_threads, settings=settings, client=self._settings
         )
@@ -116,10 +113,14 @@ class GrpcConnection(Connection):
         trace: TraceSettings | None = None,
     ) -> SimpleConsumer:
         """Return a consumer that receives single messages.  Raises IllegalArgument for what the proxy decides."""
-        if trace is not None:
-            raise needs_name_server("message trace")
+        _refuse(trace)
         if consume_from is not ConsumeFrom.LAST:
             raise not_over_grpc("start at the first message", _OFFSET)
         if ordered:
             raise not_over_grpc("order by the consumer", _ORDER)
         return GrpcSimpleConsumer(group, topics, settings=settings, client=self._settings, owner=self)
+
+
+def _refuse(trace: TraceSettings | None) -> None:
+    if trace is not None:
+        raise needs_name_server("message trace")

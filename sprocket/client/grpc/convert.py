@@ -4,23 +4,19 @@ Bodies are sent as they are: gRPC clients read gzip alone, and RocketMQ's remoti
 Source: RocketMQ 5.3.3, `GrpcConverter`, `SendMessageActivity`.
 """
 
-import ipaddress
-import zlib
 from typing import Final
 
-from sprocket.client.errors import BodyUnreadable, IllegalMessage
+from sprocket.client.compression import gunzip
+from sprocket.client.errors import IllegalMessage
 from sprocket.client.grpc.refused import needs_name_server
-from sprocket.client.message import ReceivedMessage
+from sprocket.client.message import ReceivedMessage, packed_host
 from sprocket.client.send.send_request import SendRequest
-from sprocket.common import limits
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration, timestamp, timestamp_ms
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.message import properties as names
 
 _SQL: Final = "SQL92"
-_GZIP_WBITS: Final = 31
-_NO_HOST: Final = bytes(8)
 
 
 def resource(name: str) -> wire.Resource:
@@ -83,7 +79,7 @@ def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
         table[names.KEYS] = " ".join(system.keys)
     if system.message_group:
         table[names.SHARDING_KEY] = system.message_group
-    body = _inflated(message.body) if system.body_encoding == wire.GZIP else message.body
+    body = gunzip(message.body) if system.body_encoding == wire.GZIP else message.body
     return ReceivedMessage(
         topic=topic,
         queue=MessageQueue(topic, broker_name, system.queue_id),
@@ -102,22 +98,6 @@ def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
     )
 
 
-def _inflated(body: bytes) -> bytes:
-    inflater = zlib.decompressobj(_GZIP_WBITS)
-    try:
-        inflated = inflater.decompress(body, limits.MAX_INFLATED_BYTES)
-    except zlib.error as error:
-        raise BodyUnreadable(f"the body is no gzip: {error}") from None
-    if not inflater.eof:
-        raise BodyUnreadable(f"the body is cut off, or larger than {limits.MAX_INFLATED_BYTES} bytes")
-    return inflated
-
-
 def _host(text: str) -> bytes:
-    """Return an address as records hold it; zeros for a name or none."""
-    host, separator, port = text.rpartition(":")
-    host, port = (host.strip("[]"), port) if separator and port.isdecimal() else (text, "0")
-    try:
-        return ipaddress.ip_address(host).packed + int(port).to_bytes(4, "big")
-    except (ValueError, OverflowError):
-        return _NO_HOST
+    """Return an address, which a proxy may send without a port, as records hold it; zeros for a name or none."""
+    return packed_host(text if text.rpartition(":")[2].isdecimal() and ":" in text else f"{text}:0")

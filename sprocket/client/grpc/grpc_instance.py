@@ -12,7 +12,8 @@ from typing import Any, Final
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import ClientError, PermissionDenied, TopicNotWritable
-from sprocket.client.grpc.calls import Calls, refusal_of
+from sprocket.client.grpc.address import endpoints
+from sprocket.client.grpc.calls import CLIENT_VERSION, Calls, refusal_of
 from sprocket.client.grpc.convert import resource
 from sprocket.client.grpc.session import Session
 from sprocket.common.clock import Clock
@@ -30,12 +31,11 @@ _END_TIMEOUT_S: Final = 1.0
 
 
 class GrpcInstance(ClientInstance):
-    """One client of proxies; `describe` fills what the client reports of itself into its settings."""
+    """One client of the proxies in `settings`; `describe` fills what the client reports of itself into its settings."""
 
     def __init__(
         self,
         settings: ClientSettings,
-        endpoints: Sequence[str],
         describe: Callable[[wire.Settings], None],
         *,
         group: str = "",
@@ -44,12 +44,12 @@ class GrpcInstance(ClientInstance):
         recover: Callable[[wire.RecoverOrphanedTransactionCommand], None] = lambda command: None,
     ) -> None:
         """`group` is the consumer group, empty for producers; the others as of `ClientInstance` and `Session`."""
-        super().__init__(replace(settings, namesrv=list(endpoints)), clock=clock, denied=denied)
+        self._endpoints = endpoints(settings.namesrv) or []
+        super().__init__(replace(settings, namesrv=self._endpoints), clock=clock, denied=denied)
         self._describe = describe
         self._group = group
-        self._endpoints = list(endpoints)
         self.calls = Calls(
-            endpoints, lambda: self.client_id, settings.credentials, settings.tls,
+            self._endpoints, lambda: self.client_id, settings.credentials, settings.tls,
             lambda: self.clock.wall_ms() / 1000,
         )  # fmt: skip
         self.session = Session(self.calls, self._reported, self.outages, recover)
@@ -73,7 +73,7 @@ class GrpcInstance(ClientInstance):
         reported = wire.Settings(
             access_point=self._access_point(),
             request_timeout=duration(round(self.settings.api_timeout_s * 1000)),
-            user_agent=wire.UA(language=wire.PYTHON, version="5.0.8", platform="sprocket"),
+            user_agent=wire.UA(language=wire.PYTHON, version=CLIENT_VERSION, platform="sprocket"),
         )
         self._describe(reported)
         return reported

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from sprocket.client.connection.wakeup import pause
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.errors import AnswerUnreadable, ClientError, ConnectFailed, ConnectionLost, TopicNotFound
 from sprocket.client.grpc.calls import refusal_of
 from sprocket.client.grpc.convert import filter_of, incoming, resource
@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 # A proxy holds a receive for at least grpcClientConsumerMinLongPollingTimeoutMillis, 5 s by default.
 _POLL_SLACK_S: Final = 10.0
-_BACKOFF_FIRST_S: Final = 0.05
-_BACKOFF_MAX_S: Final = 1.0
 
 
 class ReceiptMessage(PoppedMessage):
@@ -160,16 +158,15 @@ class GrpcPops(PopRequests):
 
     async def _until_invisible_ends(self, popped: PoppedMessage, ask: Callable[[], Awaitable[object]]) -> None:
         """Call `ask`, again while the proxy is away: a receipt holds at every proxy, also after a restart."""
-        backoff_s = _BACKOFF_FIRST_S
+        backoff = Backoff()
         while True:
             try:
                 await ask()
                 return
             except (ConnectFailed, ConnectionLost):
-                if self._grpc.clock.monotonic() + backoff_s >= popped.invisible_until:
+                if self._grpc.clock.monotonic() + backoff.next_s >= popped.invisible_until:
                     raise
-            await pause(backoff_s)
-            backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+            await backoff.pause()
 
 
 def _receipt(popped: PoppedMessage) -> str:

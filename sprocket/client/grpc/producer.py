@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
-from sprocket.client import arguments
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
-from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import (
     BrokerRefused,
     ClientError,
@@ -20,7 +19,6 @@ from sprocket.client.errors import (
     RemotingTimeout,
     SendFailed,
 )
-from sprocket.client.grpc.address import endpoints
 from sprocket.client.grpc.calls import refusal_of
 from sprocket.client.grpc.convert import outgoing, resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
@@ -43,8 +41,6 @@ _STATUS: Final = {
     wire.SLAVE_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     wire.HA_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
-_BACKOFF_FIRST_S: Final = 0.05
-_BACKOFF_MAX_S: Final = 1.0
 # The proxy chooses the queue and does not say which.
 _NO_QUEUE: Final = -1
 Recover = Callable[[wire.RecoverOrphanedTransactionCommand], None]
@@ -59,9 +55,7 @@ class GrpcLink(ProducerLink):
         super().__init__(settings)
 
     def _new_instance(self, settings: ClientSettings, routes: list[Route], clock: Clock) -> ClientInstance:
-        self.grpc = GrpcInstance(
-            settings, endpoints(settings.namesrv) or [], self._describe, clock=clock, recover=self._recover
-        )
+        self.grpc = GrpcInstance(settings, self._describe, clock=clock, recover=self._recover)
         return self.grpc
 
     def _describe(self, settings: wire.Settings) -> None:
@@ -127,12 +121,11 @@ class GrpcSender(Sender):
         call = wire.SendMessageRequest(messages=messages)
         self._check_size(messages)
         tried: list[str] = []
-        left, backoff_s = self._attempts(), _BACKOFF_FIRST_S
+        left, backoff = self._attempts(), Backoff()
         error: ClientError = RemotingTimeout("the time for the send was over before the first attempt")
         while left > 0 and loop.time() < deadline:
             if tried:
-                await pause(min(backoff_s, max(deadline - loop.time(), 0.0)))
-                backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+                await backoff.pause(deadline - loop.time())
             tried.append(self._grpc.calls.address)
             try:
                 await self._link.publishes(topic)
@@ -225,11 +218,10 @@ class GrpcProducer(Producer):
         results[0].message_id = ",".join(result.message_id for result in results)
         return results[0]
 
-    async def send_many(
-        self, messages: Iterable[Message] | AsyncIterable[Message], *, window: int = 256
+    async def _send_singly(
+        self, messages: Iterable[Message] | AsyncIterable[Message], window: int
     ) -> AsyncIterator[SendResult]:
-        """Send a stream with up to `window` calls outstanding, as `Producer.send_many`."""
-        arguments.whole("window", window, 1)
+        """Send a stream with up to `window` calls outstanding, each in a task: calls of gRPC need one."""
         started: deque[asyncio.Task[SendResult]] = deque()
         try:
             async for message in as_async(messages):

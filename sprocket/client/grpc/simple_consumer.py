@@ -8,7 +8,6 @@ from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.owner import Owner
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
-from sprocket.client.grpc.address import endpoints
 from sprocket.client.grpc.convert import filter_of, resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.pops import GrpcPops, GrpcTargets
@@ -48,9 +47,8 @@ class GrpcSimpleConsumer(SimpleConsumer):
 
     def _new_instance(self, client: ClientSettings, clock: Clock) -> ClientInstance:
         self.grpc = GrpcInstance(
-            client, endpoints(client.namesrv) or [], self._describe, group=self.group, clock=clock,
-            denied=lambda error: self._arrived.set(),
-        )  # fmt: skip
+            client, self._describe, group=self.group, clock=clock, denied=lambda error: self._arrived.set()
+        )
         return self.grpc
 
     def _new_pops(self, consume_from: ConsumeFrom, ordered: bool) -> PopRequests:

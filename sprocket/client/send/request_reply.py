@@ -7,12 +7,11 @@ connected to it.
 """
 
 import asyncio
-import ipaddress
 import logging
 
 from sprocket.client.arguments import check_topic
 from sprocket.client.errors import ClientError, SendFailed
-from sprocket.client.message import ReceivedMessage, SendResult
+from sprocket.client.message import ReceivedMessage, SendResult, packed_host
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.send_request import SendSettings, single_request
 from sprocket.client.send.sender import Sender
@@ -84,21 +83,12 @@ def _received(request: Request[ReplyMessageRequestHeader], properties: dict[str,
         flag=header.flag,
         sys_flag=header.sys_flag,
         born_timestamp_ms=header.born_timestamp,
-        born_host=_host(header.born_host),
+        born_host=packed_host(header.born_host),
         store_timestamp_ms=header.store_timestamp,
-        store_host=_host(header.store_host),
+        store_host=packed_host(header.store_host),
         reconsume_times=header.reconsume_times or 0,
         size_bytes=len(request.body),
     )
-
-
-def _host(text: str) -> bytes:
-    """Return ``address:port`` in the form of records; an unspecified address if it cannot be parsed."""
-    address, _, port = text.rpartition(":")
-    try:
-        return ipaddress.ip_address(address.strip("[]").partition("%")[0]).packed + int(port).to_bytes(4, "big")
-    except (ValueError, OverflowError):
-        return bytes(8)
 
 
 class ReplySender:

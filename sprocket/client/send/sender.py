@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.topic_route import TopicRoute
-from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.errors import (
     AnswerUnreadable,
     BrokerNotFound,
@@ -61,8 +62,6 @@ RETRY_CODES = frozenset(
 SentListener = Callable[[SendRequest, SendResult, Mapping[str, str], float], None]
 # Queues whose lanes are kept.
 _MAX_LANES = 4096
-_BACKOFF_FIRST_S = 0.05
-_BACKOFF_MAX_S = 1.0
 
 
 def is_retried(refused: BrokerRefused) -> bool:
@@ -345,15 +344,14 @@ class Sender:
         tried = [target.broker_name] if target else []
         left -= len(tried)
         queue = target if target and _is_bound(request, error) else queue
-        backoff_s = _BACKOFF_FIRST_S
+        backoff = Backoff()
         while left > 0 and loop.time() < deadline:
             if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                 await self._refresh(request.topic)
             target = queue or await self._target(request.topic, sharding_key, tried)
             if [target.broker_name] == tried[-1:]:
                 # The only broker has just failed: give it time.
-                await pause(min(backoff_s, deadline - loop.time()))
-                backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+                await backoff.pause(deadline - loop.time())
                 target = queue or await self._target(request.topic, sharding_key, tried)
             tried.append(target.broker_name)
             try:

@@ -37,6 +37,24 @@ async def test_rejected_message_is_redelivered_and_dead_letter_is_not(rig: Rig, 
         assert await consumer.receive(1, wait_s=0.5) == []
 
 
+async def test_stream_with_auto_batch_arrives_whole(rig: Rig, topic: str) -> None:
+    async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
+        consumer = mq.simple_consumer("group-batched", topic)
+        await consumer.receive(1, wait_s=0.1)
+        producer = mq.producer(settings=SendSettings(auto_batch=True))
+        stream = [Message(topic, b"%d" % number) for number in range(50)]
+        ids = [result.message_id async for result in producer.send_many(stream, window=32)]
+        assert len(set(ids)) == 50
+        found: dict[str, bytes] = {}
+        async with asyncio.timeout(20):
+            async for message in consumer:
+                found[message.message_id] = message.body
+                await message.ack()
+                if len(found) == 50:
+                    break
+        assert [found[one] for one in ids] == [message.body for message in stream]
+
+
 async def test_stream_and_batch_arrive_whole(rig: Rig, topic: str) -> None:
     async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
         consumer = mq.simple_consumer("group-many", topic)
