@@ -90,7 +90,7 @@ async def test_several_wait_for_their_answers_together(receipts: list[Receipt]) 
 
 
 class FailingBrokers(Brokers):
-    """Brokers of which `broken` gives no answer; `asked` has the offsets that the others acknowledged."""
+    """Brokers, of which the one named `broken` never answers.  `asked` has the offsets that reached the others."""
 
     def __init__(self, broken: str) -> None:
         super().__init__(cast("ClientInstance", SimpleNamespace(clock=SystemClock())))
