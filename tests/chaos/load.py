@@ -125,6 +125,11 @@ class Load:
         """How many sends were acknowledged so far."""
         return len(self.checker.acknowledged)
 
+    @property
+    def acknowledged_end(self) -> int:
+        """Physical offset behind the start of the last acknowledged message; 0 without one."""
+        return max((self.placed[key][0] + 1 for key in self.checker.acknowledged.values()), default=0)
+
     async def prepare(self, address: str) -> None:
         """Make the topics and the group."""
         client = RemotingClient()

@@ -37,6 +37,10 @@ _ASYNC: Final = {
     "flushIntervalCommitLog": str(FLUSH_INTERVAL_MS),
     "flushCommitLogThoroughInterval": str(FLUSH_INTERVAL_MS),
 }
+# Every fifth cut comes after so many intervals, in which a flush must have happened.  One turn of the flush takes one
+# interval; the others are for a machine that is busy with other tests.
+_SETTLING_INTERVALS: Final = 10
+_SETTLED_EVERY: Final = 5
 _KILL_SHARE: Final = 0.1
 _GENERATION_SHARE: Final = 0.15
 
@@ -54,7 +58,10 @@ class Outcome:
     acknowledged: int = 0
     # Topics of acknowledged first sends.
     topics: int = 0
-    # ASYNC_FLUSH: acknowledged messages that a cut took, and the age of the oldest of them at its cut.
+    # ASYNC_FLUSH: cuts after intervals in which what was acknowledged before must have been flushed.
+    settled: int = 0
+    # ASYNC_FLUSH: acknowledged messages that a cut took, and the age of the oldest of them at its cut.  The age counts
+    # earlier cuts, during which the broker stood still.
     lost: int = 0
     oldest_lost_s: float = 0.0
     problems: list[str] = field(default_factory=list)
@@ -70,6 +77,8 @@ class PowerCuts:
         self._dice = random.Random(seed)
         self.outcome = Outcome(seed, flush)
         self._load = Load()
+        # Acknowledged messages before this physical offset must survive the next cut with ASYNC_FLUSH, too.
+        self._flushed_end = 0
         # Slow, because every topic has directories and files of its own.
         self._first_sends = FirstSends(lanes=1, pause_s=0.02)
         self._use(LoopDisk.make(directory / "disk.0", _IMAGE_MIB))
@@ -91,6 +100,8 @@ class PowerCuts:
             if work.done():
                 await work
                 raise AssertionError(f"the load ended by itself\n{self._broker.log_tail()}")
+            if not self._is_sync and outcome.cuts % _SETTLED_EVERY == _SETTLED_EVERY - 1:
+                await self._settle(work)
             if dice.random() < _KILL_SHARE:
                 outcome.kills += 1
                 await self._kill(work)
@@ -111,6 +122,13 @@ class PowerCuts:
     async def _work(self, address: str, *, others: bool) -> None:
         await asyncio.gather(self._load.until_dead(address, others=others), self._first_sends.until_dead(address))
 
+    async def _settle(self, work: asyncio.Task[None]) -> None:
+        """Let the running broker flush what is acknowledged now.  Counted in turns of this loop, not in seconds."""
+        end = self._load.acknowledged_end
+        for _ in range(_SETTLING_INTERVALS):
+            await asyncio.wait([work], timeout=FLUSH_INTERVAL_MS / 1000)
+        self._flushed_end = end
+
     async def _kill(self, work: asyncio.Task[None]) -> None:
         self._broker.kill()
         await work
@@ -129,6 +147,8 @@ class PowerCuts:
         # Recovery writes, so the copy that lives on is another one.
         examined = copy.duplicate(copy.image.with_suffix(f"{copy.image.suffix}.examined")) if goes_on_there else copy
         content = self._examine(examined, stopped)
+        outcome.settled += self._flushed_end > 0
+        self._flushed_end = 0
         if not goes_on_there:
             broker.go_on()
             return False
@@ -169,7 +189,7 @@ class PowerCuts:
             else:
                 outcome.lost += 1
                 outcome.oldest_lost_s = max(outcome.oldest_lost_s, round(stopped - acknowledged_s, 3))
-                if self._is_sync:
+                if self._is_sync or physical_offset < self._flushed_end:
                     self._report(f"{key} is lost: the log ends at {content.log_end}, it was at {physical_offset}")
         for problem in kept.check(content.queues):
             self._report(problem)
