@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
@@ -67,9 +68,15 @@ class Finding:
         return f"line {self.line}: {self.rule}: {self.what}"
 
 
+@lru_cache(maxsize=2)
+def _parsed(source: str) -> ast.Module:
+    """Return the tree of a file; several rules look at one file in a row."""
+    return ast.parse(source)
+
+
 def seam_uses(source: str) -> Iterator[Finding]:
     """Every use of a clock, disk, network, randomness or sleep that goes past its seam."""
-    tree = ast.parse(source)
+    tree = _parsed(source)
     names = _imported_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
@@ -83,7 +90,7 @@ def seam_uses(source: str) -> Iterator[Finding]:
 
 def long_functions(source: str) -> Iterator[Finding]:
     """Functions of more than `MAX_FUNCTION_LINES` lines, docstring included."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > MAX_FUNCTION_LINES:
@@ -101,14 +108,14 @@ def forbidden_names(module: str, source: str) -> Iterator[Finding]:
     """Module and class names that say nothing about what is inside."""
     if FORBIDDEN_NAME.search(module):
         yield Finding(1, "name", module)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.ClassDef) and FORBIDDEN_NAME.search(node.name):
             yield Finding(node.lineno, "name", node.name)
 
 
 def free_log_lines(source: str) -> Iterator[Finding]:
     """Calls of a logger whose first argument is not a text in the form of a log line."""
-    tree = ast.parse(source)
+    tree = _parsed(source)
     loggers = {
         target.id
         for node in ast.walk(tree)
@@ -132,7 +139,7 @@ def _is_get_logger(node: ast.expr) -> bool:
 
 def uncounted_refusals(source: str) -> Iterator[Finding]:
     """Responses that may refuse a request but are no `Refusal`, so that nothing counts them."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RESPONSES:
             codes = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
             for code in map(ast.unparse, codes):
@@ -143,7 +150,7 @@ def uncounted_refusals(source: str) -> Iterator[Finding]:
 def private_names(source: str) -> set[str]:
     """Return the private names of attributes, functions and module variables that a file defines."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node):
@@ -156,7 +163,7 @@ def private_names(source: str) -> set[str]:
 def private_accesses(source: str, product: set[str]) -> Iterator[Finding]:
     """Every ``obj._name`` where `product` has the name, the test file does not, and obj is neither self nor cls."""
     foreign = product - private_names(source)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Attribute) and node.attr in foreign and not _is_own(node):
             yield Finding(node.lineno, "private access", ast.unparse(node))
 

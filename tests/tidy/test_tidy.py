@@ -52,6 +52,12 @@ def project_texts() -> Iterator[Path]:
                 yield path
 
 
+def named_reasons(owners: str, names: list[str]) -> set[str]:
+    """Return every NAME of ``Reason.NAME`` in these files; `owners` are alternatives for Reason."""
+    pattern = re.compile(rf"\b(?:{owners})\.([A-Z_0-9]+)\b")
+    return set().union(*(pattern.findall((ROOT / name).read_text(encoding="utf-8")) for name in names))
+
+
 def findings_of(name: str) -> list[Finding]:
     """What the rules find in one Python file of the product or of a program."""
     source = (ROOT / name).read_text(encoding="utf-8")
@@ -73,6 +79,13 @@ def product() -> tuple[dict[str, ast.Module], Attributes]:
     return trees, attributes(trees)
 
 
+@cache
+def set_late() -> set[str]:
+    """Return the attributes that any file of the product sets on an object of another file."""
+    trees, known = product()
+    return {finding.what.rpartition(".")[2] for name in trees for finding in late_attributes(name, trees[name], known)}
+
+
 @pytest.mark.parametrize("name", product()[0])
 def test_nothing_is_attached_to_an_object_of_another_file(name: str) -> None:
     trees, known = product()
@@ -85,9 +98,7 @@ def test_nothing_is_attached_to_an_object_of_another_file(name: str) -> None:
 
 @pytest.mark.parametrize("attribute", sorted(LATE_ATTRIBUTES))
 def test_late_attribute_is_still_set(attribute: str) -> None:
-    trees, known = product()
-    found = {finding.what.rpartition(".")[2] for name in trees for finding in late_attributes(name, trees[name], known)}
-    assert attribute in found, f"nobody sets '{attribute}' late any more: remove its line from tests/tidy/allowed.py"
+    assert attribute in set_late(), f"nobody sets '{attribute}' late: remove its line from tests/tidy/allowed.py"
 
 
 @pytest.mark.parametrize("name", sources((*PACKAGES, "benchmarks")))
@@ -114,12 +125,12 @@ def test_no_machine_path_in_any_file() -> None:
 
 def test_every_reason_of_a_refusal_is_used_and_tested() -> None:
     own = ROOT / "sprocket/common/refusal_reasons.py"
-    product = "".join((ROOT / name).read_text(encoding="utf-8") for name in sources(PACKAGES) if ROOT / name != own)
-    tests = "".join((ROOT / name).read_text(encoding="utf-8") for name in sources(("tests",)))
     # The store names its causes like the reasons (`store.retention.back_pressure.Cause`).
-    names = [reason.name for reason in Reason]
-    assert [n for n in names if not re.search(rf"\b(Reason|Cause)\.{n}\b", product)] == [], "nothing refuses for these"
-    assert [n for n in names if not re.search(rf"\bReason\.{n}\b", tests)] == [], "no test refuses for these"
+    used = named_reasons("Reason|Cause", [name for name in sources(PACKAGES) if ROOT / name != own])
+    tested = named_reasons("Reason", sources(("tests",)))
+    names = {reason.name for reason in Reason}
+    assert names - used == set(), "nothing refuses for these"
+    assert names - tested == set(), "no test refuses for these"
 
 
 def test_tests_reach_into_the_product_less_and_less() -> None:
