@@ -32,8 +32,8 @@ from sprocket.remoting.routes import Action, Lane, Resource, Route
 from tests.acl.matrix import Doors, Outcome
 from tests.clock import ManualClock
 
-framing = native("framing")
-pytestmark = pytest.mark.skipif(framing is None, reason="passes need the compiled engine")
+signatures = native("signatures")
+pytestmark = pytest.mark.skipif(signatures is None, reason="passes need the compiled engine")
 
 ALICE, BOB = (Credentials(name, f"secret-of-{name}") for name in ("alice12", "bobby2"))
 ROUTES = (
@@ -72,8 +72,8 @@ class Twins:
     def send(self, content: bytes) -> Outcome:
         """Send the same bytes to both, and compare everything that shows."""
         found = []
-        for door, framing_of_passes in zip(self.doors, (framing, None), strict=True):
-            with patch.object(passes, "_framing", framing_of_passes):
+        for door, engine in zip(self.doors, (signatures, None), strict=True):
+            with patch.object(passes, "_engine", engine):
                 outcome = door.send(content)
             served = [msgspec.structs.asdict(one) | {"channel": None} for one in door.served]
             found.append((outcome, repr(served), door.is_closed, door.channel.attributes.get("proven_account")))
@@ -207,12 +207,12 @@ def test_one_pass_for_changed_files_is_none() -> None:
 
 
 def test_signatures_are_those_of_hmac() -> None:
-    assert framing is not None
+    assert signatures is not None
     chance = random.Random(2)
     for size in range(300):
         key, content = "k" * (size % 140), chance.randbytes(size)
         expected = b64encode(hmac.new(key.encode(), content, hashlib.sha1).digest())
-        assert framing.SigningKey("a", key).signature(content) == expected
+        assert signatures.SigningKey("a", key).signature(content) == expected
     large = chance.randbytes(100_001)
     expected = b64encode(hmac.new("schlüssel".encode(), large, hashlib.sha1).digest())
-    assert framing.SigningKey("a", "schlüssel").signature(large) == expected
+    assert signatures.SigningKey("a", "schlüssel").signature(large) == expected
