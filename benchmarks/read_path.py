@@ -61,12 +61,18 @@ def policies() -> dict[str, Policy]:
     return {"ACL 1.0": PlainPolicy({"f": parse("f", _FILE)}), "ACL 2.0": AuthPolicy(settings, tables, required)}
 
 
-def slices_us(works: Sequence[Callable[[], object]]) -> list[list[float]]:
-    """Return us for each call of each work, slice by slice; the works take turns."""
+def slices_us(works: Sequence[Callable[[], object]], settle: Callable[[], None] = lambda: None) -> list[list[float]]:
+    """Return us for each call of each work, slice by slice; the works take turns.
+
+    The first call of a slice is not measured, and `settle` ends what it has put off: sends of another connection than
+    the last one wait for the end of the turn.
+    """
     times: list[list[float]] = [[] for _ in works]
     gc.disable()
     for _ in range(_SLICES):
         for number, work in enumerate(works):
+            work()
+            settle()
             began = time.thread_time_ns()
             for _ in range(_REQUESTS):
                 work()
@@ -95,6 +101,7 @@ class Bench:
         tables = {"none": table, "as requests": requests}
         tables |= {name: gate.stand_before(table) for name, gate in gates.items()}
         self._channels = {name: self._channel(of) for name, of in tables.items()}
+        self._settle = table.settle
 
     def _channel(self, table: RouteTable) -> RemotingChannel:
         channel = RemotingChannel(table, ChannelCounters())
@@ -126,8 +133,8 @@ class Bench:
             for kind, channel in self._channels.items()
         ]
         works[0]()
-        await asyncio.sleep(0)  # the first sends of a connection wait for the end of the turn
-        times = slices_us(works)
+        await asyncio.sleep(0)
+        times = slices_us(works, self._settle)
         print(f"{name}: least {min(times[0]) / requests:.2f}, median {median(times[0]) / requests:.2f} us", end="")
         for kind, of in zip(list(self._channels)[1:], times[1:], strict=True):
             ratio = median(guarded / free for guarded, free in zip(of, times[0], strict=True))
