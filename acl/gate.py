@@ -121,7 +121,8 @@ class Gate:
 
     def stand_before(self, table: RouteTable) -> RouteTable:
         """Return the routes of `table` behind this gate."""
-        return table.behind(Doorway(self, table).admit)
+        doorway = Doorway(self, table)
+        return table.behind(doorway.admit, doorway.proof_of)
 
     def admitted(self, asked: AccessRequest, request: Request[Any]) -> str | None:
         """Return the account that signed `asked`, empty if no signature was needed; None if a policy refuses it.
@@ -268,6 +269,13 @@ class Doorway:
         decoded = self._by_pass(frame, channel)
         return self._checked(frame, channel) if decoded is None else decoded
 
+    def proof_of(self, code: int, channel: RemotingChannel) -> object | None:
+        """Return what requests of `code` must prove to be served without the check; None if all of them need it."""
+        if _PASSES not in channel.attributes:
+            return None
+        found = self._gate.find_pass(channel, code)
+        return None if found is None else found.proof
+
     def _by_pass(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """Return the request of a frame that the connection has a pass for; None for all others."""
         if _PASSES not in channel.attributes:
@@ -278,7 +286,7 @@ class Doorway:
         found = self._gate.find_pass(channel, entry.code)
         if found is None:
             return None
-        request = entry.native.signed_request(frame[0], frame[1], frame[2], channel, found.key)
+        request = entry.native.signed_request(frame[0], frame[1], frame[2], channel, found.proof.key)
         return (entry, request) if request is not None and found.covers(request.header) else None
 
     def _checked(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:

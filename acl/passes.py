@@ -14,7 +14,7 @@ from sprocket.engine.choice import native
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.properties import INNER_MULTI_DISPATCH, TIMER_DEL_UNIQKEY
 
-_framing: Final = native("framing")
+_engine: Final = native("signatures")
 # Names of one pass; when there are more, all are forgotten.  Longer ones, which no broker has, are not kept.
 MAX_NAMES: Final = 1024
 _MAX_CHARS: Final = MAX_TOPIC_CHARS + MAX_GROUP_CHARS
@@ -61,15 +61,15 @@ NAMES_OF: Final[dict[int, Callable[[Any], Names | None]]] = {
 class Pass:
     """Pass of one account for requests of one code on one connection."""
 
-    __slots__ = ("_names", "_names_of", "_policies", "_revision", "account", "key")
+    __slots__ = ("_names_of", "_policies", "_revision", "account", "proof")
 
     def __init__(self, policies: tuple[Keys, ...], account: str, secret_key: str, code: int) -> None:
-        assert _framing is not None
+        assert _engine is not None
         self.account = account
-        self.key = _framing.SigningKey(account, secret_key)
+        # What a compiled call must find of a request that it admits by this pass.
+        self.proof = _engine.Proof(_engine.SigningKey(account, secret_key), MAX_NAMES)
         self._policies = policies
         self._revision = policies[0].revision
-        self._names: set[Names] = set()
         self._names_of = NAMES_OF[code]
 
     def holds(self, policies: object) -> bool:
@@ -78,15 +78,14 @@ class Pass:
 
     def covers(self, header: Any) -> bool:
         """Return whether the check has admitted a request with the same names."""
-        return self._names_of(header) in self._names
+        names = self._names_of(header)
+        return names is not None and self.proof.covers(*names)
 
     def admit(self, header: Any) -> None:
         """Note that the check has admitted a request with `header`."""
         names = self._names_of(header)
         if names is not None and sum(map(len, names)) <= _MAX_CHARS:
-            if len(self._names) >= MAX_NAMES:
-                self._names.clear()
-            self._names.add(names)
+            self.proof.admit(*names)
 
 
 def given(held: Pass | None, policies: tuple[Keys, ...], account: str, code: int) -> Pass | None:
@@ -94,7 +93,7 @@ def given(held: Pass | None, policies: tuple[Keys, ...], account: str, code: int
 
     None with pure Python, for other codes, and if several policies decide.
     """
-    if _framing is None or code not in NAMES_OF or len(policies) != 1:
+    if _engine is None or code not in NAMES_OF or len(policies) != 1:
         return None
     if held is not None and held.account == account and held.holds(policies):
         return held

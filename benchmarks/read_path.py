@@ -30,10 +30,10 @@ from acl.plain.policy import PlainPolicy
 from benchmarks.test_send_pull import Sink
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.common.clock import SystemClock
-from sprocket.engine.choice import ENGINE
+from sprocket.engine.choice import ENGINE, native
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import ChannelCounters, RemotingChannel
-from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.credentials import ACCESS_KEY, Credentials
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import Header, to_ext_fields
@@ -61,18 +61,30 @@ def policies() -> dict[str, Policy]:
     return {"ACL 1.0": PlainPolicy({"f": parse("f", _FILE)}), "ACL 2.0": AuthPolicy(settings, tables, required)}
 
 
-def slices_us(works: Sequence[Callable[[], object]]) -> list[list[float]]:
-    """Return us for each call of each work, slice by slice; the works take turns."""
+def slices_us(works: Sequence[Callable[[], object]], settle: Callable[[], None] = lambda: None) -> list[list[float]]:
+    """Return us for each call of each work, slice by slice; the works take turns.
+
+    The first call of a slice is not measured, and `settle` ends what it has put off: sends of another connection than
+    the last one wait for the end of the turn.
+    """
     times: list[list[float]] = [[] for _ in works]
     gc.disable()
     for _ in range(_SLICES):
         for number, work in enumerate(works):
+            work()
+            settle()
             began = time.thread_time_ns()
             for _ in range(_REQUESTS):
                 work()
             times[number].append((time.thread_time_ns() - began) / _REQUESTS / 1000)
     gc.enable()
     return times
+
+
+def signed_bytes(header: Header, body: bytes) -> bytes:
+    """Return what a signature of a request is made of."""
+    fields = {**to_ext_fields(header), ACCESS_KEY: _ACCOUNT.access_key}
+    return "".join(fields[name] for name in sorted(fields)).encode() + body
 
 
 def frame(code: int, header: Header, body: bytes, serialization: int, *, signed: bool) -> bytes:
@@ -95,6 +107,7 @@ class Bench:
         tables = {"none": table, "as requests": requests}
         tables |= {name: gate.stand_before(table) for name, gate in gates.items()}
         self._channels = {name: self._channel(of) for name, of in tables.items()}
+        self._settle = table.settle
 
     def _channel(self, table: RouteTable) -> RemotingChannel:
         channel = RemotingChannel(table, ChannelCounters())
@@ -110,28 +123,37 @@ class Bench:
                 b"".join(frame(310, sends[n % 4], _BODY, serialization, signed=signed) for n in range(_READ))
                 for signed in (False, True)
             ]
-            await self._row(f"send, {_READ} in a read, {name}", *reads, _READ)
+            sent, pulled = signed_bytes(sends[0], _BODY), signed_bytes(pull, b"")
+            await self._row(f"send, {_READ} in a read, {name}", *reads, _READ, sent)
             ones = [frame(310, sends[0], _BODY, serialization, signed=signed) for signed in (False, True)]
-            await self._row(f"send, 1 in a read, {name}", *ones, 1)
+            await self._row(f"send, 1 in a read, {name}", *ones, 1, sent)
             pulls = [frame(11, pull, b"", serialization, signed=signed) for signed in (False, True)]
-            await self._row(f"pull of 32, scattered, {name}", *pulls, 1)
-            await self._row(f"the same, {_PULLS} in a read, {name}", *(one * _PULLS for one in pulls), _PULLS)
+            await self._row(f"pull of 32, scattered, {name}", *pulls, 1, pulled)
+            await self._row(f"the same, {_PULLS} in a read, {name}", *(one * _PULLS for one in pulls), _PULLS, pulled)
             by_tag = [frame(11, tagged, b"", serialization, signed=signed) for signed in (False, True)]
-            await self._row(f"pull of 32 by tag, {name}", *by_tag, 1)
+            await self._row(f"pull of 32 by tag, {name}", *by_tag, 1, signed_bytes(tagged, b""))
         self._decoding()
 
-    async def _row(self, name: str, plain: bytes, signed: bytes, requests: int) -> None:
-        works = [
+    async def _row(self, name: str, plain: bytes, signed: bytes, requests: int, content: bytes) -> None:
+        works: list[Callable[[], object]] = [
             lambda channel=channel, read=signed if kind in self._signing else plain: channel.data_received(read)
             for kind, channel in self._channels.items()
         ]
+        signatures = native("signatures")
+        if signatures is not None:
+            # What access control costs at least: the signature of each request, without anything else.
+            sign = signatures.SigningKey(_ACCOUNT.access_key, _ACCOUNT.secret_key).signature
+            works.append(lambda: [sign(content) for _ in range(requests)])
         works[0]()
-        await asyncio.sleep(0)  # the first sends of a connection wait for the end of the turn
-        times = slices_us(works)
+        await asyncio.sleep(0)
+        times = slices_us(works, self._settle)
         print(f"{name}: least {min(times[0]) / requests:.2f}, median {median(times[0]) / requests:.2f} us", end="")
-        for kind, of in zip(list(self._channels)[1:], times[1:], strict=True):
+        for kind, of in zip(list(self._channels)[1:], times[1:], strict=False):
             ratio = median(guarded / free for guarded, free in zip(of, times[0], strict=True))
             print(f"; {kind} {min(of) / requests:.2f} us, {ratio:.2f} times", end="")
+        if signatures is not None:
+            ratio = median(1 + alone / free for alone, free in zip(times[-1], times[0], strict=True))
+            print(f"; signature alone {min(times[-1]) / requests:.2f} us, at least {ratio:.2f} times", end="")
         print()
 
     def _decoding(self) -> None:

@@ -114,17 +114,22 @@ class UsualPulls:
 
     def handler(self, code: int) -> FramesHandler | None:
         """Return the handler for the pulls of one request code."""
-        return CodeFrames(code, self.serve) if code in self._fields else None
+        return CodeFrames(code, self.serve, prove_code=self.serve) if code in self._fields else None
 
-    def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
-        """Answer the usual pulls from `index` on; return how many, 0 if others must serve the next one."""
+    def serve(
+        self, code: int, frames: list[Frame], index: int, channel: FramesChannel, proof: object | None = None
+    ) -> int:
+        """Answer the usual pulls from `index` on; return how many, 0 if others must serve the next one.
+
+        With `proof`, an access gate has not seen the frames: it admits those that prove this.
+        """
         if self._config.broker is not self._broker:
             self._configure()
         reader = self._readers.get(code)
         if reader is None or self._offsets.has_resets or not self._may_serve():
             return 0
         try:
-            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES)
+            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, proof)
         except Exception:
             # Nothing is noted yet: the Python path serves them, and responds to each.
             logger.exception("event=usual_pulls_failed peer=%s:%s", *channel.peer)

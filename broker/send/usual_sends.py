@@ -135,15 +135,20 @@ class UsualSends:
 
     def handler(self, code: int) -> FramesHandler | None:
         """Return the handler for the sends of one request code."""
-        return CodeFrames(code, self.serve, self.settle) if code in self._fields else None
+        return CodeFrames(code, self.serve, self.settle, self.serve) if code in self._fields else None
 
-    def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
-        """Take the usual sends from `index` on; return how many, 0 if others must serve the next one."""
+    def serve(
+        self, code: int, frames: list[Frame], index: int, channel: FramesChannel, proof: object | None = None
+    ) -> int:
+        """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
+
+        With `proof`, an access gate has not seen the frames: it admits those that prove this.
+        """
         most = OVERLAPPING if self._waits.is_for_slaves else _MOST
         if index or len(frames) > most:
             frames = frames[index : index + most]
         try:
-            sends = self._sends_of(code, frames, channel)
+            sends = self._sends_of(code, frames, channel, proof)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
             logger.exception("event=usual_sends_failed peer=%s:%s", *channel.peer)
@@ -209,7 +214,7 @@ class UsualSends:
             _answer_all(reads, None, _SUCCESS)
         return True
 
-    def _sends_of(self, code: int, frames: list[Frame], channel: FramesChannel) -> Any:
+    def _sends_of(self, code: int, frames: list[Frame], channel: FramesChannel, proof: object | None) -> Any:
         """Return the usual sends with which `frames` begin; None if the Python path must serve them."""
         store, broker = self._store, self._config.broker
         if not self._settled.is_for(broker, store.store_host):
@@ -222,7 +227,8 @@ class UsualSends:
         if len(born_host) != IPV4_HOST_BYTES or broker.start_accept_send_request_time_stamp:
             return None
         room_bytes -= self._group.size_bytes
-        return reader.read(frames, _LEAST, room_bytes, max_record_bytes, born_host, self._topic, store.plain_queue)
+        queue_of = store.plain_queue
+        return reader.read(frames, _LEAST, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof)
 
     def _count(self, group: Any) -> None:
         for topic, messages, total_bytes, largest_bytes in group.by_topic():

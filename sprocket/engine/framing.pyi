@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from sprocket.engine.signatures import SigningKey
+
 SOURCES: Final[str]
 TEXT: Final[int]
 INT: Final[int]
@@ -11,10 +13,6 @@ DECIMAL: Final[int]
 HEX: Final[int]
 
 def cut(data: bytes, position: int, frames: list[Any], max_frame_bytes: int, max_header_bytes: int) -> int: ...
-
-class SigningKey:
-    def __init__(self, account: str, secret_key: str) -> None: ...
-    def signature(self, content: bytes) -> bytes: ...
 
 class HeaderDecoder:
     def __init__(

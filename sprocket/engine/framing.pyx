@@ -13,11 +13,8 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from binascii import b2a_base64
-from hashlib import sha1
-from hmac import compare_digest
-
 from sprocket.engine.layout cimport from_big16, from_big32
+from sprocket.engine.signatures cimport SigningKey, sha1_digest
 from sprocket.engine.slots cimport SLOT, set_slot, slot_of
 from sprocket.engine.wire_text cimport (
     Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text, unescaped,
@@ -221,41 +218,8 @@ cdef PyObject *value_of(Field *field, const Text *text):
     return PyLong_FromLongLong_(number)
 
 
-cdef enum:
-    KEY_BLOCK_BYTES = 64
-    # Of a digest in base64.
-    SIGNATURE_BYTES = 28
-
-
-cdef class SigningKey:
-    """An account, and the two digests that begin every HMAC-SHA1 with its key (RFC 2104).
-
-    A copy of both costs half of a call of `hmac.digest`.
-    """
-
-    cdef bytes account
-    cdef object inner
-    cdef object outer
-
-    def __init__(self, str account, str secret_key):
-        key = secret_key.encode()
-        if len(key) > KEY_BLOCK_BYTES:
-            key = sha1(key).digest()
-        block = key.ljust(KEY_BLOCK_BYTES, b"\0")
-        self.account = account.encode()
-        self.inner = sha1(bytes([octet ^ 0x36 for octet in block]))
-        self.outer = sha1(bytes([octet ^ 0x5C for octet in block]))
-
-    cpdef bytes signature(self, bytes content):
-        """Return the signature of `content`, in base64."""
-        inner, outer = self.inner.copy(), self.outer.copy()
-        inner.update(content)
-        outer.update(inner.digest())
-        return b2a_base64(outer.digest(), newline=False)
-
-
 # What a header holds besides its fields if it is signed, and the texts of its fields as they were signed.
-cdef struct Proof:
+cdef struct SignedTexts:
     bint may_be_there
     bint has_account
     bint has_signature
@@ -284,7 +248,7 @@ cdef class HeaderDecoder:
     cdef object code_object
     cdef object never  # value of `read_at` before an answer waits
     cdef PyObject *latest_language
-    cdef Proof proof  # of the header that is read now
+    cdef SignedTexts signed  # of the header that is read now
     cdef int order[MAX_FIELDS + 1]  # of the fields in a signature: indexes, and -1 for the account
 
     def __init__(self, object request_type, object header_type, int code, tuple fields, tuple languages):
@@ -359,12 +323,12 @@ cdef class HeaderDecoder:
         None is no refusal: the request may be signed in an unusual form, or with another key.
         """
         cdef PyObject *made
-        self.proof.may_be_there, self.proof.has_account, self.proof.has_signature = True, False, False
-        memset(self.proof.has, 0, sizeof(self.proof.has))
+        self.signed.may_be_there, self.signed.has_account, self.signed.has_signature = True, False, False
+        memset(self.signed.has, 0, sizeof(self.signed.has))
         try:
             made = self.decoded(serialization, header, <PyObject *> body, <PyObject *> channel, key)
         finally:
-            self.proof.may_be_there = False
+            self.signed.may_be_there = False
         if made == NULL:
             return None
         request = <object> made
@@ -444,12 +408,12 @@ cdef class HeaderDecoder:
         """Decode one field into `values`; return False if it is unknown, repeated or unusual."""
         cdef int i = self.index_of(name, expected[0])
         if i < 0:
-            return self.proof.may_be_there and self.put_proof(name, value)
+            return self.signed.may_be_there and self.put_proof(name, value)
         if values[i] != NULL:
             return False
         values[i] = value_of(&self.fields[i], value)
-        self.proof.texts[i] = value[0]
-        self.proof.has[i] = True
+        self.signed.texts[i] = value[0]
+        self.signed.has[i] = True
         expected[0] = i + 1
         return values[i] != NULL
 
@@ -457,40 +421,41 @@ cdef class HeaderDecoder:
         """Keep account or signature; return whether it is either of them, once, and without escapes."""
         if value.has_escapes:
             return False
-        if is_name(name, b"AccessKey", 9) and not self.proof.has_account:
-            self.proof.account, self.proof.has_account = value[0], True
+        if is_name(name, b"AccessKey", 9) and not self.signed.has_account:
+            self.signed.account, self.signed.has_account = value[0], True
             return True
-        if is_name(name, b"Signature", 9) and not self.proof.has_signature:
-            self.proof.signature, self.proof.has_signature = value[0], True
+        if is_name(name, b"Signature", 9) and not self.signed.has_signature:
+            self.signed.signature, self.signed.has_signature = value[0], True
             return True
         return False
 
     cdef bint is_signed(self, PyObject **values, bytes body, SigningKey key):
         """Return whether the account of `key` signed the fields that were read, ordered by name, and `body`."""
-        cdef const Proof *proof = &self.proof
+        cdef const SignedTexts *signed = &self.signed
+        cdef sha1_digest content
+        cdef bytes plain
         cdef int number, i
-        if not proof.has_account or not proof.has_signature or proof.signature.size != SIGNATURE_BYTES:
+        if not signed.has_account or not signed.has_signature or not key.is_account(&signed.account):
             return False
-        if not is_name(&proof.account, PyBytes_AS_STRING(key.account), PyBytes_GET_SIZE(key.account)):
-            return False
-        content = []
+        key.begin(&content)
         for number in range(self.count + 1):
             i = self.order[number]
             if i < 0:
-                content.append(key.account)
-            elif not proof.has[i]:
+                key.add_account(&content)
+            elif not signed.has[i]:
                 continue
-            elif not proof.texts[i].has_escapes:
-                content.append(octets_of(&proof.texts[i]))
+            elif not signed.texts[i].has_escapes:
+                key.add(&content, signed.texts[i].at, signed.texts[i].size)
             elif self.fields[i].kind == KIND_TEXT:
                 try:
-                    content.append((<str> values[i]).encode())
+                    plain = (<str> values[i]).encode()
                 except UnicodeEncodeError:
                     return False
+                key.add(&content, <const uint8_t *> PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
             else:
                 return False
-        content.append(body)
-        return compare_digest(key.signature(b"".join(content)), octets_of(&proof.signature))
+        key.add(&content, <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        return key.has_signed(&content, &signed.signature)
 
     cdef bint read_fields(self, Cursor *cursor, PyObject **values):
         """Read extFields: an object whose values are texts."""

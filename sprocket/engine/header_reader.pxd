@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from sprocket.engine.signatures cimport SigningKey
 from sprocket.engine.wire_text cimport Cursor, Text
 
 cdef enum:
@@ -31,6 +32,9 @@ cdef struct Field:
 cdef struct Header:
     int64_t numbers[MAX_ROLES]
     Text texts[MAX_ROLES]
+    Text signed_texts[MAX_FIELDS]  # as they were signed, by field
+    Text account
+    Text signature
     uint32_t seen
     uint32_t seen_proof  # bits 1 and 2: account and signature
     int64_t opaque
@@ -42,6 +46,7 @@ cdef class HeaderReader:
     cdef uint32_t required  # bits of the fields that every header has
     cdef object names  # keeps the memory of the fields' names
     cdef int64_t code
+    cdef int order[MAX_FIELDS + 1]  # of the fields in a signature: indexes, and -1 for the account
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
                  bint is_free) except -1
@@ -50,5 +55,7 @@ cdef class HeaderReader:
     cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept
     cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept
     cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept
+    cdef int index_of_role(self, int role) noexcept
+    cdef bint is_signed(self, const Header *header, SigningKey key, const uint8_t *body, Py_ssize_t body_bytes) noexcept
     cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept
     cdef bint put_value(self, const Field *field, const Text *value, Header *header) noexcept

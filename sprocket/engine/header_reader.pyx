@@ -8,6 +8,7 @@ a request without a Python object.  Nothing is refused here: Python reads what i
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from sprocket.engine.signatures cimport SigningKey, sha1_digest
 from sprocket.engine.wire_text cimport (
     Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text,
 )
@@ -31,17 +32,25 @@ cdef enum:
     KIND_BOOL = 3
     MAX_KEY_BYTES = 31
     BINARY_HEAD_BYTES = 21
+    SEEN_ACCOUNT = 1
+    SEEN_SIGNATURE = 2
 
 TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
 
 
 cdef bint put_proof(const Text *name, const Text *value, Header *header) noexcept:
-    """Skip account or signature, once each: an access gate has checked them, and without a gate they mean nothing."""
-    cdef uint32_t bit = 1 if is_name(name, b"AccessKey", 9) else 2 if is_name(name, b"Signature", 9) else 0
-    if not bit or header.seen_proof & bit or value.has_escapes or not value.is_ascii:
+    """Keep account or signature, once each.  Without a gate they mean nothing."""
+    if value.has_escapes or not value.is_ascii:
         return False
-    header.seen_proof |= bit
-    return True
+    if is_name(name, b"AccessKey", 9) and not header.seen_proof & SEEN_ACCOUNT:
+        header.seen_proof |= SEEN_ACCOUNT
+        header.account = value[0]
+        return True
+    if is_name(name, b"Signature", 9) and not header.seen_proof & SEEN_SIGNATURE:
+        header.seen_proof |= SEEN_SIGNATURE
+        header.signature = value[0]
+        return True
+    return False
 
 
 cdef class HeaderReader:
@@ -57,6 +66,9 @@ cdef class HeaderReader:
         self.code, self.names = code, fields
         for attribute, name, kind, may_be_null, default in fields:
             self.add(attribute, name, kind, may_be_null, not default, roles.get(attribute, ROLE_NONE), attribute in free)
+        names = [(b"AccessKey", -1), *((field[1], i) for i, field in enumerate(fields))]
+        for i, (_, index) in enumerate(sorted(names)):
+            self.order[i] = index
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
                  bint is_free) except -1:
@@ -69,6 +81,14 @@ cdef class HeaderReader:
             self.required |= <uint32_t> 1 << self.count
         self.count += 1
         return 0
+
+    cdef int index_of_role(self, int role) noexcept:
+        """Return the index of the field with a role; -1 if there is none."""
+        cdef int i
+        for i in range(self.count):
+            if self.fields[i].role == role:
+                return i
+        return -1
 
     cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept:
         """Read a whole header.  The caller has set the numbers and texts of fields that may be absent."""
@@ -168,6 +188,29 @@ cdef class HeaderReader:
                 return UNUSUAL
         return USUAL
 
+    cdef bint is_signed(self, const Header *header, SigningKey key, const uint8_t *body, Py_ssize_t body_bytes) noexcept:
+        """Return whether the account of `key` signed the fields of a header, ordered by name, and a body.
+
+        The caller has replaced a signed text with escapes by what it stands for.
+        """
+        cdef sha1_digest content
+        cdef const Text *text
+        cdef int number, i
+        if header.seen_proof != SEEN_ACCOUNT | SEEN_SIGNATURE or not key.is_account(&header.account):
+            return False
+        key.begin(&content)
+        for number in range(self.count + 1):
+            i = self.order[number]
+            if i < 0:
+                key.add_account(&content)
+            elif header.seen & <uint32_t> 1 << i:
+                text = &header.signed_texts[i]
+                if text.has_escapes:
+                    return False
+                key.add(&content, text.at, text.size)
+        key.add(&content, body, body_bytes)
+        return key.has_signed(&content, &header.signature)
+
     cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept:
         """Take one field; return False if it is unknown, repeated or unusual."""
         cdef int i = expected[0]
@@ -180,6 +223,7 @@ cdef class HeaderReader:
         if header.seen & <uint32_t> 1 << i:
             return False
         header.seen |= <uint32_t> 1 << i
+        header.signed_texts[i] = value[0]
         expected[0] = i + 1
         return self.put_value(&self.fields[i], value, header)
 

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sprocket.engine.header_reader import HeaderReader
+from sprocket.engine.signatures import Proof
 
 SOURCES: Final[str]
 TEXT: Final[int]
@@ -40,5 +41,10 @@ class PullReader(HeaderReader):
         segment_at: Callable[[int], tuple[memoryview, int, int]],
     ) -> None: ...
     def read(
-        self, frames: list[Any], index: int, limits: tuple[int, int, int, int, int, int], join_bytes: int
+        self,
+        frames: list[Any],
+        index: int,
+        limits: tuple[int, int, int, int, int, int],
+        join_bytes: int,
+        proof: Proof | None = None,
     ) -> tuple[list[bytes], list[tuple[PullLane, int, int | None, int, int]]]: ...

@@ -7,7 +7,7 @@ pulls about which both could not differ.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -17,6 +17,7 @@ from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
 from sprocket.engine.layout cimport QueueEntry, from_big32, from_big64
+from sprocket.engine.signatures cimport Proof
 from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
@@ -158,11 +159,12 @@ cdef class PullReader(HeaderReader):
         self.segment_at = segment_at
         self.lanes = {}
 
-    def read(self, list frames, Py_ssize_t index, tuple limits, int64_t join_bytes):
+    def read(self, list frames, Py_ssize_t index, tuple limits, int64_t join_bytes, Proof proof=None):
         """Return the responses to the usual pulls from `index` on, and what is to be noted for each.
 
         That is a tuple: lane, next offset, offset to commit or None, messages, their bytes.  `limits` are those of
         `store.queue.usual_reads`.  It stops after `join_bytes` of records; a response of more is unusual.
+        With `proof`, a pull that does not prove it is unusual.
         """
         cdef Limits bounds
         cdef list responses = [], notes = []
@@ -171,7 +173,7 @@ cdef class PullReader(HeaderReader):
         (bounds.wrote_offset, bounds.cold_end, bounds.memory_bytes, bounds.max_messages, bounds.max_bytes,
          bounds.max_scanned) = limits
         while 0 <= index < count and size_bytes < join_bytes:
-            note = self.serve(frames[index], &bounds, join_bytes, responses)
+            note = self.serve(frames[index], &bounds, join_bytes, responses, proof)
             if note is None:
                 break
             notes.append(note)
@@ -179,19 +181,21 @@ cdef class PullReader(HeaderReader):
             index += 1
         return responses, notes
 
-    cdef tuple serve(self, object frame, const Limits *limits, int64_t join_bytes, list responses):
+    cdef tuple serve(self, object frame, const Limits *limits, int64_t join_bytes, list responses, Proof proof):
         """Append the response to one pull; return its note, None if it is unusual."""
         cdef Header header
         cdef PullLane lane
         cdef int64_t offset, next_offset, max_bytes
         if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
             return None
-        serialization, octets, _ = <tuple> frame
-        if not PyBytes_CheckExact(octets):
+        serialization, octets, body = <tuple> frame
+        if not PyBytes_CheckExact(octets) or not PyBytes_CheckExact(body):
             return None
         header.numbers[ROLE_MAX_BYTES], header.numbers[ROLE_REQUEST_SOURCE] = 0, -1
         header.texts[ROLE_SUBSCRIPTION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
         if self.read_header(serialization, octets, &header) != USUAL:
+            return None
+        if proof is not None and not self.is_proved(&header, body, proof):
             return None
         if header.numbers[ROLE_REQUEST_SOURCE] >= 0 or header.numbers[ROLE_MAX_MESSAGES] <= 0:
             return None
@@ -207,6 +211,12 @@ cdef class PullReader(HeaderReader):
         next_offset = offset + self.found.scanned
         commit = header.numbers[ROLE_COMMIT_OFFSET] if header.numbers[ROLE_SYS_FLAG] & FLAG_COMMIT_OFFSET else None
         return lane, next_offset, commit, self.found.count, self.found.size_bytes
+
+    cdef bint is_proved(self, const Header *header, bytes body, Proof proof) except -1:
+        """Return whether `proof` covers topic and group, and its account has signed the header and the body."""
+        if not proof.covers_texts(&header.texts[ROLE_TOPIC], &header.texts[ROLE_GROUP]):
+            return False
+        return self.is_signed(header, proof.key, <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
 
     # Who pulls, and from where
 

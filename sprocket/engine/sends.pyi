@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sprocket.engine.header_reader import HeaderReader
+from sprocket.engine.signatures import Proof
 
 SOURCES: Final[str]
 TEXT: Final[int]
@@ -22,6 +23,7 @@ class SendReader(HeaderReader):
         born_host: bytes,
         topic_of: Callable[[str], tuple[str, int, int] | None],
         queue_of: Callable[[str, int], Any],
+        proof: Proof | None = None,
     ) -> Sends | None: ...
 
 class Sends:

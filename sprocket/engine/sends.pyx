@@ -21,6 +21,7 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
+from sprocket.engine.signatures cimport Proof
 from sprocket.engine.wire_text cimport Text, unescaped
 
 cdef extern from *:
@@ -164,8 +165,15 @@ cdef inline bint ends(const uint8_t *octets, Py_ssize_t size, const char *with_,
     return size >= bytes_ and not memcmp(octets + size - bytes_, with_, bytes_)
 
 
+cdef inline bint names_topics(const uint8_t *name, Py_ssize_t size) noexcept nogil:
+    """Return whether a property may name further topics, for which permission is needed: see `acl.access_request`."""
+    return ends(name, size, b"INNER_MULTI_DISPATCH", 20) or ends(name, size, b"TIMER_DEL_UNIQKEY", 17)
+
+
 cdef bint has_meaning(const uint8_t *name, Py_ssize_t size) noexcept nogil:
     """Return whether a property may make a message other than plain: more names than `broker/send/send_kinds.py`."""
+    if names_topics(name, size):
+        return True
     if name[0] == c'D':
         return begins(name, size, b"DELAY", 5)
     if name[0] == c'T':
@@ -243,6 +251,7 @@ cdef class SendReader(HeaderReader):
 
     cdef int64_t usual_flags
     cdef bytes suffix
+    cdef int properties_at  # index of their field
 
     def __init__(self, int code, tuple fields, int64_t usual_flags, bytes suffix):
         """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `usual_flags` are unusual.
@@ -251,14 +260,18 @@ cdef class SendReader(HeaderReader):
         """
         super().__init__(code, fields, _ROLES, frozenset({"properties"}))
         self.usual_flags, self.suffix = usual_flags, suffix
+        self.properties_at = self.index_of_role(ROLE_PROPERTIES)
+        if self.properties_at < 0:
+            raise ValueError("the header of a send has properties")
 
     def read(self, list frames, Py_ssize_t least, int64_t room_bytes, int64_t max_record_bytes, bytes born_host,
-             topic_of, queue_of):
+             topic_of, queue_of, Proof proof=None):
         """Return the usual sends with which `frames` begin, as `Sends`; None if there are none.
 
         Also None if an unusual send follows fewer than `least`: then one append of the Python path is cheaper than two.
         Their records have at most `room_bytes` together and `max_record_bytes` each.  `topic_of` returns for a name
         (topic, limit of queue ids, flags), `queue_of` the plain queue of a topic and an id; None if that is unusual.
+        With `proof`, a send that does not prove it is unusual.
         """
         cdef Sends sends = Sends(frames, self.suffix, born_host)
         cdef Outcome outcome = FOREIGN
@@ -266,7 +279,7 @@ cdef class SendReader(HeaderReader):
         sends.room_bytes, sends.max_record_bytes = room_bytes, max_record_bytes
         sends.topic_of, sends.queue_of = topic_of, queue_of
         while sends.count < count:
-            outcome = self.read_one(sends, frames[sends.count])
+            outcome = self.read_one(sends, frames[sends.count], proof)
             if outcome != USUAL:
                 break
         if not sends.count or (outcome == UNUSUAL and sends.count < least):
@@ -274,8 +287,8 @@ cdef class SendReader(HeaderReader):
         sends.topic_of = sends.queue_of = None
         return sends
 
-    cdef Outcome read_one(self, Sends sends, object frame) except *:
-        """Add one frame to `sends` if it is usual."""
+    cdef Outcome read_one(self, Sends sends, object frame, Proof proof) except *:
+        """Add one frame to `sends` if it is usual, and admitted by `proof`."""
         cdef Header header
         cdef Outcome outcome
         if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
@@ -290,7 +303,24 @@ cdef class SendReader(HeaderReader):
             return outcome
         if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
             return UNUSUAL
+        if not sends.take_properties(&header.texts[ROLE_PROPERTIES], &sends.sends[sends.count]):
+            return UNUSUAL
+        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], body, proof):
+            return UNUSUAL
         return USUAL if sends.add(&header, serialization, body, self.usual_flags) else UNUSUAL
+
+    cdef bint is_proved(self, Header *header, const Send *send, bytes body, Proof proof) except -1:
+        """Return whether `proof` covers the topic, and its account has signed the header and the body.
+
+        `Sends.add` refuses messages that name further topics.
+        """
+        cdef Text none
+        cdef Text *properties = &header.signed_texts[self.properties_at]
+        none.at, none.size, none.has_escapes = <const uint8_t *> b"", 0, False
+        if not proof.covers_texts(&header.texts[ROLE_TOPIC], &none):
+            return False
+        properties.at, properties.size, properties.has_escapes = send.properties, send.properties_bytes, False
+        return self.is_signed(header, proof.key, <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
 
 
 cdef class Sends:
@@ -340,12 +370,12 @@ cdef class Sends:
         return self.count
 
     cdef bint add(self, const Header *header, int serialization, bytes body, int64_t usual_flags) except -1:
-        """Take one send; return False if it is unusual."""
+        """Take one send, whose properties were taken; return False if it is unusual."""
         cdef Send *send = &self.sends[self.count]
         cdef Properties properties
         cdef int topic = self.topic_at(&header.texts[ROLE_TOPIC])
         cdef int lane
-        if topic < 0 or not self.take_properties(&header.texts[ROLE_PROPERTIES], send):
+        if topic < 0:
             return False
         cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID]
         cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.topics[topic].flags

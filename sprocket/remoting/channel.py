@@ -15,7 +15,6 @@ from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, SprocketError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel_counters import ChannelCounters
-from sprocket.remoting.codec.codec_json import decode_header
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.credentials import SIGNED_WITH, Credentials
@@ -28,8 +27,9 @@ from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, en
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests
+from sprocket.remoting.read_checks import admitted, with_few_fields
 from sprocket.remoting.refusals import Refusal, refusal_of
-from sprocket.remoting.routes import AdmittedFrame, Guard, Overload, RouteTable, UnroutableRequest
+from sprocket.remoting.routes import Overload, RouteTable, UnroutableRequest
 from sprocket.remoting.tls.names import common_name
 
 logger = logging.getLogger(__name__)
@@ -156,29 +156,16 @@ class RemotingChannel(asyncio.Protocol):
         if frames:
             counters.frames += len(frames)
             if decoder.has_large_header:
-                decoder.note_checked()
-                frames = self._with_few_fields(frames)
+                frames = with_few_fields(decoder, frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
             guard = self._table.guard
-            self._handle(frames if guard is None else self._guarded(guard, frames))
+            if guard is not None:
+                frames = frames if self._backlog else self._serve_proved(frames)
+                frames = admitted(guard, decoder, frames, self)
+            self._handle(frames)
         if decoder.error is not None:
             self._fail(decoder.error)
-
-    def _with_few_fields(self, frames: list[Frame]) -> list[Frame]:
-        """Return the frames before the first whose JSON header has too many fields; that one ends the connection.
-
-        The decoders of routes cannot tell: they skip fields that they do not know.
-        """
-        for index, (serialization, header, _) in enumerate(frames):
-            if serialization == JSON and header.count(b",") >= limits.MAX_EXT_FIELDS:
-                try:
-                    decode_header(header)
-                except ProtocolError as error:
-                    if error.kind == "ext_fields":
-                        self._decoder.fail(error)
-                        return frames[:index]
-        return frames
 
     def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
         """Return the frames of a read to serve, and refuse the others."""
@@ -233,7 +220,7 @@ class RemotingChannel(asyncio.Protocol):
         backlog: list[Frame] = [(frame[0], frame[1], frame[2]) for frame in self._backlog]
         self._backlog.clear()
         if backlog:
-            self._handle(backlog if table.guard is None else self._guarded(table.guard, backlog))
+            self._handle(backlog if table.guard is None else admitted(table.guard, self._decoder, backlog, self))
         for data in held:
             if not self.is_closed:
                 self.data_received(data)
@@ -242,21 +229,20 @@ class RemotingChannel(asyncio.Protocol):
 
     # Requests of the peer
 
-    def _guarded(self, guard: Guard, frames: list[Frame]) -> list[Frame]:
-        """Return the frames that may be served, before the first that is no request; that one ends the connection."""
-        admitted: list[Frame] = []
-        for frame in frames:
-            try:
-                decoded = guard(frame, self)
-                if decoded is not None:
-                    admitted_frame = AdmittedFrame(frame)
-                    admitted_frame.decoded = decoded
-                    admitted.append(admitted_frame)
-            except ProtocolError as error:
-                # Takes effect after the frames before it have their responses.
-                self._decoder.fail(error)
-                break
-        return admitted
+    def _serve_proved(self, frames: list[Frame]) -> list[Frame]:
+        """Serve the frames that prove what the guard asks for, up to the first that does not; return the others."""
+        index, self._reading = 0, True
+        try:
+            while index < len(frames) and self.stalled_at is None and not self.is_closed:
+                served = self._table.serve_proved(frames, index, self)
+                if not served:
+                    break
+                index += served
+                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                    self._flush()
+        finally:
+            self._reading = False
+        return frames[index:] if index else frames
 
     def _handle(self, frames: list[Frame] | tuple[()]) -> None:
         self._reading = True

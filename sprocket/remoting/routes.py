@@ -74,6 +74,9 @@ Check = Callable[[Request[Any]], Response | None]
 
 # Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
+# Called with a request code and a channel.  Returns the `Proof` of `sprocket.engine.signatures` that admits requests
+# of the code without the guard; None if the guard must see them.
+ProofOf = Callable[[int, Any], object | None]
 # Share of a lane's requests to serve (0 to 1), and the reason for refusing the rest.
 Verdict = tuple[float, str]
 # Called for each lane of a read with the read's wait in seconds and its number of requests.
@@ -115,6 +118,10 @@ class FramesHandler(Protocol):
         """
         ...
 
+    def serve_proved(self, frames: list[Frame], index: int, channel: FramesChannel, proof: object, /) -> int:
+        """Do the same behind a guard that has not seen the frames: a frame that does not prove `proof` is unusual."""
+        ...
+
     @property
     def settle(self) -> Callable[[], None] | None:
         """Function that does now what was put off; handlers that put it off together have the same one.
@@ -126,14 +133,21 @@ class FramesHandler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodeFrames:
-    """`FramesHandler` of one request code; `serve_code` serves those of several codes and gets the code first."""
+    """`FramesHandler` of one request code; `serve_code` serves those of several codes and gets the code first.
+
+    `prove_code` is `serve_proved` for several codes; None: the handler cannot prove signatures.
+    """
 
     code: int
     serve_code: Callable[[int, list[Frame], int, FramesChannel], int]
     settle: Callable[[], None] | None = None
+    prove_code: Callable[[int, list[Frame], int, FramesChannel, object], int] | None = None
 
     def serve(self, frames: list[Frame], index: int, channel: FramesChannel, /) -> int:
         return self.serve_code(self.code, frames, index, channel)
+
+    def serve_proved(self, frames: list[Frame], index: int, channel: FramesChannel, proof: object, /) -> int:
+        return 0 if self.prove_code is None else self.prove_code(self.code, frames, index, channel, proof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +157,8 @@ class Route:
     `handle` gets one request.  It returns a `Response`, an awaitable of one, or None if it replies itself through
     ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the consecutive requests of this
     code in one read, all of one channel, and replies itself.  `checks` are asked in order before either of them.
-    `usual`, if present, is asked before `batch`, unless the route has checks.  Behind a guard it gets only frames
-    that the guard admitted.
+    `usual`, if present, is asked before `batch`, unless the route has checks.  Behind a guard it serves only frames
+    that the guard admitted, or that prove what the guard asks for.
     """
 
     code: RequestCode
@@ -242,6 +256,7 @@ class RouteTable:
         *,
         overload: Overload | None = None,
         guard: Guard | None = None,
+        proof_of: ProofOf | None = None,
         refusals: Refusals | None = None,
         latency: RpcLatency | None = None,
     ) -> None:
@@ -252,8 +267,9 @@ class RouteTable:
         # and the header is decoded once, straight into its typed struct.
         self._by_prefix: dict[bytes, Entry] = {}
         self._by_short_code: dict[int, Entry] = {}
-        # Called for every frame before any of it is decoded.
+        # Called for every frame before any of it is decoded, unless `serve_proved` has served the frame.
         self.guard = guard
+        self._proof_of = proof_of
         self.overload = overload
         settles: dict[Callable[[], None], None] = {}
         for route in routes:
@@ -270,11 +286,12 @@ class RouteTable:
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
 
-    def behind(self, guard: Guard) -> "RouteTable":
-        """Return a table of the same routes that serves only what `guard` admits."""
+    def behind(self, guard: Guard, proof_of: ProofOf | None = None) -> "RouteTable":
+        """Return a table of the same routes that serves only what `guard` admits, or what `proof_of` lets in."""
         return RouteTable(
-            self.routes, overload=self.overload, guard=guard, refusals=self.refusals, latency=self.latency
-        )
+            self.routes, overload=self.overload, guard=guard, proof_of=proof_of, refusals=self.refusals,
+            latency=self.latency,
+        )  # fmt: skip
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.
@@ -325,6 +342,21 @@ class RouteTable:
         if not served:
             self.settle()
         return served
+
+    def serve_proved(self, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+        """Serve usual frames from `index` on that prove what the guard asks for; return how many.
+
+        0 if the guard must see the next one.  Nothing but the proof has read these frames before.
+        """
+        entry = None if self._proof_of is None else self.entry_of(frames[index])
+        if entry is None or entry.usual is None or self._proof_of is None:
+            return 0
+        proof = self._proof_of(entry.code, channel)
+        if proof is None:
+            return 0
+        if entry.usual.settle is None:
+            self.settle()
+        return entry.usual.serve_proved(frames, index, channel, proof)
 
     def settle(self) -> None:
         """Do what handlers of usual frames have put off."""

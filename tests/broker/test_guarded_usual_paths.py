@@ -1,132 +1,36 @@
 """Behind an access gate the compiled paths of sends and pulls give what the Python paths and the whole check give."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
 
-from acl.auth.infos import acl_of
-from acl.auth.model import User
+from acl.auth.model import UserStatus
 from acl.auth.policy import AuthPolicy
-from acl.auth.requests import required
-from acl.auth.settings import AuthSettings
-from acl.auth.tables import AuthTables
-from acl.gate import Gate
-from acl.gate_settings import GateSettings
-from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
-from sprocket.remoting.credentials import Credentials
-from sprocket.remoting.frames import encode_request
+from acl.gate import Doorway
 from sprocket.remoting.framing import JSON, ROCKETMQ
-from sprocket.remoting.headers.base import to_ext_fields
-from sprocket.remoting.routes import RouteTable
-from tests.clock import ManualClock
-from tests.fuzz import engine_pull_targets, engine_send_targets
-from tests.fuzz.engine_pull_targets import pull_header
-from tests.fuzz.engine_send_targets import DELAYED, USUAL, compiled, path_of
+from tests.fuzz.engine_gate_targets import (
+    ALICE,
+    BOB,
+    NAMED,
+    Guard,
+    Puller,
+    Sender,
+    compare,
+    pull,
+    pulls_of,
+    send,
+    sends_of,
+)
+from tests.fuzz.engine_send_targets import compiled
 from tests.fuzz.target import pieces_of
-from tests.send_headers import send_header
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
-ALICE, BOB = (Credentials(name, f"secret-of-{name}") for name in ("alice12", "bobby2"))
-SENDERS = (ALICE, ALICE, ALICE, ALICE, BOB, Credentials("alice12", "guessed"), Credentials("nobody", "x"), None)
 both = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
-
-
-class Guard:
-    """A gate with two users, of whom the first may do everything with one topic and group."""
-
-    def __init__(self) -> None:
-        self.tables = AuthTables()
-        for one in (ALICE, BOB):
-            self.tables.create_user(User(one.access_key, one.secret_key))
-        self.decide("alice12", "Allow")
-        settings = AuthSettings(authentication_enabled=True, authorization_enabled=True)
-        policy = AuthPolicy(settings, self.tables, required)
-        self.gate = Gate([policy], GateSettings(auth_failures_burst=1 << 20), ManualClock(), cluster="c")
-
-    def decide(self, name: str, decision: str) -> None:
-        entries = [PolicyEntryInfo(one, ["Pub", "Sub"], [], decision) for one in ("Topic:Orders", "Group:*")]
-        self.tables.update_acl(acl_of(AclInfo(f"User:{name}", [PolicyInfo(None, entries)])))
-
-    def before(self, table: RouteTable, is_native: bool) -> RouteTable:
-        with path_of(is_native):
-            return self.gate.stand_before(table)
-
-
-class Sender(engine_send_targets.Twin):
-    """A path of sends behind a gate."""
-
-    def __init__(self, is_native: bool) -> None:
-        super().__init__(is_native, sync_flush=False)
-        self.guard = Guard()
-        self.table = self.guard.before(self.table, is_native)
-
-
-class Puller(engine_pull_targets.Twin):
-    """A path of pulls behind a gate."""
-
-    def __init__(self, is_native: bool) -> None:
-        super().__init__(is_native)
-        self.guard = Guard()
-        self.table = self.guard.before(self.table, is_native)
-
-
-def send(who: Credentials | None, opaque: int, serialization: int = JSON, **changes: Any) -> bytes:
-    body = bytes(opaque % 90 + 1)
-    fields = to_ext_fields(send_header(**{"queue_id": opaque % 4, "properties": USUAL, **changes}))
-    signed = fields if who is None else who.signed(fields, body)
-    return encode_request(310, opaque, signed, len(body), serialization=serialization) + body
-
-
-def pull(who: Credentials | None, opaque: int, serialization: int = JSON, **changes: Any) -> bytes:
-    fields = to_ext_fields(pull_header(**{"queue_offset": opaque % 50, "max_msg_nums": 4, **changes}))
-    return encode_request(11, opaque, fields if who is None else who.signed(fields, b""), serialization=serialization)
-
-
-def sends_of(chance: random.Random, share: float) -> bytes:
-    """One read of sends; `share` of them are usual ones of one account."""
-    content = b""
-    for opaque in range(chance.choice((1, 8, 40))):
-        serialization = chance.choice((JSON, ROCKETMQ))
-        if chance.random() < share:
-            content += send(ALICE, opaque, serialization)
-        else:
-            changes = chance.choice(({}, {"topic": "Bills"}, {"properties": DELAYED}, {"batch": True}))
-            content += send(chance.choice(SENDERS), opaque, serialization, **changes)
-    return content
-
-
-def pulls_of(chance: random.Random, share: float) -> bytes:
-    content = b""
-    for opaque in range(chance.choice((1, 8, 40))):
-        serialization = chance.choice((JSON, ROCKETMQ))
-        if chance.random() < share:
-            content += pull(ALICE, opaque, serialization)
-        else:
-            changes = chance.choice(({}, {"topic": "Empty"}, {"consumer_group": "Off"}, {"queue_offset": 1000}))
-            content += pull(chance.choice(SENDERS), opaque, serialization, **changes)
-    return content
-
-
-def compare(twins: tuple[Sender, Sender] | tuple[Puller, Puller], reads: list[bytes], seed: int = 0) -> None:
-    """Serve the same reads by both, with the same changes of the accounts between them."""
-
-    def changing(guard: Guard) -> Iterator[bytes]:
-        chance = random.Random(seed)
-        for read in reads:
-            yield read
-            if seed and chance.random() < 0.3:
-                guard.decide(chance.choice(("alice12", "bobby2")), chance.choice(("Allow", "Allow", "Deny")))
-            if seed and chance.random() < 0.1:
-                guard.tables.update_user("alice12", chance.choice((ALICE.secret_key, "another")), None, None)
-
-    found = [[*twin.serve(cast(Any, changing(twin.guard))), twin.guard.gate.refused] for twin in twins]
-    for one, other in zip(*found, strict=True):
-        assert one == other, (one, other)
 
 
 @pytest.mark.parametrize("seed", seeds(200, quick=12))
@@ -179,3 +83,63 @@ def test_usual_signed_pulls_are_handled_compiled(serialization: int) -> None:
         assert sum(counts) == 8
         twin.serve([b"".join(pull(BOB, n, serialization) for n in range(8))])
         assert sum(counts) == 8
+
+
+def test_no_check_sees_what_a_compiled_call_has_proved() -> None:
+    """Each call of `serve` is a connection of its own, whose first request gets the whole check."""
+    for twin, one in ((Sender(True), send), (Puller(True), pull)):
+        twin.serve([b"".join(one(ALICE, n) for n in range(4))])
+        checked: list[object] = []
+        admit = Doorway.admit
+
+        def noting(self: Doorway, frame: Any, channel: Any, admit: Any = admit, checked: Any = checked) -> Any:
+            checked.append(frame)
+            return admit(self, frame, channel)
+
+        with patch.object(Doorway, "admit", noting):
+            twin.table = twin.guard.gate.stand_before(twin.table)
+            usual = [b"".join(one(ALICE, n, kind) for n in range(8)) for kind in (JSON, ROCKETMQ)]
+            twin.serve([one(ALICE, 0), *usual])
+            assert len(checked) == 1
+            twin.serve([one(ALICE, 0), one(BOB, 1) + one(ALICE, 2), one(None, 3), one(ALICE, 4)])
+            # The first, those of BOB and of nobody, and the one after BOB in its read.
+            assert len(checked) == 5
+        assert twin.guard.gate.refused == 2
+
+
+@pytest.mark.parametrize("properties", NAMED)
+@both
+def test_messages_that_name_topics_get_the_whole_check(serialization: int, properties: str) -> None:
+    reads = [send(ALICE, 0, serialization), send(ALICE, 1, serialization, properties=properties) * 20]
+    compare((Sender(False), Sender(True)), reads)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda guard: guard.decide("alice12", "Deny"),
+        lambda guard: guard.tables.update_user("alice12", "another", None, None),
+        lambda guard: guard.tables.update_user("alice12", None, None, UserStatus.DISABLE),
+        lambda guard: guard.tables.delete_user("alice12"),
+        lambda guard: guard.gate.replace_policies([]),
+    ],
+)
+def test_a_change_between_two_reads_ends_what_was_proved(change: Callable[[Guard], object]) -> None:
+    for twin, one in ((Sender(True), send), (Puller(True), pull)):
+
+        def changing(guard: Guard = twin.guard, one: Any = one) -> Iterator[bytes]:
+            yield one(ALICE, 0)
+            yield one(ALICE, 1) * 20
+            assert not guard.gate.refused
+            change(guard)
+            yield one(ALICE, 1) * 20
+
+        twin.serve(cast(Any, changing()))
+        assert twin.guard.gate.refused == 20
+
+
+def test_with_pure_python_the_gate_checks_each_request() -> None:
+    twin = Sender(False)
+    with patch.object(AuthPolicy, "check", side_effect=AuthPolicy.check, autospec=True) as check:
+        twin.serve([send(ALICE, n) for n in range(5)])
+    assert check.call_count == 5

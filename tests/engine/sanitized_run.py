@@ -10,8 +10,9 @@ import sprocket.engine
 folder, seconds = sys.argv[1], float(sys.argv[2])
 sprocket.engine.__path__.insert(0, folder)
 
-from sprocket.engine import client_sends, framing, header_reader, pulls, reads, records, scan, sends  # noqa: E402 - from the folder
+from sprocket.engine import client_sends, framing, header_reader, pulls, reads, records, scan, sends, signatures  # noqa: E402 - from the folder
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS  # noqa: E402
+from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS  # noqa: E402
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS  # noqa: E402
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS  # noqa: E402
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS  # noqa: E402
@@ -19,11 +20,11 @@ from tests.fuzz.engine_targets import ENGINE_TARGETS  # noqa: E402
 from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS  # noqa: E402
 from tests.fuzz.mutation_run import run_for  # noqa: E402
 
-for module in (client_sends, framing, header_reader, pulls, reads, records, scan, sends):
+for module in (client_sends, framing, header_reader, pulls, reads, records, scan, sends, signatures):
     assert str(module.__file__).startswith(folder), module.__file__
 for target in (
     *ENGINE_TARGETS, *ENGINE_WIRE_TARGETS, *ENGINE_SEND_TARGETS, *ENGINE_READ_TARGETS, *ENGINE_PULL_TARGETS,
-    *ENGINE_CLIENT_TARGETS,
+    *ENGINE_CLIENT_TARGETS, *ENGINE_GATE_TARGETS,
 ):  # fmt: skip
     for seed in target.seeds:
         target.run(seed)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
+from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
@@ -33,5 +34,6 @@ TARGETS: Final[dict[str, Target]] = {
         *ENGINE_READ_TARGETS,
         *ENGINE_PULL_TARGETS,
         *ENGINE_CLIENT_TARGETS,
+        *ENGINE_GATE_TARGETS,
     )
 }

@@ -1,0 +1,206 @@
+"""Signed sends and pulls behind a gate: compiled calls that prove and serve a read, beside the whole check."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+from unittest.mock import patch
+
+from acl import passes
+from acl.auth.infos import acl_of
+from acl.auth.model import User
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
+from acl.gate import Gate
+from acl.gate_settings import GateSettings
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.base import to_ext_fields
+from store.disk.disk import DiskFile
+from tests.clock import ManualClock
+from tests.fuzz import engine_pull_targets, engine_send_targets
+from tests.fuzz.engine_pull_targets import pull_header
+from tests.fuzz.engine_send_targets import DELAYED, USUAL
+from tests.fuzz.engine_wire_targets import rewritten
+from tests.fuzz.target import Target
+from tests.send_headers import send_header
+
+try:
+    from sprocket.engine import signatures
+except ImportError:  # no C compiler: `tests/engine` says so
+    signatures = None  # type: ignore[assignment]
+
+ALICE: Final = Credentials("alice12", "secret-of-alice12")
+BOB: Final = Credentials("bobby2", "secret-of-bobby2")
+SENDERS: Final = (ALICE, ALICE, ALICE, ALICE, BOB, Credentials("alice12", "guessed"), Credentials("nobody", "x"), None)
+# Properties with a meaning, to the broker or to the gate.
+NAMED: Final = (
+    DELAYED, USUAL + "INNER_MULTI_DISPATCH\x01Bills\x02", USUAL + "xINNER_MULTI_DISPATCH\x01Bills\x02",
+    USUAL + "TIMER_DEL_UNIQKEY\x01Bills+key\x02", USUAL + "DELTIMER_DEL_UNIQKEY\x01Bills+key\x02",
+    USUAL + "K\x01INNER_MULTI_DISPATCH\x02",
+)  # fmt: skip
+
+
+class Guard:
+    """A gate with two users, of whom the first may do everything with one topic and group."""
+
+    def __init__(self) -> None:
+        self.tables = AuthTables()
+        for one in (ALICE, BOB):
+            self.tables.create_user(User(one.access_key, one.secret_key))
+        self.decide("alice12", "Allow")
+        settings = AuthSettings(authentication_enabled=True, authorization_enabled=True)
+        policy = AuthPolicy(settings, self.tables, required)
+        self.gate = Gate([policy], GateSettings(auth_failures_burst=1 << 20), ManualClock(), cluster="c")
+
+    def decide(self, name: str, decision: str) -> None:
+        entries = [PolicyEntryInfo(one, ["Pub", "Sub"], [], decision) for one in ("Topic:Orders", "Group:*")]
+        self.tables.update_acl(acl_of(AclInfo(f"User:{name}", [PolicyInfo(None, entries)])))
+
+
+@contextmanager
+def passes_of(is_native: bool) -> Iterator[None]:
+    """Let the gate give passes, or take the whole check for each request."""
+    with patch.object(passes, "_engine", signatures if is_native else None):
+        yield
+
+
+class Sender(engine_send_targets.Twin):
+    """A path of sends behind a gate."""
+
+    def __init__(self, is_native: bool) -> None:
+        super().__init__(is_native, sync_flush=False)
+        self.guard = Guard()
+        with engine_send_targets.path_of(is_native):
+            self.table = self.guard.gate.stand_before(self.table)
+
+    def serve(self, pieces: list[bytes], fail: Callable[[str, DiskFile], None] | None = None) -> list[Any]:
+        with passes_of(self.is_native):
+            return super().serve(pieces, fail)
+
+
+class Puller(engine_pull_targets.Twin):
+    """A path of pulls behind a gate."""
+
+    def __init__(self, is_native: bool) -> None:
+        super().__init__(is_native)
+        self.guard = Guard()
+        with engine_pull_targets.path_of(is_native):
+            self.table = self.guard.gate.stand_before(self.table)
+
+    def serve(self, pieces: list[bytes]) -> list[Any]:
+        """Do what `Twin.serve` does; a read's refusals come before all or before some of its other responses."""
+        with passes_of(self.is_native):
+            frames, *others = super().serve(pieces)
+        return [sorted(frames), *others]
+
+
+Spelling = random.Random | None
+
+
+def send(
+    who: Credentials | None, opaque: int, serialization: int = JSON, spelling: Spelling = None, **changes: Any
+) -> bytes:
+    """A send; `spelling` chooses another form of its header."""
+    body = bytes(opaque % 90 + 1)
+    fields = to_ext_fields(send_header(**{"queue_id": opaque % 4, "properties": USUAL, **changes}))
+    return _request(310, opaque, fields, body, who, serialization, spelling)
+
+
+def pull(
+    who: Credentials | None, opaque: int, serialization: int = JSON, spelling: Spelling = None, **changes: Any
+) -> bytes:
+    """A pull; `spelling` chooses another form of its header."""
+    fields = to_ext_fields(pull_header(**{"queue_offset": opaque % 50, "max_msg_nums": 4, **changes}))
+    return _request(11, opaque, fields, b"", who, serialization, spelling)
+
+
+def _request(
+    code: int, opaque: int, fields: dict[str, str], body: bytes, who: Credentials | None, serialization: int,
+    spelling: Spelling,
+) -> bytes:  # fmt: skip
+    signed = fields if who is None else who.signed(fields, body)
+    frame = encode_request(code, opaque, signed, len(body), serialization=serialization)
+    if spelling is not None and serialization == JSON:
+        frame = rewritten(spelling, frame)
+    return frame + body
+
+
+def sends_of(chance: random.Random, share: float) -> bytes:
+    """One read of sends; `share` of them are usual ones of one account."""
+    content = b""
+    for opaque in range(chance.choice((1, 8, 40))):
+        serialization = chance.choice((JSON, ROCKETMQ))
+        if chance.random() < share:
+            content += send(ALICE, opaque, serialization)
+        else:
+            changes = chance.choice(({}, {"topic": "Bills"}, {"batch": True}, *({"properties": one} for one in NAMED)))
+            spelling = chance.choice((None, None, chance))
+            content += send(chance.choice(SENDERS), opaque, serialization, spelling, **changes)
+    return content
+
+
+def pulls_of(chance: random.Random, share: float) -> bytes:
+    content = b""
+    for opaque in range(chance.choice((1, 8, 40))):
+        serialization = chance.choice((JSON, ROCKETMQ))
+        if chance.random() < share:
+            content += pull(ALICE, opaque, serialization)
+        else:
+            changes = chance.choice(({}, {"topic": "Empty"}, {"consumer_group": "Off"}, {"queue_offset": 1000}))
+            spelling = chance.choice((None, None, chance))
+            content += pull(chance.choice(SENDERS), opaque, serialization, spelling, **changes)
+    return content
+
+
+def compare(twins: tuple[Sender, Sender] | tuple[Puller, Puller], reads: list[bytes], seed: int = 0) -> None:
+    """Serve the same reads by both, with the same changes of the accounts between them."""
+
+    def changing(guard: Guard) -> Iterator[bytes]:
+        chance = random.Random(seed)
+        for read in reads:
+            yield read
+            if seed and chance.random() < 0.3:
+                guard.decide(chance.choice(("alice12", "bobby2")), chance.choice(("Allow", "Allow", "Deny")))
+            if seed and chance.random() < 0.1:
+                guard.tables.update_user("alice12", chance.choice((ALICE.secret_key, "another")), None, None)
+
+    found = [[*twin.serve(cast(Any, changing(twin.guard))), twin.guard.gate.refused] for twin in twins]
+    for one, other in zip(*found, strict=True):
+        assert one == other, (one, other)
+
+
+def sends_twins(data: bytes) -> None:
+    """Reads of signed sends that `data` chooses, each with a changed byte or not, between changes of the accounts."""
+    if signatures is not None:
+        compare((Sender(False), Sender(True)), list(reads_of(data, sends_of)), seed=len(data) + 1)
+
+
+def pulls_twins(data: bytes) -> None:
+    """The same for signed pulls."""
+    if signatures is not None:
+        compare((Puller(False), Puller(True)), list(reads_of(data, pulls_of)), seed=len(data) + 1)
+
+
+def reads_of(data: bytes, made: Callable[[random.Random, float], bytes]) -> Iterator[bytes]:
+    """Reads of which some have changed bytes; then `data` itself."""
+    chance = random.Random(data)
+    for _ in range(4):
+        read = bytearray(made(chance, chance.choice((0.7, 0.95, 1.0))))
+        for _ in range(chance.choice((0, 0, 1, 3))):
+            read[chance.randrange(len(read))] ^= 1 << chance.randrange(8)
+        yield bytes(read)
+    yield data
+
+
+_SENDS: Final = [b"".join(send(ALICE, n, n % 2) for n in range(at, at + 4)) for at in (0, 4)]
+_PULLS: Final = [b"".join(pull(ALICE, n, n % 2) for n in range(at, at + 4)) for at in (0, 4)]
+
+ENGINE_GATE_TARGETS: Final = (
+    Target("guarded_send_twins", sends_twins, _SENDS, 1 << 16),
+    Target("guarded_pull_twins", pulls_twins, _PULLS, 1 << 16),
+)
