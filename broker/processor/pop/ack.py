@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from broker.core import BrokerCore
+from broker.pop.ack_lanes import AckLane, AckLanes, parts_of
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.ordered_acks import OrderedAcks
@@ -54,6 +55,7 @@ class AckProcessor:
         inflight: InflightMessages,
         counters: PopCounters,
     ) -> None:
+        self._clock = core.clock
         self._store = core.store
         self._topics = core.topics
         self._checks = checks
@@ -62,12 +64,36 @@ class AckProcessor:
         self._ordered = ordered
         self._inflight = inflight
         self._counters = counters
+        self._lanes = AckLanes(core, checks, log, buffer, inflight, counters)
         self._writes = PendingWrites(core, log, self._answer)
 
     def acknowledge(self, run: list[Request[Any]]) -> None:
         """Process the ACK_MESSAGEs of one read."""
         _BEFORE_ACK()
-        self._writes.serve(run, self._records_of_one, 0)
+        lanes: dict[tuple[str, str, int, str], AckLane | None] = {}
+        born_ms, store_host = self._clock.wall_ms(), self._store.store_host
+
+        def records_of(request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:
+            header = request.header
+            common, is_usual = parts_of(header.extra_info)
+            key = header.topic, header.consumer_group, header.queue_id, common
+            if is_usual and key not in lanes:
+                lanes[key] = self._lanes.lane(*key, request.channel.peer)
+            lane, offset = lanes.get(key), header.offset
+            if lane is None or not is_usual or not lane.low <= offset <= lane.high:
+                return self._records_of_one(request)
+            lane.acknowledged += 1
+            if lane.in_memory is not None and self._lanes.is_in_memory(lane, offset):
+                return [], None
+            lane.written += 1
+            return [lane.form.record(offset, born_ms, store_host)], None
+
+        try:
+            self._writes.serve(run, records_of, 0)
+        finally:
+            for lane in lanes.values():
+                if lane is not None:
+                    self._lanes.count(lane)
 
     def acknowledge_batches(self, run: list[Request[Any]]) -> None:
         """Process the BATCH_ACK_MESSAGEs of one read."""
