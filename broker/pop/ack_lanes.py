@@ -12,7 +12,14 @@ from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.records import AckMsg
 from broker.pop.revive.revive_log import AckForm, ReviveLog
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.message.pop_extra_info import MAX_HANDLE_CHARS, parse_handle
+
+DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
+BEFORE_ACK: Final = failpoint("pop.before_ack")
+ACK_WRITTEN: Final = failpoint("pop.ack_written")
 
 # Blanks before the offset, the last part of a usual handle.
 _BLANKS: Final = 7

@@ -19,6 +19,7 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
+from store.appender import UsualRecords
 from store.config.store_config import StoreConfig
 from store.record.record import PendingMessage
 
@@ -72,6 +73,11 @@ class AckForm(NamedTuple):
     after_body: bytes
     before_properties: bytes
     after_properties: bytes
+
+    @property
+    def common_properties(self) -> bytes:
+        """The properties of a record without the offset."""
+        return self.before_properties + self.after_properties
 
     def record(self, offset: int, born_ms: int, store_host: bytes) -> PendingMessage:
         """Return the record for the message at `offset`."""
@@ -209,3 +215,9 @@ class ReviveLog:
         self.checkpoints_written += checkpoints
         self.acks_written += len(messages) - checkpoints
         return physical_offset + size_bytes
+
+    def append_acks(self, records: UsualRecords) -> int:
+        """Append acknowledgements that the compiled engine made, with the results of `append`."""
+        end = self._store.append_usual(records)
+        self.acks_written += len(records)
+        return end
