@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    "acks", "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends",
+    "acks", "client_sends", "framing", "header_reader", "pulls", "reads", "record_filters", "records", "scan", "sends",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (

@@ -10,7 +10,18 @@ import sprocket.engine
 folder, seconds = sys.argv[1], float(sys.argv[2])
 sprocket.engine.__path__.insert(0, folder)
 
-from sprocket.engine import acks, client_sends, framing, header_reader, pulls, reads, records, scan, sends  # noqa: E402 - from the folder
+from sprocket.engine import (
+    acks,
+    client_sends,
+    framing,
+    header_reader,
+    pulls,
+    reads,
+    record_filters,
+    records,
+    scan,
+    sends,
+)
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS  # noqa: E402
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS  # noqa: E402
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS  # noqa: E402
@@ -19,7 +30,7 @@ from tests.fuzz.engine_targets import ENGINE_TARGETS  # noqa: E402
 from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS  # noqa: E402
 from tests.fuzz.mutation_run import run_for  # noqa: E402
 
-for module in (acks, client_sends, framing, header_reader, pulls, reads, records, scan, sends):
+for module in (acks, client_sends, framing, header_reader, pulls, reads, record_filters, records, scan, sends):
     assert str(module.__file__).startswith(folder), module.__file__
 for target in (
     *ENGINE_TARGETS, *ENGINE_WIRE_TARGETS, *ENGINE_SEND_TARGETS, *ENGINE_READ_TARGETS, *ENGINE_PULL_TARGETS,
