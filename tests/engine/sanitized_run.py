@@ -10,7 +10,7 @@ import sprocket.engine
 folder, seconds = sys.argv[1], float(sys.argv[2])
 sprocket.engine.__path__.insert(0, folder)
 
-from sprocket.engine import (
+from sprocket.engine import (  # noqa: E402 - from the folder
     acks,
     client_sends,
     framing,
@@ -22,7 +22,9 @@ from sprocket.engine import (
     scan,
     sends,
 )
+from tests.fuzz.engine_ack_targets import ENGINE_ACK_TARGETS  # noqa: E402
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS  # noqa: E402
+from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS  # noqa: E402
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS  # noqa: E402
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS  # noqa: E402
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS  # noqa: E402
@@ -34,7 +36,7 @@ for module in (acks, client_sends, framing, header_reader, pulls, reads, record_
     assert str(module.__file__).startswith(folder), module.__file__
 for target in (
     *ENGINE_TARGETS, *ENGINE_WIRE_TARGETS, *ENGINE_SEND_TARGETS, *ENGINE_READ_TARGETS, *ENGINE_PULL_TARGETS,
-    *ENGINE_CLIENT_TARGETS,
+    *ENGINE_CLIENT_TARGETS, *ENGINE_ACK_TARGETS, *ENGINE_FILTER_TARGETS,
 ):  # fmt: skip
     for seed in target.seeds:
         target.run(seed)

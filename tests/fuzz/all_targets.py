@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from tests.fuzz.engine_ack_targets import ENGINE_ACK_TARGETS
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
+from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
@@ -33,5 +35,7 @@ TARGETS: Final[dict[str, Target]] = {
         *ENGINE_READ_TARGETS,
         *ENGINE_PULL_TARGETS,
         *ENGINE_CLIENT_TARGETS,
+        *ENGINE_ACK_TARGETS,
+        *ENGINE_FILTER_TARGETS,
     )
 }
