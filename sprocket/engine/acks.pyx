@@ -7,18 +7,18 @@ refused here: `AckReader.read` stops before the first acknowledgement that is un
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
 from sprocket.engine.layout cimport (
-    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
+    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
-from sprocket.engine.record_writer cimport RECORD_HOST_BYTES, RecordHead, put_head, put_octets, put_seal
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, put_head, put_seal
 from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
@@ -32,6 +32,7 @@ cdef extern from *:
 cdef extern from "crc32.h":
     void crc32_prepare() noexcept nogil
     int crc32_can_fold() noexcept nogil
+    uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) noexcept nogil
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()
@@ -90,6 +91,11 @@ cdef struct Ack:
     int32_t opaque
     int serialization
     int lane
+
+
+cdef inline uint8_t *put(uint8_t *to, const uint8_t *octets, Py_ssize_t size) noexcept nogil:
+    memcpy(to, octets, size)
+    return to + size
 
 
 cdef inline Octets octets_of(bytes kept) noexcept:
@@ -265,17 +271,18 @@ cdef class Acks:
         cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
         cdef RecordHead head
         cdef Py_ssize_t i
-        if PyBytes_GET_SIZE(store_host) != RECORD_HOST_BYTES:
+        if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
             raise ValueError("usual records name an IPv4 address")
         head.magic, head.queue_id, head.queue_offset = self.queue.magic, self.queue.queue_id, self.queue.next_offset
         head.born_timestamp, head.store_timestamp = self.born_timestamp, store_timestamp
         head.born_host = head.store_host = <const uint8_t *> PyBytes_AS_STRING(store_host)
         head.flag = head.sys_flag = head.reconsume_times = 0
+        head.prepared_transaction_offset = 0
         head.physical_offset = physical_offset
         for i in range(self.count):
-            head.size = self.acks[i].size
+            head.size = <int32_t> self.acks[i].size
             entry[i].physical_offset = from_big64(head.physical_offset)
-            entry[i].size = from_big32(<int32_t> head.size)
+            entry[i].size = from_big32(head.size)
             entry[i].tags_code = from_big64(self.tags_code)
             self.write_record(to, &self.acks[i], &head)
             to += head.size
@@ -283,24 +290,27 @@ cdef class Acks:
             head.queue_offset += 1
         return records, [(self.queue, units)]
 
-    cdef void write_record(self, uint8_t *to, const Ack *ack, const RecordHead *head) noexcept:
+    cdef void write_record(self, uint8_t *to, const Ack *ack, RecordHead *head) noexcept:
+        """Write one record; `head` gets what its body tells."""
         cdef const Lane *lane = &self.lanes[ack.lane]
         cdef uint8_t *begin = to
         cdef uint8_t *body = to + FIXED_IPV4_BYTES
         cdef Value digits
         cdef Py_ssize_t size
         put_decimal(ack.offset, &digits)
-        to = put_octets(body, lane.before_body.at, lane.before_body.size)
-        to = put_octets(to, digits.at, digits.size)
-        to = put_octets(to, lane.after_body.at, lane.after_body.size)
-        put_head(begin, head, body, to - body, CAN_FOLD)
-        to = put_octets(to, <const uint8_t *> PyBytes_AS_STRING(self.topic_bytes), PyBytes_GET_SIZE(self.topic_bytes))
+        to = put(body, lane.before_body.at, lane.before_body.size)
+        to = put(to, digits.at, digits.size)
+        to = put(to, lane.after_body.at, lane.after_body.size)
+        head.body_bytes = <int32_t> (to - body)
+        head.body_crc = <int32_t> (crc32_of(body, to - body, CAN_FOLD) & CRC_MASK)
+        put_head(begin, head)
+        to = put(to, <const uint8_t *> PyBytes_AS_STRING(self.topic_bytes), PyBytes_GET_SIZE(self.topic_bytes))
         size = lane.before_properties.size + digits.size + lane.after_properties.size + SEAL_BYTES
         to[0], to[1] = <uint8_t> (size >> 8), <uint8_t> size
-        to = put_octets(to + 2, lane.before_properties.at, lane.before_properties.size)
-        to = put_octets(to, digits.at, digits.size)
-        to = put_octets(to, lane.after_properties.at, lane.after_properties.size)
-        put_seal(to, begin, CAN_FOLD)
+        to = put(to + 2, lane.before_properties.at, lane.before_properties.size)
+        to = put(to, digits.at, digits.size)
+        to = put(to, lane.after_properties.at, lane.after_properties.size)
+        put_seal(to, crc32_of(begin, to - begin, CAN_FOLD) & CRC_MASK)
 
     # Back to the consumer
 

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
@@ -20,21 +21,20 @@ BASE: Final = 1 << 40
 ENTRY: Final = struct.Struct(">qiq")
 _PIECES: Final = (
     b"a\x011\x02", b"a\x01\x02", b"a\x012\x02", b"bb\x01x\x02", b"xa\x011\x02", b"a\x01" + b"v" * 15 + b"\x02",
-    b"a\x01" + b"v" * 14 + b"\x02", b"c\x01\xc3\xbc\x02", b"a\x01b\x01c\x02", b"novalue\x02", b"\x02", b"a\x01open", b"a",
+    b"a\x01" + b"v" * 14 + b"\x02", b"c\x01\xc3\xbc\x02", b"a\x01b\x01c\x02", b"novalue\x02", b"\x02", b"a\x01open",
+    b"a",
 )  # fmt: skip
 _NAMES: Final = ((b"a\x01",), (b"a\x01", b"bb\x01"), (b"a\x01", b"bb\x01", b"c\x01", b"novalue\x01"))
 
 
-def filter_of(names: tuple[bytes, ...], salt: int) -> tuple[RecordFilter, list[bytes]]:
-    """A filter that chance decides about, by the values of its properties; and the properties that it was given."""
-    asked: list[bytes] = []
+def filter_of(names: tuple[bytes, ...], salt: int) -> RecordFilter:
+    """A filter that decides by the values of its properties, as chance has it."""
 
     def matches(properties: bytes) -> bool:
-        asked.append(properties)
         values = [find_last(properties, name) for name in names]
         return crc32(repr((salt, values)).encode()) % 3 == 0
 
-    return RecordFilter(matches), asked
+    return RecordFilter(matches)
 
 
 def record_of(chance: random.Random) -> bytes:
@@ -51,9 +51,8 @@ def record_of(chance: random.Random) -> bytes:
 
 def compare_choices(entries: bytes, segment: bytes, end: int, names: tuple[bytes, ...], limit: int, at: int) -> None:
     """Search `entries` twice by both twins: at the second time, the values are known."""
-    plain, _ = filter_of(names, len(segment))
-    decide, asked = filter_of(names, len(segment))
-    chooser, block = compiled.ValueChooser(names, decide), compiled.ValueBlock(1)
+    plain = filter_of(names, len(segment))
+    chooser, block = compiled.ValueChooser(names, plain), compiled.ValueBlock(1)
     view = memoryview(segment)
     expected, searched = [], 0
     for offset, size, _ in ENTRY.iter_unpack(entries[: len(entries) // ENTRY.size * ENTRY.size]):
@@ -68,7 +67,7 @@ def compare_choices(entries: bytes, segment: bytes, end: int, names: tuple[bytes
     if expected:
         found = compiled.gathered(entries, expected, view, BASE, end, 1 << 20)
         places = [ENTRY.unpack_from(entries, number * CONSUME_QUEUE_UNIT_BYTES)[:2] for number in expected]
-        in_order = all(one[0] + one[1] <= two[0] for one, two in zip(places, places[1:], strict=False))
+        in_order = all(one[0] + one[1] <= two[0] for one, two in pairwise(places))
         parts = b"".join(segment[offset - BASE : offset - BASE + size] for offset, size in places)
         assert found == ((len(parts), places[-1][0], parts) if in_order else None)
 
