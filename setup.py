@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 FOLDER = Path("sprocket", "engine")
 MODULES = (
     "acks", "client_sends", "framing", "header_reader", "pulls", "reads", "record_filters", "records", "scan", "sends",
+    "timer_units",
 )  # fmt: skip
 
 

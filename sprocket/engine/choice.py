@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 MODULES: Final = (
     "acks", "client_sends", "framing", "header_reader", "pulls", "reads", "record_filters", "records", "scan", "sends",
+    "timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (

@@ -9,6 +9,7 @@ from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
 from tests.fuzz.engine_targets import ENGINE_TARGETS
+from tests.fuzz.engine_timer_targets import ENGINE_TIMER_TARGETS
 from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS
 from tests.fuzz.ha_targets import HA_TARGETS
 from tests.fuzz.raft_targets import RAFT_TARGETS
@@ -37,5 +38,6 @@ TARGETS: Final[dict[str, Target]] = {
         *ENGINE_CLIENT_TARGETS,
         *ENGINE_ACK_TARGETS,
         *ENGINE_FILTER_TARGETS,
+        *ENGINE_TIMER_TARGETS,
     )
 }
