@@ -91,6 +91,7 @@ class KeptValues:
         log, blocks = self._log, self._compiled
         block = blocks.pop(name, None)
         if block is None or block.revision != log.revision:
+            assert engine is not None  # it has made `chooser`
             block = engine.ValueBlock(log.revision)
         segment, base, end = log.segment_at(int(entries["physical_offset"][0]))
         found: tuple[list[int], int] = chooser.choose(

@@ -153,7 +153,7 @@ class QueueReader:
 
     def _copied(
         self,
-        queue: ConsumeQueue,
+        queue: LogicQueue,
         offset: int,
         entries: npt.NDArray[np.void],
         wanted: list[int],

@@ -32,13 +32,27 @@ ACK_TAGS_CODE: Final = _TAGS_CODES[ACK_TAG]
 
 def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
     """Return the body of a checkpoint's record, as fastjson writes it: sorted, without null."""
-    distances = b"" if checkpoint.d is None else b'"d":[%b],' % ",".join(map(str, checkpoint.d)).encode()
+    distances = b"" if checkpoint.d is None else b'"d":[%b],' % _joined(checkpoint.d)
     broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
     rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
     return b'{"bm":%d,%b"c":%b,%b"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d,%b"so":%d,"t":%b}' % (
         checkpoint.bm, broker, _quoted(checkpoint.c), distances, checkpoint.it, checkpoint.n, checkpoint.pt,
         checkpoint.q, checkpoint.revive_time, checkpoint.ro, rewritten, checkpoint.so, _quoted(checkpoint.t),
     )  # fmt: skip
+
+
+def _joined(distances: list[int]) -> bytes:
+    """Return the distances of a pop's messages as a text; usually they follow each other."""
+    count = len(distances)
+    if count <= _MAX_KNOWN and distances == _KNOWN[:count]:
+        return _KNOWN_TEXTS[count]
+    return ",".join(map(str, distances)).encode()
+
+
+# A pop has at most 32 messages.
+_MAX_KNOWN: Final = 32
+_KNOWN: Final = list(range(_MAX_KNOWN))
+_KNOWN_TEXTS: Final = [",".join(map(str, range(count))).encode() for count in range(_MAX_KNOWN + 1)]
 
 
 def encode_ack(ack: AckMsg) -> bytes:
