@@ -10,9 +10,6 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("sprocket", "engine")
-MODULES = (
-    "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends", "signatures",
-)  # fmt: skip
 
 
 def digest(name: str) -> str:
@@ -34,7 +31,7 @@ def extensions() -> list[Extension]:
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
             optional=True,
         )
-        for name in MODULES
+        for name in sorted(path.stem for path in FOLDER.glob("*.pyx"))
     ]
 
 

@@ -13,13 +13,12 @@ from abc import ABC, abstractmethod
 from array import array
 from typing import Final
 
-from benchmarks.system.frames import FIRST_OPAQUE, PULL_BATCH, QUEUES, pull_parts, sends
+from benchmarks.system.frames import FIRST_OPAQUE, PULL_BATCH, QUEUES, ack_parts, pull_parts, sends
 from benchmarks.system.workload import LoadError, Workload
 from tests.compat import wire
 
 END_TRANSACTION: Final = 37
 POP_MESSAGE: Final = 200_050
-ACK_MESSAGE: Final = 200_051
 # A tenth of the values that `frames.value_property` gives.
 SQL_EXPRESSION: Final = "a BETWEEN 0 AND 9"
 _SUCCESS: Final = 0
@@ -236,21 +235,20 @@ class Pops(Exchange):
         # retry mark, queue, first offset; queues are parted by semicolons
         starts = [one.split(" ") for one in _text(texts["startOffsetInfo"]).split(";")]
         start_of = {int(queue): (mark, start) for mark, queue, start in starts}
+        # An acknowledgement as three texts, with the offset between them, for each queue.
+        parts: dict[int, tuple[bytes, bytes, bytes]] = {}
         frames = []
         at = 0
         while at < len(body):
             size, _, _, queue, _, offset = _RECORD.unpack_from(body, at)
             at += size
-            mark, start = start_of[queue]
-            extra = f"{start} {pop_time} {invisible} {revive} {mark} {self._broker_name} {queue} {offset}"
-            fields = {
-                "consumerGroup": self._group,
-                "topic": self.topic,
-                "queueId": str(queue),
-                "extraInfo": extra,
-                "offset": str(offset),
-            }
-            frames.append(wire.request(ACK_MESSAGE, FIRST_OPAQUE + self._chains + chain, fields))
+            if queue not in parts:
+                mark, start = start_of[queue]
+                handle = f"{start} {pop_time} {invisible} {revive} {mark} {self._broker_name} {queue}"
+                parts[queue] = ack_parts(FIRST_OPAQUE + self._chains + chain, self._group, self.topic, queue, handle)
+            before, between, after = parts[queue]
+            header = b"%b%d%b%d%b" % (before, offset, between, offset, after)
+            frames.append(_PREFIX.pack(len(header) + 4, len(header)) + header)
         self._left[chain] = len(frames)
         self.outstanding += len(frames)
         return b"".join(frames)

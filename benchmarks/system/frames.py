@@ -11,6 +11,7 @@ PULL_BATCH = 32
 QUEUES = 4
 # Every slot's opaque has as many digits, so that every frame of a workload is of one size.
 FIRST_OPAQUE = 100_000
+ACK_MESSAGE = 200_051
 _OFFSET_MARK = 9_007_199_254_740_991  # stands for the offset in a pull frame until the real one is known
 
 
@@ -84,3 +85,16 @@ def pull_parts(
     frame = wire.request(wire.PULL_MESSAGE, opaque, fields)
     before, after = frame[8:].split(str(_OFFSET_MARK).encode())
     return before, after
+
+
+def ack_parts(opaque: int, group: str, topic: str, queue: int, handle: str) -> tuple[bytes, bytes, bytes]:
+    """The header of an ACK_MESSAGE (JSON) around the message's offset, which occurs twice; `handle` ends before it."""
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue),
+        "extraInfo": f"{handle} {_OFFSET_MARK}",
+        "offset": str(_OFFSET_MARK),
+    }
+    before, between, after = wire.request(ACK_MESSAGE, opaque, fields)[8:].split(str(_OFFSET_MARK).encode())
+    return before, between, after

@@ -51,21 +51,27 @@ class _Reader:
         if not received:
             raise LoadError("the broker closed the connection")
         end = self._held + received
-        at = 0
-        following = []
-        while at + 8 <= end:
-            length, header_bytes = _PREFIX.unpack_from(self._buffer, at)
-            if at + 4 + length > end:
-                break
-            header = bytes(self._view[at + 8 : at + 8 + header_bytes])
-            code, opaque = _CODE.search(header), _OPAQUE.search(header)
-            if code is None or opaque is None:
-                raise LoadError(f"not an answer: {header[:200]!r}")
-            body = self._view[at + 8 + header_bytes : at + 4 + length]
-            slot = int(opaque[1]) - FIRST_OPAQUE
-            following.append(self._exchange.answered(int(code[1]), slot, header, body, refill))
-            at += 4 + length
+        following_frames, at = following(self._exchange, self._view[:end], refill=refill)
         self._held = end - at
         if at and self._held:
             self._buffer[: self._held] = self._buffer[at:end]
-        self._connection.sendall(b"".join(following))
+        self._connection.sendall(following_frames)
+
+
+def following(exchange: Exchange, answers: memoryview, *, refill: bool) -> tuple[bytes, int]:
+    """Return what to write after the whole answers at the begin of `answers`, and where they end."""
+    at, end = 0, len(answers)
+    frames = []
+    while at + 8 <= end:
+        length, header_bytes = _PREFIX.unpack_from(answers, at)
+        if at + 4 + length > end:
+            break
+        header = bytes(answers[at + 8 : at + 8 + header_bytes])
+        code, opaque = _CODE.search(header), _OPAQUE.search(header)
+        if code is None or opaque is None:
+            raise LoadError(f"not an answer: {header[:200]!r}")
+        body = answers[at + 8 + header_bytes : at + 4 + length]
+        slot = int(opaque[1]) - FIRST_OPAQUE
+        frames.append(exchange.answered(int(code[1]), slot, header, body, refill))
+        at += 4 + length
+    return b"".join(frames), at

@@ -38,7 +38,7 @@ class SqlFilter:
         self._verdicts: dict[Values, bool] = {}
         names = self._names
         by_value = ValueVerdicts(names[0]) if len(names) == 1 else None
-        self._record_filter = RecordFilter(self.matches, self.operations, by_value)
+        self._record_filter = RecordFilter(self.matches, self.operations, by_value, names)
 
     def record_filter(self) -> RecordFilter:
         """Return this filter in the store's form."""

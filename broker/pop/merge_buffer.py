@@ -8,6 +8,7 @@ Source: RocketMQ 5.3.3, `PopBufferMergeService` (enablePopBufferMerge).
 
 import heapq
 import logging
+from collections.abc import Iterable
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -46,7 +47,9 @@ class BufferKey(NamedTuple):
     broker_name: str | None
 
 
-class _Buffered:
+class BufferedPop:
+    """One pop in memory; `is_open` until it leaves."""
+
     __slots__ = ("checkpoint", "is_open", "revive_queue_id", "taken")
 
     def __init__(self, checkpoint: PopCheckPoint, revive_queue_id: int, taken: Taken) -> None:
@@ -66,9 +69,9 @@ class MergeBuffer:
         self._store = core.store
         self._log = log
         self._offsets = offsets
-        self._held: dict[BufferKey, _Buffered] = {}
+        self._held: dict[BufferKey, BufferedPop] = {}
         # (time of leaving, number, pop), also of pops that have left.
-        self._leaving: list[tuple[int, int, _Buffered]] = []
+        self._leaving: list[tuple[int, int, BufferedPop]] = []
         self._numbers = count()
         self._timer: Timer | None = None
         self._timer_at = 0
@@ -94,7 +97,7 @@ class MergeBuffer:
             or key in self._held
         ):
             return False
-        held = self._held[key] = _Buffered(checkpoint, revive_queue_id, taken)
+        held = self._held[key] = BufferedPop(checkpoint, revive_queue_id, taken)
         heapq.heappush(self._leaving, (leaves_ms, next(self._numbers), held))
         self._wake_at(leaves_ms)
         return True
@@ -107,28 +110,34 @@ class MergeBuffer:
 
     def acknowledge(self, ack: AckMsg) -> bool:
         """Apply an acknowledgement; return False if its pop is not here, or about to leave: write it then."""
-        held = self._find(ack)
+        held = self.find(ack)
         if held is None:
             return False
+        self.apply(held, ack.aol if isinstance(ack, BatchAckMsg) else (ack.ao,))
+        return True
+
+    def apply(self, held: BufferedPop, offsets: Iterable[int]) -> None:
+        """Acknowledge messages of a pop that `find` has returned, and that is still open."""
         checkpoint = held.checkpoint
-        for offset in ack.aol if isinstance(ack, BatchAckMsg) else (ack.ao,):
+        for offset in offsets:
             index = checkpoint.index_of(offset)
             if index >= 0:
                 checkpoint.bm |= 1 << index
             else:
                 logger.warning(
-                    "event=ack_of_unpopped topic=%s group=%s queue=%d offset=%d", ack.t, ack.c, ack.q, offset
-                )
+                    "event=ack_of_unpopped topic=%s group=%s queue=%d offset=%d", checkpoint.t, checkpoint.c,
+                    checkpoint.q, offset,
+                )  # fmt: skip
         if checkpoint.bm == (1 << checkpoint.n) - 1:
             self._leave(_key(checkpoint), held)
             self._offsets.safe(held.taken)
-        return True
 
     def holds(self, ack: AckMsg) -> bool:
         """Return whether `acknowledge` would apply it."""
-        return self._find(ack) is not None
+        return self.find(ack) is not None
 
-    def _find(self, ack: AckMsg) -> _Buffered | None:
+    def find(self, ack: AckMsg) -> BufferedPop | None:
+        """Return the pop of an acknowledgement; None if it is not here, or about to leave."""
         if not self._held:
             return None
         held = self._held.get(BufferKey(ack.t, ack.c, ack.q, ack.so, ack.pt, ack.bn))
@@ -136,7 +145,7 @@ class MergeBuffer:
             return None
         return held
 
-    def _leave(self, key: BufferKey, held: _Buffered) -> None:
+    def _leave(self, key: BufferKey, held: BufferedPop) -> None:
         del self._held[key]
         held.is_open = False
         if len(self._leaving) > 2 * len(self._held) + _BATCH:
@@ -169,16 +178,16 @@ class MergeBuffer:
         if self._leaving:
             self._wake_at(self._leaving[0][0])
 
-    def _due(self, *, all_of_them: bool = False) -> list[_Buffered]:
+    def _due(self, *, all_of_them: bool = False) -> list[BufferedPop]:
         now = self._clock.wall_ms()
-        due: list[_Buffered] = []
+        due: list[BufferedPop] = []
         while self._leaving and len(due) < _BATCH and (all_of_them or self._leaving[0][0] <= now):
             held = heapq.heappop(self._leaving)[2]
             if held.is_open:
                 due.append(held)
         return due
 
-    def _write(self, due: list[_Buffered]) -> bool:
+    def _write(self, due: list[BufferedPop]) -> bool:
         """Write pops and let them leave; return whether there were any.  Raises SprocketError; they stay then."""
         if not due:
             return False
@@ -202,7 +211,7 @@ class MergeBuffer:
         self._store.when_confirmed(end, written)
         return True
 
-    def _records(self, held: _Buffered) -> list[PendingMessage]:
+    def _records(self, held: BufferedPop) -> list[PendingMessage]:
         """Return the records of a pop's checkpoint and of its acknowledgements."""
         checkpoint, queue_id = held.checkpoint, held.revive_queue_id
         acknowledged = [index for index in range(checkpoint.n) if checkpoint.bm >> index & 1]

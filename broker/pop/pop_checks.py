@@ -128,15 +128,19 @@ class PopChecks:
     def popped(self, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader, peer: tuple[str, int]) -> None:
         """Check that an acknowledgement or a change names an existing queue and an offset that may have been popped."""
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
-        config = self._known(topic)
-        if not 0 <= queue_id < config.read_queue_nums:
-            raise self._bad_queue(ResponseCode.MESSAGE_ILLEGAL, config, queue_id, peer)
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        low, high = self.bounds(topic, queue_id, peer)
         # An acknowledgement may name the end itself, as in RocketMQ.
         is_change = isinstance(header, ChangeInvisibleTimeRequestHeader)
         if not low <= offset <= (high - 1 if is_change else high):
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise RequestError(ResponseCode.NO_MESSAGE, remark)
+
+    def bounds(self, topic: str, queue_id: int, peer: tuple[str, int]) -> tuple[int, int]:
+        """Return the offset of the oldest message of an existing queue, and the queue's end."""
+        config = self._known(topic)
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise self._bad_queue(ResponseCode.MESSAGE_ILLEGAL, config, queue_id, peer)
+        return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
 
     def revive_queue(self, revive_queue_id: int) -> None:
         """Check that a handle names a queue of the revive topic.  RocketMQ writes to any queue that a client names.

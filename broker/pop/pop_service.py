@@ -7,10 +7,12 @@ supported.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from broker.core import BrokerCore
 from broker.periodic import Periodic
+from broker.pop.ack_lanes import AckLanes
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
@@ -24,6 +26,7 @@ from broker.pop.queue_pop import QueuePop
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_topics import normal_topic
 from broker.pop.revive.revive_log import ReviveLog
+from broker.pop.usual_acks import UsualAcks
 from broker.processor.pop.ack import AckProcessor
 from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
@@ -68,7 +71,8 @@ class PopService(Service):
         self.held = self.pops.held
         self.on_free.append(self.held.lock_released)
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
-        self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight, counters)
+        self._lanes = AckLanes(core, checks, self.log, self.buffer, self.inflight, counters)
+        self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self._lanes, self.inflight, counters)
         self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered, counters)
         self._peeks = PeekProcessor(core, checks, self.offsets)
 
@@ -82,15 +86,15 @@ class PopService(Service):
     def routes(self) -> list[Route]:
         """Serve the requests of pop consumers."""
         group, sub, pull, client = Resource.GROUP, Action.SUB, Lane.PULL, Lane.CLIENT
+        acks = Route(
+            RequestCode.ACK_MESSAGE, AckMessageRequestHeader, None, group, sub, client, batch=self._acks.acknowledge
+        )
         return [
             Route(
                 RequestCode.POP_MESSAGE, PopMessageRequestHeader, None, group, sub, pull, batch=self.pops.pop
             ),
             Route(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, self._peeks.peek, group, sub, pull),
-            Route(
-                RequestCode.ACK_MESSAGE, AckMessageRequestHeader, None, group, sub, client,
-                batch=self._acks.acknowledge,
-            ),
+            replace(acks, usual=UsualAcks.of(self._core, self.log, self._lanes, acks)),
             Route(
                 RequestCode.BATCH_ACK_MESSAGE, NoHeader, None, group, sub, client,
                 batch=self._acks.acknowledge_batches,

@@ -128,10 +128,7 @@ class QueuePop:
         self, popped: Popped, topic: str, queue_id: int, offset: int, result: GetResult, is_retry: bool
     ) -> None:
         header, group = popped.request.header, popped.request.header.consumer_group
-        if is_light(topic):
-            message_offsets = [offset_in(topic, record) for record in records_in(result.slices)]
-        else:
-            message_offsets = queue_offsets_in(result.slices)
+        message_offsets = self._offsets_of(topic, queue_id, offset, result)
         if popped.is_ordered:
             self._order_info.update(
                 header.attempt_id, topic, group, queue_id, popped.pop_time_ms, header.invisible_time, message_offsets,
@@ -156,6 +153,16 @@ class QueuePop:
             self._add_renamed(popped, topic, queue_id, offset, message_offsets, result)
         else:
             popped.add(result.slices, result.size_bytes)
+
+    def _offsets_of(self, topic: str, queue_id: int, offset: int, result: GetResult) -> list[int]:
+        """Return the queue offset of each record of a read that began at `offset`."""
+        if is_light(topic):
+            return [offset_in(topic, record) for record in records_in(result.slices)]
+        is_whole = result.next_offset - offset == result.message_count
+        if is_whole and self._store.usual_reads.queue(topic, queue_id) is not None:
+            # Every entry was read, and each has one message.
+            return list(range(offset, result.next_offset))
+        return queue_offsets_in(result.slices)
 
     def _check_point(
         self, popped: Popped, topic: str, queue_id: int, offset: int, message_offsets: list[int], next_offset: int

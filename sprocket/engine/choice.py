@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends", "signatures",
+    "acks", "client_sends", "framing", "header_reader", "pulls", "reads", "record_filters", "records", "scan", "sends",
+    "signatures", "timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (

@@ -6,7 +6,7 @@ a request without a Python object.  Nothing is refused here: Python reads what i
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 
 from sprocket.engine.signatures cimport SigningKey, sha1_digest
 from sprocket.engine.wire_text cimport (
@@ -175,7 +175,8 @@ cdef class HeaderReader:
         if size <= BINARY_HEAD_BYTES:
             return UNUSUAL
         # code i16, language u8, version i16, opaque i32, flag i32, length of the remark i32, length of extFields i32
-        if int16_at(head) != self.code:
+        # A long code has only its low 16 bits here; `header_fields` says that no other code has the same.
+        if int16_at(head) != <int16_t> self.code:
             return FOREIGN
         header.opaque = int32_at(head + 5)
         if int32_at(head + 9) or int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:

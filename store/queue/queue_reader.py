@@ -17,7 +17,7 @@ from store.queue.gathered import gathered
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.kept_values import KeptValues
 from store.queue.logic_queue import LogicQueue
-from store.queue.record_filter import RecordFilter
+from store.queue.record_filter import RecordFilter, engine
 
 # Returns for the tags codes (int64) of some entries which of them match.
 TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
@@ -138,9 +138,11 @@ class QueueReader:
         entries = queue.entries(offset, count)
         if isinstance(matches, RecordFilter):
             wanted, scanned = self._wanted(queue, offset, entries, matches, limit)
-            starts = [offset + number for number in wanted]
-            result = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
-            return self._seen_to(result, offset, entries)
+            found = self._copied(queue, offset, entries, wanted, scanned, max_bytes) if wanted else None
+            if found is None:
+                starts = [offset + number for number in wanted]
+                found = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
+            return self._seen_to(found, offset, entries)
         chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
         # With too few matches, the next read begins after all searched entries; else after the last match.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
@@ -148,6 +150,33 @@ class QueueReader:
         starts = (chosen + offset).tolist()
         result = self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
         return self._seen_to(result, offset, entries)
+
+    def _copied(
+        self,
+        queue: LogicQueue,
+        offset: int,
+        entries: npt.NDArray[np.void],
+        wanted: list[int],
+        scanned: int,
+        max_bytes: int,
+    ) -> GetResult | None:
+        """Return the records of the `wanted` entries, copied by the compiled engine.
+
+        None if `_collect` must read them: they are in several segments, are checked at each read, or exceed a limit.
+        """
+        if engine is None or offset + wanted[0] < queue.cold_end:
+            return None
+        log, first = self._log, int(entries["physical_offset"][wanted[0]])
+        max_count, max_transfer_bytes = self._limits(first)
+        if first < self.cold.end_offset or len(wanted) > max_count:
+            return None
+        segment, base, end = log.segment_at(first)
+        max_bytes = min(max_bytes, max_transfer_bytes, JOIN_BYTES)
+        found = engine.gathered(entries, wanted, segment, base, min(end, log.wrote_offset), max_bytes)
+        if found is None:
+            return None
+        size_bytes, last, copy = found
+        return self._found(queue, offset + scanned, [memoryview(copy)], len(wanted), size_bytes, last)
 
     def _seen_to(self, result: GetResult, offset: int, entries: npt.NDArray[np.void]) -> GetResult:
         """Return `result`, which suggests a slave if the last searched of `entries` (from `offset` on) is far back."""
@@ -194,7 +223,11 @@ class QueueReader:
         first = 0
         while first < len(entries):
             left = limit - len(wanted)
-            if wants.by_value is None or not isinstance(queue, ConsumeQueue):
+            if not isinstance(queue, ConsumeQueue):
+                numbers, end = self._run_in_segment(entries, first, wants, left)
+            elif wants.chooser is not None:
+                numbers, end = self._run_compiled(queue, offset, entries, first, wants, left)
+            elif wants.by_value is None:
                 numbers, end = self._run_in_segment(entries, first, wants, left)
             else:
                 numbers, end = self._run_of_values(queue, offset, entries, first, wants, left)
@@ -213,6 +246,22 @@ class QueueReader:
             # Its record is gone, or never existed.
             return ([] if entries["size"][first] == BLANK_SIZE else [0]), first + 1
         return wants.wanted(segment, positions, sizes, limit), first + len(positions)
+
+    def _run_compiled(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        entries: npt.NDArray[np.void],
+        first: int,
+        wants: RecordFilter,
+        limit: int,
+    ) -> tuple[list[int], int]:
+        """Do `_run_of_values` with the compiled engine."""
+        rest = entries[first:] if first else entries
+        numbers, searched = self._values.chosen(queue, offset + first, rest, wants.chooser, limit)
+        if not searched:
+            return self._run_in_segment(entries, first, wants, limit)
+        return numbers, first + searched
 
     def _run_of_values(
         self,

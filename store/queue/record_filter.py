@@ -4,13 +4,14 @@ Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.de
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.engine.choice import native
 from sprocket.remoting.message.record import (
     ANY_V6,
     BODY_LENGTH_AT,
@@ -39,6 +40,8 @@ _MAX_OPERATIONS: Final = 16_000
 _CHUNK_RECORDS: Final = 128
 # Maximum values with a cached verdict.
 _MAX_VERDICTS: Final = 4096
+# Compiled search for wanted records, or None.
+engine: Final = native("record_filters")
 # Fields of a record with two IPv4 hosts, up to its body.
 _HEAD: Final = np.dtype(
     {
@@ -69,15 +72,24 @@ class ValueVerdicts:
 class RecordFilter:
     """Filter of records by `matches`, which takes encoded properties and makes about `operations` comparisons.
 
-    With `by_value`, the value of one property decides about most records.
+    With `by_value`, the value of one property decides about most records.  `names`, each with its end 0x01, are all
+    properties that `matches` asks for; without them, the compiled search is not used.
     """
 
-    __slots__ = ("by_value", "matches", "max_records")
+    __slots__ = ("by_value", "chooser", "matches", "max_records")
 
     def __init__(
-        self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
+        self,
+        matches: Callable[[bytes], bool],
+        operations: int = 1,
+        by_value: ValueVerdicts | None = None,
+        names: Sequence[bytes] = (),
     ) -> None:
         self.matches = matches
+        # `sprocket.engine.record_filters.ValueChooser` or None
+        self.chooser: Any = None
+        if engine is not None and 0 < len(names) <= engine.MAX_NAMES:
+            self.chooser = engine.ValueChooser(tuple(names), self)
         self.by_value = by_value
         self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 

@@ -26,6 +26,11 @@ class UsualReads:
         queue = self._table.by_key.get((topic, queue_id))
         return queue if isinstance(queue, ConsumeQueue) else None
 
+    @property
+    def cold_end(self) -> int:
+        """End of the records that are checked at each read."""
+        return self._reader.cold.end_offset
+
     def limits(self) -> tuple[int, int, int, int, int, int]:
         """Return the limits of a read now.
 

@@ -36,7 +36,7 @@ _DELETE_KEY: Final = names.encoded_name(names.TIMER_DEL_UNIQKEY)
 _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _MAX_DIGITS: Final = 19
 _SYS_FLAG: Final = struct.Struct(">i")
-_TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
+TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
 # The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
 _PLACE: Final = re.compile(rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01")
 _MAX_TOPICS: Final = 1024
@@ -140,12 +140,13 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
         if found_due is None or not found_due.isdigit() or len(found_due) > _MAX_DIGITS:
             return "TIMER_OUT_MS is not a time"
         due, name = found_due, found_name or b""
-    topic = _topic(name) if name else None
+    topic = topic_of(name) if name else None
     return "REAL_TOPIC is not a topic" if topic is None else TimedMessage(record, properties, int(due), topic)
 
 
 @lru_cache(_MAX_TOPICS)
-def _topic(name: bytes) -> str | None:
+def topic_of(name: bytes) -> str | None:
+    """Return the topic with this encoded name; None if there can be none."""
     return topic_name(name)
 
 
@@ -155,8 +156,8 @@ def _properties(view: memoryview) -> bytes | None:
         return None
     body_bytes: int = _SYS_FLAG.unpack_from(view, FIXED_IPV4_BYTES - 4)[0]
     at = FIXED_IPV4_BYTES + body_bytes
-    rest = at + len(_TOPIC_FIELD)
-    if body_bytes < 0 or view[at:rest] != _TOPIC_FIELD:
+    rest = at + len(TOPIC_FIELD)
+    if body_bytes < 0 or view[at:rest] != TOPIC_FIELD:
         return None
     properties = bytes(view[rest + 2 :])
     return properties if int.from_bytes(view[rest : rest + 2], "big") == len(properties) else None

@@ -7,19 +7,28 @@ import logging
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.engine.choice import native
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.timer_config import BLANK_SLOTS
 from store.record.record import PendingMessage
-from store.timer.timed_message import NEVER_ENQUEUED, TimedMessage, read_timed
-from store.timer.timer_log import DEFAULT, DELETE, ROLL, Unit, UnitBatch
+from store.timer.timed_message import NEVER_ENQUEUED, TOPIC_FIELD, TimedMessage, read_timed, topic_of
+from store.timer.timer_log import DEFAULT, DELETE, ROLL, UNIT_BYTES, Unit, UnitBatch
 from store.timer.timer_recovery import Recovered
 from store.timer.timer_state import TimerState
 
 _log = logging.getLogger(__name__)
 
+_engine: Final = native("timer_units")
+if _engine is not None and _engine.UNIT_BYTES != UNIT_BYTES:
+    raise ImportError("the compiled engine has another layout of units than store/layout.py: run `make engine`")
+# Messages after an unusual one that are entered one by one, before the compiled engine is asked again.
+_UNUSUAL: Final = 16
 _MAX_CACHED_HASHES: Final = 4096
 _BEFORE_UNITS: Final = failpoint("timer_enqueue.before_units")
 _UNITS_WRITTEN: Final = failpoint("timer_enqueue.units_written")
@@ -71,10 +80,18 @@ class TimerEnqueue:
         late: list[tuple[PendingMessage, str]] = []
         reached = start
         places = store.entries(TIMER_TOPIC, 0, start, min(end, start + max_messages))
-        for physical_offset, size_bytes, _ in places.tolist():
-            if not self._enter(reached, physical_offset, size_bytes, entries, late):
-                break
-            reached += 1
+        limit = start + len(places)
+        while reached < limit:
+            if not late and (usual := self._enter_usual(reached, places[reached - start :], entries)):
+                # The next one may be usual too: in the next segment of the log, or of one slot too many.
+                reached += usual
+                continue
+            part = places[reached - start :][:_UNUSUAL].tolist()
+            for physical_offset, size_bytes, _ in part:
+                if not self._enter(reached, physical_offset, size_bytes, entries, late):
+                    limit = reached
+                    break
+                reached += 1
         self._write(entries)
         state.deliver([message for message, _ in late], lambda: self._entered(start, reached))
 
@@ -94,6 +111,46 @@ class TimerEnqueue:
             return True
         behind_ms = now_slot - state.progress.read_ms
         return behind_ms + state.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms
+
+    def _enter_usual(self, offset: int, places: npt.NDArray[np.void], entries: _Entries) -> int:
+        """Enter the usual messages with which `places` begin by the compiled engine; return their number."""
+        state, known = self._state, self._known
+        if _engine is None or offset < state.progress.rebuild_until:
+            return 0
+        if known is not None and offset < known.known_until:
+            return 0
+        store, first = state.store, int(places["physical_offset"][0])
+        if first < store.usual_reads.cold_end:
+            return 0
+        segment, base, end = store.usual_reads.segment_at(first)
+        batch, slots, counts = entries.batch, entries.slots, entries.counts
+        writer = _engine.UnitWriter(
+            TOPIC_FIELD, entries.now_slot, state.slot_ms, entries.window_ms, batch.end, batch.file_bytes,
+            lambda slot_ms: self._slot(slot_ms, entries), self._hash_of_name,
+        )  # fmt: skip
+        units = writer.enter(places, segment, base, min(end, store.confirm_offset, store.wrote_offset))
+        if not units:
+            return 0
+        batch.content += units
+        slots.update((time_ms, (head, last, messages)) for time_ms, head, last, messages in writer.slots_entered())
+        for name, messages in writer.topics_entered():
+            topic = topic_of(name)
+            if topic is not None and messages:
+                counts[topic] = counts.get(topic, 0) + messages
+        return len(units) // UNIT_BYTES
+
+    def _slot(self, slot_ms: int, entries: _Entries) -> tuple[int, int, int] | None:
+        """Return first and last unit and number of messages of a slot; None if another time still uses its place."""
+        held = entries.slots.get(slot_ms)
+        if held is None:
+            if self._is_taken(slot_ms):
+                return None
+            held = self._state.wheel.get(slot_ms) or (-1, -1, 0)
+        return held
+
+    def _hash_of_name(self, name: bytes) -> int | None:
+        topic = topic_of(name)
+        return None if topic is None else self._hash(topic)
 
     def _enter(
         self,

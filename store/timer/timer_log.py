@@ -52,13 +52,18 @@ class UnitBatch:
 
     def __init__(self, start: int, file_bytes: int) -> None:
         self.start = start
-        self._file_bytes = file_bytes
+        self.file_bytes = file_bytes
         self.content = bytearray()
+
+    @property
+    def end(self) -> int:
+        """Position of the next unit, or of a blank before it."""
+        return self.start + len(self.content)
 
     def add(self, unit: Unit) -> int:
         """Add a unit, after a blank if the file has no room for it.  Return its position."""
-        position = self.start + len(self.content)
-        room = self._file_bytes - position % self._file_bytes
+        position = self.end
+        room = self.file_bytes - position % self.file_bytes
         if room < UNIT_BYTES + BLANK_BYTES:
             self.content += _BLANK.pack(room, 0, BLANK_MAGIC).ljust(room, b"\0")
             position += room
@@ -94,7 +99,7 @@ class TimerLog:
     def write(self, batch: UnitBatch) -> None:
         """Write a batch.  Raises `DiskFull` or `DiskFailed`; then `end` is unchanged."""
         self._files.write(batch.start, batch.content)
-        self.end = batch.start + len(batch.content)
+        self.end = batch.end
 
     def unit(self, position: int) -> Unit | None:
         """Return the unit at `position`; None without one."""

@@ -4,28 +4,21 @@ For `test_sanitizers`, in a process of its own: FOLDER has the modules with the 
 """
 
 import sys
+from importlib import import_module
 
 import sprocket.engine
 
 folder, seconds = sys.argv[1], float(sys.argv[2])
 sprocket.engine.__path__.insert(0, folder)
 
-from sprocket.engine import client_sends, framing, header_reader, pulls, reads, records, scan, sends, signatures  # noqa: E402 - from the folder
-from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS  # noqa: E402
-from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS  # noqa: E402
-from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS  # noqa: E402
-from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS  # noqa: E402
-from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS  # noqa: E402
-from tests.fuzz.engine_targets import ENGINE_TARGETS  # noqa: E402
-from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS  # noqa: E402
+from sprocket.engine.choice import MODULES  # noqa: E402 - modules from the folder
+from tests.fuzz.all_targets import TWIN_TARGETS  # noqa: E402
 from tests.fuzz.mutation_run import run_for  # noqa: E402
 
-for module in (client_sends, framing, header_reader, pulls, reads, records, scan, sends, signatures):
+for name in MODULES:
+    module = import_module(f"sprocket.engine.{name}")
     assert str(module.__file__).startswith(folder), module.__file__
-for target in (
-    *ENGINE_TARGETS, *ENGINE_WIRE_TARGETS, *ENGINE_SEND_TARGETS, *ENGINE_READ_TARGETS, *ENGINE_PULL_TARGETS,
-    *ENGINE_CLIENT_TARGETS, *ENGINE_GATE_TARGETS,
-):  # fmt: skip
+for target in TWIN_TARGETS:
     for seed in target.seeds:
         target.run(seed)
     run = run_for(target, seconds, seed=1, memory_every=1 << 40)

@@ -2,12 +2,15 @@
 
 from typing import Final
 
+from tests.fuzz.engine_ack_targets import ENGINE_ACK_TARGETS
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
+from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS
 from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
 from tests.fuzz.engine_targets import ENGINE_TARGETS
+from tests.fuzz.engine_timer_targets import ENGINE_TIMER_TARGETS
 from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS
 from tests.fuzz.ha_targets import HA_TARGETS
 from tests.fuzz.raft_targets import RAFT_TARGETS
@@ -18,6 +21,19 @@ from tests.fuzz.target import Target
 from tests.fuzz.text_targets import TEXT_TARGETS
 from tests.fuzz.wire_targets import WIRE_TARGETS
 
+# Both engines are given the same input.
+TWIN_TARGETS: Final[tuple[Target, ...]] = (
+    *ENGINE_TARGETS,
+    *ENGINE_WIRE_TARGETS,
+    *ENGINE_SEND_TARGETS,
+    *ENGINE_READ_TARGETS,
+    *ENGINE_PULL_TARGETS,
+    *ENGINE_CLIENT_TARGETS,
+    *ENGINE_GATE_TARGETS,
+    *ENGINE_ACK_TARGETS,
+    *ENGINE_FILTER_TARGETS,
+    *ENGINE_TIMER_TARGETS,
+)
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
@@ -28,12 +44,6 @@ TARGETS: Final[dict[str, Target]] = {
         *RAFT_TARGETS,
         *SECURITY_TARGETS,
         *SEND_TARGETS,
-        *ENGINE_TARGETS,
-        *ENGINE_WIRE_TARGETS,
-        *ENGINE_SEND_TARGETS,
-        *ENGINE_READ_TARGETS,
-        *ENGINE_PULL_TARGETS,
-        *ENGINE_CLIENT_TARGETS,
-        *ENGINE_GATE_TARGETS,
+        *TWIN_TARGETS,
     )
 }

@@ -7,7 +7,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.buildCkMsg`, `genCkUniqueId`, `AckM
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
+from store.appender import UsualRecords
 from store.config.store_config import StoreConfig
 from store.record.record import PendingMessage
 
@@ -26,11 +27,12 @@ _quoted: Final = msgspec.json.Encoder().encode
 # `timerCongestNumEachSlot` without effect.
 _NO_BOUND: Final = 0x7FFFFFFF
 _TAGS_CODES: Final = {tag: java_hash_code(tag) for tag in (CK_TAG, ACK_TAG, BATCH_ACK_TAG)}
+ACK_TAGS_CODE: Final = _TAGS_CODES[ACK_TAG]
 
 
 def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
     """Return the body of a checkpoint's record, as fastjson writes it: sorted, without null."""
-    distances = b"" if checkpoint.d is None else b'"d":[%b],' % ",".join(map(str, checkpoint.d)).encode()
+    distances = b"" if checkpoint.d is None else b'"d":[%b],' % _joined(checkpoint.d)
     broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
     rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
     return b'{"bm":%d,%b"c":%b,%b"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d,%b"so":%d,"t":%b}' % (
@@ -39,13 +41,70 @@ def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
     )  # fmt: skip
 
 
+def _joined(distances: list[int]) -> bytes:
+    """Return the distances of a pop's messages as a text; usually they follow each other."""
+    count = len(distances)
+    if count <= _MAX_KNOWN and distances == _KNOWN[:count]:
+        return _KNOWN_TEXTS[count]
+    return ",".join(map(str, distances)).encode()
+
+
+# A pop has at most 32 messages.
+_MAX_KNOWN: Final = 32
+_KNOWN: Final = list(range(_MAX_KNOWN))
+_KNOWN_TEXTS: Final = [",".join(map(str, range(count))).encode() for count in range(_MAX_KNOWN + 1)]
+
+
 def encode_ack(ack: AckMsg) -> bytes:
     """Return the body of an acknowledgement's record, for one message or several, as fastjson writes it."""
+    return b"%b%d%b" % (_BEFORE_OFFSET, ack.ao, _after_offset(ack))
+
+
+_BEFORE_OFFSET: Final = b'{"ao":'
+
+
+def _after_offset(ack: AckMsg) -> bytes:
+    """Return what follows the message's offset in the body of an acknowledgement's record."""
     several = b'"aol":[%b],' % ",".join(map(str, ack.aol)).encode() if isinstance(ack, BatchAckMsg) else b""
     broker = b"" if ack.bn is None else b'"bn":%b,' % _quoted(ack.bn)
-    return b'{"ao":%d,%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
-        ack.ao, several, broker, _quoted(ack.c), ack.pt, ack.q, ack.so, _quoted(ack.t),
+    return b',%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
+        several, broker, _quoted(ack.c), ack.pt, ack.q, ack.so, _quoted(ack.t),
     )  # fmt: skip
+
+
+def _key_parts(ack: AckMsg) -> tuple[str, str]:
+    """Return what stands before and after the message's offset in the key of an acknowledgement.
+
+    The same for one and for several messages, as in RocketMQ.
+    """
+    return f"{ack.t}@{ack.q}@", f"@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
+
+
+class AckForm(NamedTuple):
+    """Records of the acknowledgements of one pop: they differ only in the message's offset, a decimal number."""
+
+    before_body: bytes
+    after_body: bytes
+    before_properties: bytes
+    after_properties: bytes
+
+    @property
+    def common_properties(self) -> bytes:
+        """The properties of a record without the offset."""
+        return self.before_properties + self.after_properties
+
+    def record(self, offset: int, born_ms: int, store_host: bytes) -> PendingMessage:
+        """Return the record for the message at `offset`."""
+        return PendingMessage(
+            TIMER_TOPIC, 0, b"%b%d%b" % (self.before_body, offset, self.after_body),
+            b"%b%d%b" % (self.before_properties, offset, self.after_properties), ACK_TAGS_CODE, 0, 0, born_ms,
+            store_host,
+        )  # fmt: skip
+
+
+def _is_separated(key: str) -> bool:
+    """Return whether a key has a separator of properties: names of a client's handle could add properties so."""
+    return NAME_END in key or VALUE_END in key
 
 
 class ReviveLog:
@@ -90,30 +149,38 @@ class ReviveLog:
         Raises RequestError for a time that the wheel refuses, and for invalid names.
         """
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
-        # The same for one and for several messages, as in RocketMQ.
-        key = f"{ack.t}@{ack.q}@{ack.ao}@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
+        before, after = _key_parts(ack)
         self._count(ack.c, ack.t, "ACK")
-        return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
+        return self._message(encode_ack(ack), revive_queue_id, tag, f"{before}{ack.ao}{after}", revive_time_ms)
 
-    def _count(self, group: str, topic: str, kind: str) -> None:
+    def ack_form(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int, now_ms: int) -> AckForm | None:
+        """Return the form of what `ack` makes of acknowledgements at `now_ms` like this one, of any offset.
+
+        None if `ack` must make each record: the wheel does not take them as usual, or their names are invalid.
+        """
+        before, after = _key_parts(ack)
+        if _is_separated(before + after) or not self._is_for_wheel(revive_time_ms, now_ms):
+            return None
+        return AckForm(
+            _BEFORE_OFFSET, _after_offset(ack), f"TAGS\x01{ACK_TAG}\x02UNIQ_KEY\x01{before}".encode(),
+            f"{after}\x02{self._in_wheel(revive_queue_id, revive_time_ms)}".encode(),
+        )  # fmt: skip
+
+    def count_acks(self, group: str, topic: str, records: int) -> None:
+        """Count records of `ack_form`."""
+        self._count(group, topic, "ACK", records)
+
+    def _count(self, group: str, topic: str, kind: str, records: int = 1) -> None:
         key = (group, topic, kind)
-        self.made[key] = self.made.get(key, 0) + 1
+        self.made[key] = self.made.get(key, 0) + records
 
     def _message(self, body: bytes, revive_queue_id: int, tag: str, key: str, deliver_ms: int) -> PendingMessage:
-        if NAME_END in key or VALUE_END in key:
-            # Names come from a client's handle.  With these characters they would add properties.
+        if _is_separated(key):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"a name of a popped message is invalid: {key[:200]!r}")
         now_ms = self._clock.wall_ms()
-        store = self._config.store
-        if store is not self._settled_for:
-            self._settle(store)
-        rules = self._rules
-        if self._is_usual and now_ms < deliver_ms <= now_ms + rules.max_delay_ms:
-            # The same as `TimerIntake.place_at`, without the cost of a mapping.
-            properties = (
-                f"TAGS\x01{tag}\x02UNIQ_KEY\x01{key}\x02TIMER_DELIVER_MS\x01{deliver_ms}\x02TIMER_OUT_MS\x01"
-                f"{slot_time_ms(deliver_ms, rules.slot_ms)}{self._place}{revive_queue_id}\x02"
-            ).encode()
+        if self._is_for_wheel(deliver_ms, now_ms):
+            place = self._in_wheel(revive_queue_id, deliver_ms)
+            properties = f"TAGS\x01{tag}\x02UNIQ_KEY\x01{key}\x02{place}".encode()
             return PendingMessage(
                 TIMER_TOPIC, 0, body, properties, _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
             )
@@ -122,6 +189,18 @@ class ReviveLog:
         return PendingMessage(
             topic, queue_id, body, encode(slow).encode(), _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
         )
+
+    def _is_for_wheel(self, deliver_ms: int, now_ms: int) -> bool:
+        """Return whether the wheel takes every record for this time, so that `TimerIntake.place_at` is not asked."""
+        store = self._config.store
+        if store is not self._settled_for:
+            self._settle(store)
+        return self._is_usual and now_ms < deliver_ms <= now_ms + self._rules.max_delay_ms
+
+    def _in_wheel(self, revive_queue_id: int, deliver_ms: int) -> str:
+        """Return the properties of `TimerIntake.place_at`, encoded, without the cost of a mapping."""
+        slot_ms = slot_time_ms(deliver_ms, self._rules.slot_ms)
+        return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02TIMER_OUT_MS\x01{slot_ms}{self._place}{revive_queue_id}\x02"
 
     def _settle(self, store: StoreConfig) -> None:
         """Derive from the configuration what stays the same until its next update."""
@@ -150,3 +229,9 @@ class ReviveLog:
         self.checkpoints_written += checkpoints
         self.acks_written += len(messages) - checkpoints
         return physical_offset + size_bytes
+
+    def append_acks(self, records: UsualRecords) -> int:
+        """Append acknowledgements that the compiled engine made, with the results of `append`."""
+        end = self._store.append_usual(records)
+        self.acks_written += len(records)
+        return end

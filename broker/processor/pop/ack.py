@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from broker.core import BrokerCore
+from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, AckLane, AckLanes, parts_of
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.ordered_acks import OrderedAcks
@@ -17,12 +18,10 @@ from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import AckMsg, BatchAckMsg
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import RequestError
-from sprocket.common.failpoints import failpoint
 from sprocket.remoting.bodies.pop import BatchAck
 from sprocket.remoting.bodies.requests import read_batch_ack
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
-from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE, parse_handle, real_topic
 from sprocket.remoting.routes import NoHeader
@@ -30,15 +29,12 @@ from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 
-_DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
 # Max offsets that one pop spans (it returns 32 messages, but a filter skips messages between them), and max acks of it.
 _MAX_SPAN: Final = 1 << 19
 _MAX_ACKS: Final = 4096
 # The same for all pops of one request: more would block the loop for too long.
 _MAX_TOTAL_SPAN: Final = 1 << 22
 _MAX_TOTAL_ACKS: Final = 1 << 16
-_BEFORE_ACK: Final = failpoint("pop.before_ack")
-_ACK_WRITTEN: Final = failpoint("pop.ack_written")
 
 
 class AckProcessor:
@@ -51,9 +47,11 @@ class AckProcessor:
         log: ReviveLog,
         buffer: MergeBuffer,
         ordered: OrderedAcks,
+        lanes: AckLanes,
         inflight: InflightMessages,
         counters: PopCounters,
     ) -> None:
+        self._clock = core.clock
         self._store = core.store
         self._topics = core.topics
         self._checks = checks
@@ -62,24 +60,46 @@ class AckProcessor:
         self._ordered = ordered
         self._inflight = inflight
         self._counters = counters
+        self._lanes = lanes
         self._writes = PendingWrites(core, log, self._answer)
 
     def acknowledge(self, run: list[Request[Any]]) -> None:
         """Process the ACK_MESSAGEs of one read."""
-        _BEFORE_ACK()
-        self._writes.serve(run, self._records_of_one, 0)
+        BEFORE_ACK()
+        lanes: dict[tuple[str, str, int, str], AckLane | None] = {}
+        born_ms, store_host = self._clock.wall_ms(), self._store.store_host
+
+        def records_of(request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:
+            header = request.header
+            common, is_usual = parts_of(header.extra_info)
+            key = header.topic, header.consumer_group, header.queue_id, common
+            if is_usual and key not in lanes:
+                lanes[key] = self._lanes.lane(*key, request.channel.peer)
+            lane, offset = lanes.get(key), header.offset
+            if lane is None or not is_usual or not lane.low <= offset <= lane.high:
+                return self._records_of_one(request)
+            lane.acknowledged += 1
+            if lane.in_memory is not None and self._lanes.is_in_memory(lane, offset):
+                return [], None
+            lane.written += 1
+            return [lane.form.record(offset, born_ms, store_host)], None
+
+        try:
+            self._writes.serve(run, records_of, 0)
+        finally:
+            for lane in lanes.values():
+                if lane is not None:
+                    self._lanes.count(lane)
 
     def acknowledge_batches(self, run: list[Request[Any]]) -> None:
         """Process the BATCH_ACK_MESSAGEs of one read."""
-        _BEFORE_ACK()
+        BEFORE_ACK()
         self._writes.serve(run, self._records_of_batch, 0)
 
     def _answer(self, done: list[tuple[Request[Any], None]]) -> None:
-        _ACK_WRITTEN()
+        ACK_WRITTEN()
         requests = [request for request, _ in done]
-        frames = [
-            _DONE.frame(request.serialization, request.opaque, ()) for request in requests if request.wants_answer
-        ]
+        frames = [DONE.frame(request.serialization, request.opaque, ()) for request in requests if request.wants_answer]
         requests[0].channel.answer_run(requests, b"".join(frames))
 
     def _records_of_one(self, request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:

@@ -1,0 +1,191 @@
+"""The compiled path of usual acknowledgements: one call reads them, one makes their records, one their responses.
+
+It serves the usual acknowledgements with which a read begins.  `AckProcessor.acknowledge`, its Python twin, serves all
+others, and with pure Python every one; both store the same bytes and give the same responses.  See docs/engine.md.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, Final, Protocol, runtime_checkable
+
+from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
+from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, AckLane, AckLanes
+from broker.pop.revive.revive_log import ACK_TAGS_CODE, ReviveLog
+from broker.send.confirm_waits import ConfirmWaits
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from sprocket.engine.choice import native
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.engine import header_fields
+from sprocket.remoting.framing import Frame
+from sprocket.remoting.message.record import FIXED_IPV4_RAW
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
+from store.layout import CONSUME_QUEUE_UNIT_BYTES
+from store.queue.logic_queue import LogicQueue
+
+logger = logging.getLogger(__name__)
+
+_engine: Final = native("acks")
+if _engine is not None and (
+    FIXED_IPV4_RAW.size,
+    CONSUME_QUEUE_UNIT_BYTES,
+) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
+    raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
+
+# Max acknowledgements of one append: a longer one would hold up the loop.
+_MOST: Final = 1024
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_HASH: Final = b"#"
+
+
+@runtime_checkable
+class UsualAckStore(Protocol):
+    """Part of `MessageStore` that usual acknowledgements need."""
+
+    @property
+    def store_host(self) -> bytes: ...
+
+    def usual_limits(self) -> tuple[int, int]: ...
+
+    def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
+
+
+class UsualAcks:
+    """Handler of the usual acknowledgements of `route`.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        clock: Clock,
+        store: UsualAckStore,
+        waits: ConfirmWaits,
+        log: ReviveLog,
+        lanes: AckLanes,
+        route: Route,
+        fields: tuple[Any, ...],
+        engine: ModuleType,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._waits = waits
+        self._log = log
+        self._lanes = lanes
+        self.code = int(route.code)
+        self._reader = engine.AckReader(self.code, fields)
+        # Decodes the acknowledgements of a failed append, so that each gets its refusal.
+        self._table = RouteTable([route])
+
+    @classmethod
+    def of(cls, core: BrokerCore, log: ReviveLog, lanes: AckLanes, route: Route) -> FramesHandler | None:
+        """Return the handler; None with pure Python."""
+        store: object = core.store
+        if _engine is None or DONE.encoder is None or not isinstance(store, UsualAckStore):
+            return None
+        fields = header_fields(int(route.code), route.header, _engine)
+        if fields is None:
+            return None
+        acks = cls(core.config, core.clock, store, core.waits, log, lanes, route, fields, _engine)
+        return CodeFrames(int(route.code), acks.serve)
+
+    def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+        """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
+        try:
+            acks = self._acks_of(frames, index, channel)
+        except Exception:
+            # Nothing is stored: the Python path serves them, and responds to each.
+            logger.exception("event=usual_acks_failed peer=%s:%s", *channel.peer)
+            acks = None
+        if acks is None:
+            return 0
+        BEFORE_ACK()
+        count = len(acks)
+        read = _Read(self, acks, frames[index : index + count], channel)
+        for lane, messages in acks.lanes_served():
+            lane.acknowledged = lane.written = messages
+            self._lanes.count(lane)
+        try:
+            end = self._log.append_acks(acks)
+        except Exception as error:  # nothing is stored
+            read.refuse(error)
+            return count
+        if not self._waits.is_needed or self._config.broker.append_ack_async:
+            read.answer(was_later=False)
+        else:
+            self._waits.wait(end, partial(_stored, read))
+        return count
+
+    def _acks_of(self, frames: list[Frame], index: int, channel: FramesChannel) -> Any:
+        """Return the usual acknowledgements from `index` on; None if the Python path must serve the next one."""
+        store = self._store
+        queue = store.plain_queue(TIMER_TOPIC, 0)
+        room_bytes, max_record_bytes = store.usual_limits()
+        if queue is None or not room_bytes or self._log.is_elsewhere:
+            return None
+        lane_of = partial(self._lane, channel.peer)
+        return self._reader.read(
+            frames, index, _MOST, room_bytes, max_record_bytes, self._clock.wall_ms(), queue, ACK_TAGS_CODE, lane_of
+        )
+
+    def _lane(
+        self, peer: tuple[str, int], topic: str, group: str, queue_id: int, common: str
+    ) -> tuple[AckLane, int, int, tuple[bytes, bytes, bytes, bytes]] | None:
+        try:
+            lane = self._lanes.lane(topic, group, queue_id, common, peer)
+        except Exception:
+            return None  # the Python path refuses each
+        # The store looks for a seal in properties with this character.
+        if lane is None or lane.in_memory is not None or _HASH in lane.form.common_properties:
+            return None
+        return lane, lane.low, lane.high, lane.form
+
+    def responses(self, acks: Any) -> bytes:
+        """Return the responses to stored acknowledgements."""
+        frames: bytes = acks.responses(DONE.encoder)
+        return frames
+
+    def refuse(self, frames: Sequence[Frame], channel: FramesChannel, read_at: float, error: Exception) -> None:
+        """Refuse the acknowledgements in `frames`, which were read at `read_at`; 0 if that is the last read."""
+        for frame in frames:
+            decoded = self._table.decode(frame)
+            if isinstance(decoded, tuple):
+                decoded[1].channel = channel
+                decoded[1].read_at = read_at
+                channel.refuse(decoded[1], error)
+
+
+class _Read:
+    """The usual acknowledgements of one read, which are answered at once or when they are safe."""
+
+    __slots__ = ("_acks", "_channel", "_frames", "_owner", "_read_at")
+
+    def __init__(self, owner: UsualAcks, acks: Any, frames: Sequence[Frame], channel: FramesChannel) -> None:
+        self._owner = owner
+        self._acks = acks
+        self._frames = frames
+        self._channel = channel
+        self._read_at = channel.read_at
+
+    def answer(self, *, was_later: bool) -> None:
+        """Send the responses."""
+        ACK_WRITTEN()
+        frames = self._owner.responses(self._acks)
+        self._channel.answer_frames(
+            self._owner.code, len(self._acks), frames, _SUCCESS, self._read_at, was_later=was_later
+        )
+
+    def refuse(self, error: Exception, *, was_later: bool = False) -> None:
+        """Refuse them."""
+        self._owner.refuse(self._frames, self._channel, self._read_at if was_later else 0.0, error)
+
+
+def _stored(read: _Read, error: StoreError | None, code: ResponseCode) -> None:
+    # The records are written, whatever the code says about flush and slaves.
+    if error is None:
+        read.answer(was_later=True)
+    else:
+        read.refuse(error, was_later=True)

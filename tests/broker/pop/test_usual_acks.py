@@ -1,0 +1,135 @@
+"""The compiled path of usual acknowledgements gives what the Python path gives: log, responses and counts."""
+
+import random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from sprocket.common.errors import StoreError
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.base import to_ext_fields
+from store.message_store import MessageStore
+from tests.fuzz.engine_ack_targets import (
+    Twin,
+    ack_header,
+    ack_of,
+    ack_twins,
+    compare_acks,
+    compiled,
+    handle_of,
+)
+from tests.fuzz.target import pieces_of
+from tests.tiers import seeds
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
+
+
+def frame(serialization: int = JSON, opaque: int = 1, handle: dict[str, Any] | None = None, **changes: Any) -> bytes:
+    header = ack_header(handle_of(**(handle or {})), **changes)
+    return encode_request(RequestCode.ACK_MESSAGE, opaque, header, serialization=serialization)
+
+
+def ready(**changes: Any) -> Twin:
+    """A compiled twin whose timer has a queue."""
+    twin = Twin(True, **changes)
+    twin.serve([frame()])
+    return twin
+
+
+def served_compiled(twin: Twin, pieces: list[bytes]) -> int:
+    """Return how many acknowledgements took the compiled path."""
+    counts: list[int] = []
+    append = twin.service.log.append_acks
+    with patch.object(twin.service.log, "append_acks", lambda acks: (counts.append(len(acks)), append(acks))[1]):
+        twin.serve(pieces)
+    return sum(counts)
+
+
+@pytest.mark.parametrize("seed", seeds(100, quick=6))
+def test_any_acknowledgements_and_any_bytes(seed: int) -> None:
+    ack_twins(random.Random(seed).randbytes(seed % 9))
+
+
+@pytest.mark.parametrize("seed", seeds(40, quick=3))
+def test_damaged_frames_in_any_pieces(seed: int) -> None:
+    chance = random.Random(seed)
+    stream = bytearray(b"".join(ack_of(chance, 0.8) for _ in range(6)))
+    for _ in range(chance.randrange(1, 4)):
+        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
+    compare_acks(pieces_of(bytes(stream)))
+    compare_acks([bytes(stream[: chance.randrange(len(stream))])])
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+@pytest.mark.parametrize("append_ack_async", [False, True])
+def test_acknowledgements_are_answered_when_they_are_as_safe_as_configured(
+    sync_flush: bool, append_ack_async: bool
+) -> None:
+    chance = random.Random(1)
+    stream = b"".join(ack_of(chance, 1.0) for _ in range(100))
+    found = compare_acks([stream], sync_flush=sync_flush, append_ack_async=append_ack_async)
+    assert len(found[0]) == 100
+
+
+def test_more_pops_than_one_read_may_have_and_the_end_of_a_segment() -> None:
+    stream = b"".join(frame(handle={"first_offset": number // 2, "queue_offset": 9}) for number in range(400))
+    for _ in range(3):
+        compare_acks([stream])
+
+
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+def test_usual_acknowledgements_are_served_compiled(serialization: int) -> None:
+    frames = [frame(serialization, handle={"queue_id": n % 4, "queue_offset": n}) for n in range(32)]
+    assert served_compiled(ready(), [b"".join(frames)]) == 32
+
+
+@pytest.mark.parametrize(
+    ("handle", "changes"),
+    [
+        ({"revive_queue_id": 999}, {}), ({"revive_queue_id": 8}, {}), ({"queue_offset": None}, {"offset": 3}),
+        ({"invisible_ms": 4}, {}), ({"broker_name": "b#c"}, {}), ({}, {"offset": 51}), ({}, {"topic": "Unknown"}),
+        ({}, {"consumer_group": "Zürich"}), ({}, {"extra_info": "1 2 3"}), ({"invisible_ms": 1 << 40}, {}),
+    ],
+)  # fmt: skip
+def test_unusual_acknowledgements_take_the_python_path(handle: dict[str, Any], changes: dict[str, Any]) -> None:
+    unusual = frame(handle=handle, **changes)
+    assert served_compiled(ready(), [frame() + unusual + frame()]) == 1
+    compare_acks([frame() + unusual + frame()])
+
+
+def test_a_slave_and_a_pop_in_memory_need_the_python_path() -> None:
+    twin = ready()
+    with patch.object(type(twin.service.log), "is_elsewhere", True):
+        assert served_compiled(twin, [b""]) == 0
+    with patch.object(twin.service.buffer, "find", lambda ack: None):
+        assert served_compiled(twin, [frame()]) == 1
+    found = Any
+    with (
+        patch.object(twin.service.buffer, "find", lambda ack: found),
+        patch.object(twin.service._lanes, "is_in_memory", lambda lane, offset: True),
+    ):
+        assert served_compiled(twin, [frame()]) == 0
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_failed_append_refuses_each_acknowledgement(later: bool) -> None:
+    """Both paths refuse; nothing is stored, so the messages are redelivered."""
+    twin = ready(sync_flush=later)
+    before = twin.store.max_offset("rmq_sys_wheel_timer", 0)
+    with patch.object(MessageStore, "_append", side_effect=StoreError("no room")):
+        responses, *_ = twin.serve([frame(opaque=1) + frame(opaque=2)])
+    assert [b"no room" in header for _, header, _ in responses] == [True, True]
+    assert twin.store.max_offset("rmq_sys_wheel_timer", 0) == before
+
+
+def test_a_field_of_every_kind_in_every_place() -> None:
+    fields = to_ext_fields(ack_header(handle_of(), broker_name="broker-a"))
+    for name in fields:
+        stream = b"".join(
+            frame() + encode_request(RequestCode.ACK_MESSAGE, 7, {**fields, name: text})
+            for text in ("", "null", "-1", "007", "9" * 19, "Zürich")
+        )
+        compare_acks([stream])

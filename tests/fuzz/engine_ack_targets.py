@@ -1,0 +1,211 @@
+"""Acknowledgements of pops through the compiled path beside the Python path: the same log, responses and counts."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+from broker.client.clients import ConsumerRegistry
+from broker.config.broker_config import BrokerRole
+from broker.config.live_config import LiveConfig
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.pop import usual_acks
+from broker.pop.pop_service import PopService
+from broker.role import Role
+from broker.send.confirm_waits import ConfirmWaits
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TimerIntake
+from broker.topic.topics import TopicTable
+from sprocket.common.config_file import ConfigFile
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.frames import ResponseTemplate, encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.pop import AckMessageRequestHeader
+from sprocket.remoting.message.pop_extra_info import PopHandle
+from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
+from sprocket.remoting.routes import RouteTable
+from store.record.record import PendingMessage
+from tests.broker.rig import broker_config
+from tests.clock import ManualClock
+from tests.fuzz.engine_send_targets import HOST, Output
+from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
+from tests.fuzz.target import Target, pieces_of
+from tests.sim.sim_disk import SimDisk
+from tests.sim.sim_store import FLUSH, SimStore, small_config
+
+try:
+    from sprocket.engine import acks as compiled
+except ImportError:  # no C compiler: `tests/engine` says so
+    compiled = None  # type: ignore[assignment]
+
+_CODE: Final = RequestCode.ACK_MESSAGE
+_MESSAGES: Final = 50  # in each queue
+_POPPED_MS: Final = ManualClock().wall_ms() - 5
+_QUEUES: Final = 4
+_NAMES: Final = ("Orders", "Orders", "Orders", "%RETRY%CG_Orders", "Unknown")
+
+
+@contextmanager
+def path_of(is_native: bool) -> Iterator[None]:
+    """Let new services acknowledge through one twin."""
+    with encoding(is_native):
+        done = ResponseTemplate(ResponseCode.SUCCESS, ())
+    engine = compiled if is_native else None
+    with patch.object(usual_acks, "_engine", engine), patch.multiple(usual_acks, DONE=done), encoding(is_native):
+        yield
+
+
+class Twin:
+    """A store in memory, and the pop service before it."""
+
+    def __init__(self, is_native: bool, *, sync_flush: bool = False, **changes: Any) -> None:
+        self.is_native = is_native
+        self.clock, self.disk = ManualClock(), SimDisk()
+        self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush), self.clock)
+        self.store = self.sim.open()
+        self.store.store_host = HOST
+        self.config = config = LiveConfig(broker_config(**changes), self.store.config)
+        file, later = ConfigFile(Path("nowhere")), lambda seconds, call: SimpleNamespace(cancel=lambda: None)
+        topics = TopicTable(config, file, self.clock)
+        for name in ("Orders", "%RETRY%CG_Orders"):
+            topics.by_name[name] = TopicConfig(name, _QUEUES, _QUEUES)
+            self.store.append(
+                [
+                    PendingMessage(name, number % _QUEUES, b"body", b"", 0, 0, 0, 0, bytes(8))
+                    for number in range(_MESSAGES * _QUEUES)
+                ]
+            )
+        revive = REVIVE_TOPIC_PREFIX + config.broker.broker_cluster_name
+        topics.by_name[revive] = TopicConfig(revive, 8, 8)
+        core: Any = SimpleNamespace(
+            config=config, clock=self.clock, store=self.store, topics=topics, role=Role(BrokerRole.ASYNC_MASTER),
+            groups=SubscriptionGroups(config, file, self.clock), offsets=ConsumerOffsets(file, self.clock),
+            consumers=ConsumerRegistry(self.clock), call_later=later, random_below=random.Random(7).randrange,
+            waits=ConfirmWaits(self.store, self.clock, later), flow=None, delivery=None,
+        )  # fmt: skip
+        intake = TimerIntake(config, self.clock, core.random_below, lambda slot_time: 0)
+        with path_of(is_native):
+            self.service = PopService(core, file, intake)
+            routes = [route for route in self.service.routes() if route.code == _CODE]
+            assert (routes[0].usual is not None) == is_native
+            self.table = RouteTable(routes)
+        self.core = core
+        self.counters = ChannelCounters()
+        for queue_id in range(_QUEUES):
+            self.service.inflight.popped("Orders", "CG", queue_id, _MESSAGES)
+
+    def serve(self, pieces: list[bytes]) -> list[Any]:
+        """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
+
+        async def run() -> list[Any]:
+            output = Output()
+            channel = RemotingChannel(self.table, self.counters)
+            channel.connection_made(output)
+            for piece in pieces:
+                if not output.is_closed:
+                    channel.data_received(piece)
+            await asyncio.sleep(0)
+            self.sim.step(FLUSH)
+            await asyncio.sleep(0)
+            decoder = FrameDecoder()
+            # The Python path writes the refusals of a read before its other responses.
+            frames = sorted(decoder.feed(b"".join(output.written)))
+            assert decoder.error is None and not decoder.pending_bytes
+            return [frames, output.is_closed, dict(self.table.refusals.by_reason)]
+
+        with path_of(self.is_native):
+            return [*asyncio.run(run()), *self.state()]
+
+    def state(self) -> list[Any]:
+        """What is stored and counted."""
+        service, store = self.service, self.store
+        return [
+            self.disk.files(), store.wrote_offset, store.confirm_offset, store.statistics.put_messages,
+            store.statistics.put_bytes, dict(service.log.made), service.log.acks_written,
+            {name: dict(read()) for name, read in service.counters.by_name().items()},
+            [service.inflight.count("Orders", "CG", queue_id) for queue_id in range(_QUEUES)],
+            [(*queue, store.max_offset(*queue)) for queue in sorted(store.queues())],
+        ]  # fmt: skip
+
+
+def handle_of(**changes: Any) -> PopHandle:
+    """The handle of a popped message."""
+    return PopHandle(0, _POPPED_MS, 60_000, 1, "0", "broker-a", 0, 3)._replace(**changes)
+
+
+def ack_header(handle: PopHandle, **changes: Any) -> AckMessageRequestHeader:
+    """The header of an acknowledgement, as clients send it."""
+    fields: dict[str, Any] = {
+        "consumer_group": "CG", "topic": "Orders", "queue_id": handle.queue_id, "extra_info": handle.encode(),
+        "offset": handle.queue_offset,
+    }  # fmt: skip
+    return AckMessageRequestHeader(**(fields | changes))
+
+
+def _unusual(chance: random.Random) -> AckMessageRequestHeader:
+    pick = chance.choice
+    handle = handle_of(
+        first_offset=pick((0, 5, -1, 1 << 62)), pop_time_ms=pick((_POPPED_MS, 0, -5, 1 << 61)),
+        invisible_ms=pick((60_000, 0, 4, 5, 6, 1000, 1 << 40)), revive_queue_id=pick((0, 7, 8, -1, 999)),
+        retry=pick(("0", "1", "9")), broker_name=pick(("broker-a", "", "b#c", "Zürich", "b\x02c", 'b"c\\', "x" * 900)),
+        queue_id=pick((0, 3, 4, -1)), queue_offset=pick((0, 3, _MESSAGES, _MESSAGES + 1, -1, None)),
+    )  # fmt: skip
+    text = handle.encode()
+    extra = pick((text, text, text, f"{text} ", f"{text} more", text.replace(" ", "  ", 1), f"{text}x", "", "1 2"))
+    return ack_header(
+        handle, extra_info=extra, consumer_group=pick(("CG", "CG", "Other", "Zürich", "g\x01", "g#")),
+        topic=pick(_NAMES), offset=pick((0, 3, _MESSAGES, _MESSAGES + 1, -1, 1 << 62)),
+        broker_name=pick((None, "broker-a", "other")),
+    )  # fmt: skip
+
+
+def ack_of(chance: random.Random, plain: float) -> bytes:
+    """A frame of an acknowledgement, as clients write it with the probability `plain`."""
+    pick, oneway = chance.choice, False
+    if chance.random() < plain:
+        queue_id = chance.randrange(_QUEUES)
+        header = ack_header(handle_of(queue_id=queue_id, queue_offset=chance.randrange(_MESSAGES)))
+    else:
+        header, oneway = _unusual(chance), chance.random() < 0.1
+    fields = to_ext_fields(header)
+    if chance.random() > plain and chance.random() < 0.2:
+        fields[pick((*fields, "unknown"))] = pick(TEXTS)
+    serialization, opaque = pick((JSON, ROCKETMQ)), pick((0, 1, -1, 2**31 - 1, 77))
+    frame = encode_request(_CODE, opaque, fields, 0, oneway=oneway, serialization=serialization)
+    if serialization == JSON and chance.random() > plain:
+        frame = rewritten(chance, frame)
+    return frame
+
+
+def compare_acks(pieces: list[bytes], *, sync_flush: bool = False, **changes: Any) -> list[Any]:
+    """Serve the same bytes by both twins, twice: at the second time the timer's queue exists."""
+    pure, native = (Twin(is_native, sync_flush=sync_flush, **changes) for is_native in (False, True))
+    expected: list[Any] = []
+    for _ in range(2):
+        expected = pure.serve(pieces)
+        for one, other in zip(native.serve(pieces), expected, strict=True):
+            assert one == other, (one, other)
+    return expected
+
+
+def ack_twins(data: bytes) -> None:
+    """Acknowledgements that `data` chooses, then `data` itself as a stream of frames, in one piece and in many."""
+    if compiled is None:
+        return
+    chance = random.Random(data)
+    made = b"".join(ack_of(chance, chance.choice((0.0, 0.8, 1.0))) for _ in range(chance.choice((1, 10, 40))))
+    compare_acks([made + data], sync_flush=chance.random() < 0.3)
+    compare_acks(pieces_of(data) or [b""])
+
+
+_SEEDS: Final = [b"".join(ack_of(random.Random(seed), 0.8) for seed in range(at, at + 4)) for at in (0, 4, 8)]
+
+ENGINE_ACK_TARGETS: Final = (Target("ack_twins", ack_twins, _SEEDS, 1 << 16),)

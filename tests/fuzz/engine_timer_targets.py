@@ -1,0 +1,110 @@
+"""Messages that enter the timer wheel by the compiled engine beside the Python path: the same files and counts."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+from unittest.mock import patch
+
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.record.record import PendingMessage
+from store.timer import timer_enqueue
+from store.timer.timer_message_store import TimerMessageStore
+from tests.clock import ManualClock
+from tests.fuzz.target import Target
+from tests.sim.sim_disk import SimDisk
+from tests.sim.sim_store import FLUSH, SimStore, small_config
+
+try:
+    from sprocket.engine import timer_units as compiled
+except ImportError:  # no C compiler: `tests/engine` says so
+    compiled = None  # type: ignore[assignment]
+
+_START_MS: Final = ManualClock().wall_ms()
+_SLOTS: Final = 7200
+_PROPERTIES: Final = (
+    "UNIQ_KEY\x01K\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
+    "TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
+    "K\x01v\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01",
+    "REAL_TOPIC\x01Other\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
+    "TIMER_OUT_MS\x01{due}\x02K\x01TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
+    "K\x01v\x02TIMER_OUT_MS\x01{due}x\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
+    "K\x01v\x02TIMER_OUT_MS\x01{due}\x02REAL_QID\x010\x02REAL_TOPIC\x01{topic}\x02",
+    "K\x01v\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}",
+    "TIMER_DEL_UNIQKEY\x01Orders+K\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
+    "K\x01#\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02TIMER_DEL_UNIQKEY\x01Orders+K\x02",
+    "K\x01v\x02TIMER_OUT_MS\x01\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02", "K\x01v\x02", "",
+)  # fmt: skip
+
+
+def message_of(chance: random.Random, plain: float, data: bytes = b"") -> PendingMessage:
+    """A message of the wheel's topic, as a broker makes it with the probability `plain`."""
+    form, delay_ms, topic, host = _PROPERTIES[0], 1000 * chance.randrange(1, 200), "Orders", bytes(8)
+    if chance.random() >= plain:
+        form = chance.choice(_PROPERTIES)
+        delay_ms = chance.choice((-(10**12), -5000, 0, 1, 999, 30_000, 900_000, 10**9, 10**18))
+        topic = chance.choice(("Orders", "Orders", "Zürich", "t" * 300, "bad/name", "\udcff", ""))
+        host = bytes(chance.choice((8, 8, 20)))
+    due = (_START_MS + delay_ms) // 1000 * 1000
+    properties = form.format(due=due, topic=topic).encode("utf-8", "surrogateescape")
+    if chance.random() >= plain:
+        properties += data[:200]
+    return PendingMessage(TIMER_TOPIC, 0, chance.randbytes(chance.choice((0, 5, 300))), properties, 0, 3, 0, 77, host)
+
+
+class Twin:
+    """A store in memory with its timer."""
+
+    def __init__(self, is_native: bool, seed: int) -> None:
+        self._engine = compiled if is_native else None
+        self.clock, self.disk = ManualClock(), SimDisk(seed)
+        config = small_config(
+            sync_flush=False, timer_roll_window_slot=(40, 900, 3000)[seed % 3], mapped_file_size_timer_log=4096
+        )
+        self._sim = SimStore(self.disk, config, self.clock)
+        self.store = self._sim.open()
+        self.counts: list[tuple[str, int]] = []
+        self.timer = TimerMessageStore(
+            self.store, self.clock, lambda *change: self.counts.append(change), slots_total=_SLOTS
+        )
+        self.timer.load()
+
+    def enter(self, messages: Sequence[PendingMessage]) -> list[Any]:
+        """Append messages, and let the timer work until nothing is due; return what it has written and counted."""
+        with patch.object(timer_enqueue, "_engine", self._engine):
+            self.store.append(messages)
+            self._sim.step(FLUSH)
+            while self.timer.turn() == 0.0:
+                pass
+        return [self.disk.files(), list(self.counts), self.timer.enqueue_behind, self.store.wrote_offset]
+
+
+def compare_entries(batches: Sequence[Sequence[PendingMessage]], seed: int) -> None:
+    """Both enter the same messages, batch by batch, while time passes."""
+    pure, native = (Twin(is_native, seed) for is_native in (False, True))
+    for messages in batches:
+        for one, other in zip(native.enter(messages), pure.enter(messages), strict=True):
+            assert one == other, (one, other)
+        for twin in (pure, native):
+            twin.clock.advance(1.5)
+
+
+def timer_twins(data: bytes) -> None:
+    """Messages that `data` chooses; some have `data` among their properties."""
+    if compiled is None:
+        return
+    chance = random.Random(data)
+    plain = chance.choice((0.0, 0.8, 1.0))
+    batches = [[message_of(chance, plain, data) for _ in range(chance.choice((1, 9, 60)))] for _ in range(3)]
+    compare_entries(batches, chance.randrange(3))
+    window = _START_MS, 1000, 900_000, 0, 1 << 20
+    for segment in (data, data[1:]):
+        writer = compiled.UnitWriter(b"\x05Order", *window, lambda time_ms: (-1, -1, 0), lambda name: 7)
+        entries = b"".join((at).to_bytes(8, "big") + size.to_bytes(12, "big") for at, size in ((0, 9), (5, 1 << 40)))
+        assert writer.enter(entries, memoryview(segment), 0, len(segment)) == b""
+        for base, end in ((-1, 5), (5, 4), (0, len(segment) + 1)):
+            assert writer.enter(data, memoryview(segment), base, end) == b""
+
+
+_SEEDS: Final = [message_of(random.Random(seed), 0.5).properties for seed in range(6)]
+
+ENGINE_TIMER_TARGETS: Final = (Target("timer_twins", timer_twins, _SEEDS, 1 << 16),)

@@ -1,0 +1,46 @@
+"""The compiled entry of messages into the wheel writes what the Python code writes."""
+
+import random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from store.record.record import PendingMessage
+from store.timer import timer_enqueue
+from tests.fuzz.engine_timer_targets import Twin, compare_entries, compiled, message_of, timer_twins
+from tests.tiers import seeds
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
+
+
+@pytest.mark.parametrize("seed", seeds(60, quick=6))
+def test_any_messages(seed: int) -> None:
+    timer_twins(random.Random(seed).randbytes(seed % 31))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_slots_than_one_call_may_have(seed: int) -> None:
+    chance = random.Random(seed)
+    compare_entries([[message_of(chance, 1.0) for _ in range(150)]], seed)
+
+
+def entered_one_by_one(messages: list[PendingMessage]) -> int:
+    """Return how many messages the Python code entered."""
+    offsets: list[int] = []
+    enter = timer_enqueue.TimerEnqueue._enter
+
+    def counted(self: timer_enqueue.TimerEnqueue, offset: int, *rest: Any) -> bool:
+        offsets.append(offset)
+        return enter(self, offset, *rest)
+
+    with patch.object(timer_enqueue.TimerEnqueue, "_enter", counted):
+        Twin(True, 1).enter(messages)
+    return len(offsets)
+
+
+def test_usual_messages_are_entered_compiled() -> None:
+    chance = random.Random(1)
+    # At the end of a file of the timer log, of 78 units, Python writes a blank and goes on for up to 16 messages.
+    assert entered_one_by_one([message_of(chance, 1.0) for _ in range(60)]) == 0
+    assert entered_one_by_one([message_of(chance, 1.0) for _ in range(200)]) in range(32, 48)
