@@ -72,9 +72,13 @@ class MessageFlow:
             for message, (_, _, size) in zip(messages, appended, strict=True):
                 self._sizes_of(message, may_be_fifo).add(size)
 
-    def stored_plain(self, topic: str, count: int, total_bytes: int, sizes: Sequence[int]) -> None:
-        """Count `count` plain messages of one topic; `sizes` may be empty if none of them is over 1 KiB."""
-        found = self._sizes.get((topic, _NORMAL)) or self._new_sizes(topic, _NORMAL)
+    def stored_usual(self, topic: str, is_fifo: bool, count: int, total_bytes: int, sizes: Sequence[int]) -> None:
+        """Count `count` messages that were stored in one topic, all with or all without a sharding key.
+
+        `sizes` may be empty if none of them is over 1 KiB.
+        """
+        kind = _FIFO if is_fifo else _TYPES.get(topic, _NORMAL)
+        found = self._sizes.get((topic, kind)) or self._new_sizes(topic, kind)
         if sizes:
             found.add_all(sizes)
         else:

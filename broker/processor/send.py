@@ -95,8 +95,9 @@ class SendProcessor:
             )
         ]
         usual = UsualSends.of(
-            self._config, self._store, self._admission, self._waits, self._flow, routes[:2], self._refuse, self.send
-        )
+            self._config, self._store, self._admission, self._waits, self._flow, self._intake.timer, routes[:2],
+            self._refuse, self.send,
+        )  # fmt: skip
         if usual is None:
             return routes
         return [*(replace(route, usual=usual.handler(int(route.code))) for route in routes[:2]), *routes[2:]]

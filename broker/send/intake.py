@@ -64,7 +64,7 @@ class MessageIntake:
         self._locks = locks
         self._tags_codes = tags_codes
         self._unique_keys = unique_keys
-        self._timer = timer
+        self.timer = timer
         self.timed = TimedSends(config, tags_codes, timer)
         self.halves = HalfSends(config, tags_codes)
 
@@ -117,7 +117,7 @@ class MessageIntake:
         elif delay_level > 0:
             topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
         else:
-            topic, queue_id = self._timer.place(topic, queue_id, properties)
+            topic, queue_id = self.timer.place(topic, queue_id, properties)
         encoded = self._encoded(properties)
         if not request.body:
             raise self._illegal("The message has no body.")

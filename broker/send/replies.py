@@ -41,6 +41,10 @@ class SendReplies:
         """Return the template of responses without a recall handle: message id, queue, queue offset, unique key."""
         return self.success if code == _SUCCESS else self._template(code)
 
+    def timed_template(self, code: int) -> ResponseTemplate:
+        """Return the template of responses with a recall handle after the unique key."""
+        return self._template(code, has_handle=True)
+
     def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
         template = self._templates.get((code, has_handle))
         if template is None:
@@ -69,8 +73,7 @@ class SendReplies:
                 pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
             elif handle:
                 values = (physical_offset, queue_id, queue_offset, unique_key, handle)
-                with_handle = self._template(code, has_handle=True)
-                pieces.append(with_handle.frame(request.serialization, request.opaque, values))
+                pieces.append(self.timed_template(code).frame(request.serialization, request.opaque, values))
             elif request.serialization == JSON and not is_native:
                 header = header_format % (physical_offset, queue_id, queue_offset, unique_key, request.opaque)
                 size = len(header)

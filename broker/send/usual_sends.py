@@ -20,6 +20,7 @@ from broker.send.admission import RETRY_MARK, SendAdmission
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
+from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import InvariantError, RequestError, StoreError
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
@@ -27,6 +28,7 @@ from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.framing import Frame
 from sprocket.remoting.message.record import COMPRESSION_MASK, FIXED_IPV4_RAW, IPV4_HOST_BYTES, SysFlag
+from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.appender import UsualRecords
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
@@ -82,6 +84,7 @@ class UsualSends:
         admission: SendAdmission,
         waits: ConfirmWaits,
         flow: MessageFlow,
+        timer: TimerIntake,
         routes: Sequence[Route],
         refuse: Refuse,
         send: Send,
@@ -92,6 +95,7 @@ class UsualSends:
         self._admission = admission
         self._waits = waits
         self._flow = flow
+        self._timer = timer
         self._refuse = refuse
         self._send = send
         # Decodes the sends of a failed append, so that each gets its refusal.
@@ -115,6 +119,7 @@ class UsualSends:
         admission: SendAdmission,
         waits: ConfirmWaits,
         flow: MessageFlow,
+        timer: TimerIntake,
         routes: Sequence[Route],
         refuse: Refuse,
         send: Send,
@@ -122,14 +127,19 @@ class UsualSends:
         """Return the handler; None with pure Python, or if `store` does not take what it makes."""
         if _engine is None or not isinstance(store, UsualStore):
             return None
-        return cls(config, store, admission, waits, flow, routes, refuse, send, _engine)
+        return cls(config, store, admission, waits, flow, timer, routes, refuse, send, _engine)
 
     def _configure(self) -> None:
         self._settled = settled = Settled(self._config.broker, self._store.store_host)
         # A suffix with a character that the compiled path looks for would make all messages unusual.
         is_usual = settled.suffix.isascii() and b"#" not in settled.suffix
+        broker = self._config.broker
+        kinds = self._engine.SendKinds(
+            TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(), not broker.reject_transaction_message,
+            self._timer.usual_times, self._timer.has_room,
+        )  # fmt: skip
         self._readers = {
-            code: self._engine.SendReader(code, fields, _USUAL_FLAGS, settled.suffix)
+            code: self._engine.SendReader(code, fields, _USUAL_FLAGS, settled.suffix, kinds)
             for code, fields in (self._fields.items() if is_usual else ())
         }
 
@@ -231,9 +241,11 @@ class UsualSends:
         return reader.read(frames, _LEAST, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof)
 
     def _count(self, group: Any) -> None:
-        for topic, messages, total_bytes, largest_bytes in group.by_topic():
-            sizes = group.sizes_of(topic) if largest_bytes > FIRST_SIZE_BYTES else ()
-            self._flow.stored_plain(topic, messages, total_bytes, sizes)
+        for topic, is_fifo, messages, total_bytes, largest_bytes in group.by_topic():
+            sizes = group.sizes_of(topic, is_fifo) if largest_bytes > FIRST_SIZE_BYTES else ()
+            self._flow.stored_usual(topic, is_fifo, messages, total_bytes, sizes)
+        for topic, delays_s in group.delays().items():
+            self._timer.delays.of((topic,)).add_all(delays_s)
 
     def _topic(self, name: str) -> tuple[str, int, int] | None:
         """Return topic, limit of queue ids and flags of an admitted topic whose messages may be usual."""
@@ -260,7 +272,8 @@ class UsualSends:
 
     def responses(self, sends: Any, code: int) -> bytes:
         """Return the responses to stored sends."""
-        frames: bytes = sends.responses(self._settled.replies.template(code).encoder)
+        replies = self._settled.replies
+        frames: bytes = sends.responses(replies.template(code).encoder, replies.timed_template(code).encoder)
         return frames
 
 

@@ -161,6 +161,15 @@ class TimerIntake:
             self._rules_of, self._rules = self._config.store, TimerRules.of(self._config)
         return self._rules
 
+    def usual_times(self) -> tuple[int, int, int] | None:
+        """Return now, the longest delay, and the width of a slot, ms; None if the timer wheel is off."""
+        rules = self._current_rules()
+        return (self._clock.wall_ms(), rules.max_delay_ms, rules.slot_ms) if rules.is_enabled else None
+
+    def has_room(self, slot_ms: int) -> bool:
+        """Return whether a slot takes messages, and none of them by chance."""
+        return self._count_at(slot_ms) <= self._current_rules().congest_num_each_slot
+
     def place(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
         """Return where to store a message without delay level; see `timer_message`."""
         if not is_timer_message(topic, properties):

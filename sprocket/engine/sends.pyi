@@ -12,8 +12,21 @@ BOOL: Final[int]
 RECORD_HEAD_BYTES: Final[int]
 QUEUE_ENTRY_BYTES: Final[int]
 
+class SendKinds:
+    def __init__(
+        self,
+        half_topic: str,
+        timer_topic: str,
+        broker_name: bytes,
+        takes_halves: bool,
+        times_of: Callable[[], tuple[int, int, int] | None],
+        has_room: Callable[[int], bool],
+    ) -> None: ...
+
 class SendReader(HeaderReader):
-    def __init__(self, code: int, fields: tuple[Any, ...], usual_flags: int, suffix: bytes) -> None: ...
+    def __init__(
+        self, code: int, fields: tuple[Any, ...], usual_flags: int, suffix: bytes, kinds: SendKinds
+    ) -> None: ...
     def read(
         self,
         frames: list[Any],
@@ -28,7 +41,7 @@ class SendReader(HeaderReader):
 
 class Sends:
     def __len__(self) -> int: ...
-    def responses(self, encoder: Any) -> bytes: ...
+    def responses(self, encoder: Any, timed_encoder: Any) -> bytes: ...
 
 class SendGroup:
     messages: Final[int]
@@ -39,5 +52,6 @@ class SendGroup:
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
-    def by_topic(self) -> list[tuple[str, int, int, int]]: ...
-    def sizes_of(self, topic: str) -> list[int]: ...
+    def by_topic(self) -> list[tuple[str, bool, int, int, int]]: ...
+    def sizes_of(self, topic: str, is_fifo: bool) -> list[int]: ...
+    def delays(self) -> dict[str, list[int]]: ...

@@ -21,6 +21,10 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
+from sprocket.engine.send_kinds cimport (
+    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once, put,
+    put_added, put_base64, put_handle, take_special,
+)
 from sprocket.engine.signatures cimport Proof
 from sprocket.engine.wire_text cimport Text, unescaped
 
@@ -56,7 +60,13 @@ cdef enum:
     # Different topics and queues of one read; the next read begins with the send that exceeds them.
     MAX_TOPICS = 16
     MAX_LANES = 64
+    # Different slots of the timer wheel that one read has looked at.
+    MAX_SLOTS = 64
     RESPONSE_VALUES = 4
+    # With the handle by which a timed message is recalled.
+    TIMED_RESPONSE_VALUES = 5
+    # Flags of a message that is part of a transaction.
+    TRANSACTION_MASK = 0xC
     # Name, 0x01, digits, 0x02.
     SEAL_NAME_BYTES = 9
     SEAL_DIGITS = 10
@@ -88,6 +98,9 @@ cdef struct Properties:
     Py_ssize_t key_bytes
     const uint8_t *tag
     Py_ssize_t tag_bytes
+    bint has_group
+    bint is_fifo  # a sharding key: for statistics only
+    Special special
 
 
 # One send.  Its bytes lie in its frame or in the scratch of the read.
@@ -109,6 +122,13 @@ cdef struct Send:
     int32_t tags_code
     int lane
     int serialization
+    bint is_fifo
+    # Of a half or timed message: what it is, where it goes in the end, and for the latter when.
+    Kind kind
+    int real_topic
+    int32_t queue_id  # as the sender named it
+    int64_t slot_ms
+    int64_t delay_ms
 
 
 # One queue of the read.
@@ -131,15 +151,20 @@ cdef struct Place:
     QueueEntry *entries
 
 
-# One topic of the read.
-cdef struct Topic:
-    const uint8_t *name
-    Py_ssize_t name_bytes
-    int64_t queue_limit
-    int64_t flags
+# Records of one topic, counted.
+cdef struct Tally:
     Py_ssize_t count
     int64_t total_bytes
     int64_t largest_bytes
+
+
+# One topic of the read.
+cdef struct Topic:
+    const uint8_t *name
+    Py_ssize_t name_bytes  # -1 for a topic of the broker, which no sender can name
+    int64_t queue_limit
+    int64_t flags
+    Tally tallies[2]  # without and with a sharding key
 
 
 cdef bint is_ascii(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
@@ -186,17 +211,20 @@ cdef bint has_meaning(const uint8_t *name, Py_ssize_t size) noexcept nogil:
         return begins(name, size, b"INNER_", 6)
     if name[0] == c'R':
         return begins(name, size, b"REAL_", 5)
-    return ends(name, size, b"__SHARDINGKEY", 13) or begins(name, size, b"__", 2)
+    return begins(name, size, b"__", 2) and not (size == 13 and ends(name, size, b"__SHARDINGKEY", 13))
 
 
 cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found) noexcept nogil:
-    """Find key and tag of a plain message; return False if the message needs thought."""
+    """Find key, tag and kind of a usual message; return False if the message needs thought."""
+    cdef const uint8_t *begin = at
     cdef const uint8_t *end = at + size
     cdef const uint8_t *value_end
     cdef const uint8_t *value
     cdef Py_ssize_t name_bytes, value_bytes
     found.key = found.tag = NULL
     found.key_bytes = found.tag_bytes = 0
+    found.has_group = found.is_fifo = False
+    found.special.kind = PLAIN
     # The name of a record's seal has this character, and few others do.
     if memchr(at, c'#', size) != NULL:
         return False
@@ -209,7 +237,9 @@ cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found)
             return False
         name_bytes, value = value - at, value + 1
         value_bytes = value_end - value
-        if memchr(value, 1, value_bytes) != NULL or has_meaning(at, name_bytes):
+        if memchr(value, 1, value_bytes) != NULL:
+            return False
+        if has_meaning(at, name_bytes) and not take_special(at, name_bytes, value, value_bytes, &found.special):
             return False
         if ends(at, name_bytes, b"UNIQ_KEY", 8):
             if name_bytes != 8:
@@ -222,8 +252,20 @@ cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found)
             found.tag, found.tag_bytes = value, value_bytes
         elif name_bytes == 4 and begins(at, name_bytes, b"WAIT", 4) and is_false(value, value_bytes):
             return False
+        elif name_bytes == 6 and begins(at, name_bytes, b"PGROUP", 6):
+            found.has_group = value_bytes > 0
+        found.is_fifo = found.is_fifo or ends(at, name_bytes, b"__SHARDINGKEY", 13)
         at = value_end + 1
+    if found.special.kind != PLAIN and not is_fit(begin, size, found):
+        return False
     return is_alphanumeric(found.key, found.key_bytes) and is_ascii(found.tag, found.tag_bytes)
+
+
+cdef bint is_fit(const uint8_t *properties, Py_ssize_t size, const Properties *found) noexcept nogil:
+    """Return whether a half or timed message has the form in which its properties are stored as they are."""
+    if not occurs_once(properties, size, b"UNIQ_KEY", 8):
+        return False
+    return found.special.kind != HALF or (found.has_group and occurs_once(properties, size, b"PGROUP", 6))
 
 
 cdef inline bint is_false(const uint8_t *value, Py_ssize_t size) noexcept nogil:
@@ -246,20 +288,41 @@ cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
     return True
 
 
+cdef class SendKinds:
+    """How a broker stores half and timed messages, for one configuration of it."""
+
+    cdef tuple topics  # by kind
+    cdef bytes broker_name
+    cdef bint takes_halves
+    cdef object times_of
+    cdef object has_room
+
+    def __init__(self, str half_topic not None, str timer_topic not None, bytes broker_name not None,
+                 bint takes_halves, times_of, has_room):
+        """`times_of` returns (now, longest delay, width of a slot), ms, or None if timed messages are refused.
+
+        `has_room` returns whether a slot of the wheel, given the time at which it begins, certainly takes messages.
+        """
+        self.topics = ("", half_topic, timer_topic)
+        self.broker_name, self.takes_halves = broker_name, takes_halves
+        self.times_of, self.has_room = times_of, has_room
+
+
 cdef class SendReader(HeaderReader):
     """Reader of the usual sends of one request code, for one configuration of a broker."""
 
     cdef int64_t usual_flags
     cdef bytes suffix
     cdef int properties_at  # index of their field
+    cdef SendKinds kinds
 
-    def __init__(self, int code, tuple fields, int64_t usual_flags, bytes suffix):
+    def __init__(self, int code, tuple fields, int64_t usual_flags, bytes suffix, SendKinds kinds not None):
         """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `usual_flags` are unusual.
 
         `suffix` are the properties that the broker adds to each message, with the end of the last value.
         """
         super().__init__(code, fields, _ROLES, frozenset({"properties"}))
-        self.usual_flags, self.suffix = usual_flags, suffix
+        self.usual_flags, self.suffix, self.kinds = usual_flags, suffix, kinds
         self.properties_at = self.index_of_role(ROLE_PROPERTIES)
         if self.properties_at < 0:
             raise ValueError("the header of a send has properties")
@@ -278,6 +341,7 @@ cdef class SendReader(HeaderReader):
         cdef Py_ssize_t count = len(frames)
         sends.room_bytes, sends.max_record_bytes = room_bytes, max_record_bytes
         sends.topic_of, sends.queue_of = topic_of, queue_of
+        sends.kinds = self.kinds
         while sends.count < count:
             outcome = self.read_one(sends, frames[sends.count], proof)
             if outcome != USUAL:
@@ -346,6 +410,15 @@ cdef class Sends:
     cdef object topic_of
     cdef object queue_of
     cdef Py_ssize_t count
+    # Half and timed messages
+    cdef SendKinds kinds
+    cdef int kind_topics[KINDS]  # indexes of the broker's topics; -1 until one is needed
+    cdef int64_t slots[MAX_SLOTS]  # begins of slots that have room
+    cdef int slot_count
+    cdef Py_ssize_t timed
+    cdef int64_t now_ms  # -1 until it is needed
+    cdef int64_t max_delay_ms
+    cdef int64_t slot_width_ms
 
     def __cinit__(self, list frames, bytes suffix, bytes born_host):
         cdef Py_ssize_t header_bytes = 1
@@ -355,6 +428,7 @@ cdef class Sends:
         self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix)
         self.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
         self.queues, self.names, self.kept = [], [], [suffix, born_host]
+        self.kind_topics[<int> HALF] = self.kind_topics[<int> TIMED] = self.now_ms = -1
         for frame in frames:
             header_bytes += len(frame[1])
         self.sends = <Send *> malloc(max(1, len(frames)) * sizeof(Send))
@@ -379,11 +453,20 @@ cdef class Sends:
             return False
         cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID]
         cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.topics[topic].flags
-        if flags & ~usual_flags or not 0 <= queue_id < self.topics[topic].queue_limit:
+        if not 0 <= queue_id < self.topics[topic].queue_limit:
             return False
         if not read_properties(send.properties, send.properties_bytes, &properties):
             return False
-        lane = self.lane_at(topic, queue_id)
+        send.kind, send.queue_id, send.real_topic = properties.special.kind, <int32_t> queue_id, topic
+        send.is_fifo = properties.is_fifo and send.kind != HALF
+        if send.kind == HALF:
+            flags &= ~<int64_t> TRANSACTION_MASK
+        if flags & ~usual_flags:
+            return False
+        if send.kind == PLAIN:
+            lane = self.lane_at(topic, queue_id)
+        else:
+            lane = self.place_special(send, &properties.special)
         if lane < 0:
             return False
         send.body, send.body_bytes = <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)
@@ -396,17 +479,66 @@ cdef class Sends:
         send.born_timestamp = header.numbers[ROLE_BORN_TIMESTAMP]
         send.reconsume_times = <int32_t> header.numbers[ROLE_RECONSUME_TIMES]
         send.opaque, send.serialization, send.lane = <int32_t> header.opaque, serialization, lane
-        self.note(send, topic)
+        self.note(send)
         return True
 
-    cdef void note(self, const Send *send, int topic) noexcept:
+    cdef void note(self, const Send *send) noexcept:
         """Count a send that was taken."""
+        cdef Lane *lane = &self.lanes[send.lane]
+        cdef Tally *tally = &self.topics[lane.topic].tallies[send.is_fifo]
         self.count += 1
         self.total_bytes += send.size
-        self.lanes[send.lane].count += 1
-        self.topics[topic].count += 1
-        self.topics[topic].total_bytes += send.size
-        self.topics[topic].largest_bytes = max(self.topics[topic].largest_bytes, send.size)
+        self.timed += send.kind == TIMED
+        lane.count += 1
+        tally.count += 1
+        tally.total_bytes += send.size
+        tally.largest_bytes = max(tally.largest_bytes, send.size)
+
+    # Half and timed messages
+
+    cdef int place_special(self, Send *send, const Special *special) except -2:
+        """Return the index of the queue in which a half or timed message waits; -1 if the message is unusual."""
+        if special.kind == HALF:
+            return self.lane_at(self.kind_topic(HALF), 0) if self.kinds.takes_halves else -1
+        if self.now_ms < 0:
+            times = self.kinds.times_of()
+            if times is None:
+                return -1
+            self.now_ms, self.max_delay_ms, self.slot_width_ms = times
+        cdef int64_t deliver_ms = delivery_ms(special, self.now_ms)
+        send.delay_ms = deliver_ms - self.now_ms
+        if not 0 < send.delay_ms <= self.max_delay_ms:
+            return -1
+        # The last slot that begins before the time: a slot is delivered at its end.
+        send.slot_ms = deliver_ms - 1 - (deliver_ms - 1) % self.slot_width_ms
+        return self.lane_at(self.kind_topic(TIMED), 0) if self.slot_has_room(send.slot_ms) else -1
+
+    cdef bint slot_has_room(self, int64_t slot_ms) except -1:
+        """Return whether a slot takes any number of messages; it is asked for once in a read."""
+        cdef int i
+        for i in range(self.slot_count - 1, -1, -1):
+            if self.slots[i] == slot_ms:
+                return True
+        if self.slot_count == MAX_SLOTS or not self.kinds.has_room(slot_ms):
+            return False
+        self.slots[self.slot_count] = slot_ms
+        self.slot_count += 1
+        return True
+
+    cdef int kind_topic(self, Kind kind) except -2:
+        """Return the index of the broker's topic for a kind of message; -1 if it would be one too many."""
+        if self.kind_topics[<int> kind] < 0 and self.topic_count < MAX_TOPICS:
+            self.kind_topics[<int> kind] = self.add_topic(self.kinds.topics[<int> kind], NULL, -1)
+        return self.kind_topics[<int> kind]
+
+    cdef int add_topic(self, str name, const uint8_t *octets, Py_ssize_t size) except -1:
+        cdef Topic *topic = &self.topics[self.topic_count]
+        self.names.append(name)
+        topic.name, topic.name_bytes = octets, size
+        topic.tallies[0].count = topic.tallies[0].total_bytes = topic.tallies[0].largest_bytes = 0
+        topic.tallies[1] = topic.tallies[0]
+        self.topic_count += 1
+        return self.topic_count - 1
 
     cdef bint take_properties(self, const Text *text, Send *send) except -1:
         """Get the properties' bytes; return False if they are no text, or have an unusual escape."""
@@ -425,7 +557,12 @@ cdef class Sends:
 
     cdef Py_ssize_t stored_bytes(self, const Send *send) noexcept nogil:
         """Return the size of the properties as they are stored."""
-        return send.properties_bytes + self.ends_open(send) + self.suffix_bytes + SEAL_BYTES
+        cdef Py_ssize_t size = send.properties_bytes + self.ends_open(send) + self.suffix_bytes + SEAL_BYTES
+        if send.kind != PLAIN:
+            size += added_bytes(
+                send.kind, send.key_bytes, send.slot_ms, self.topics[send.real_topic].name_bytes, send.queue_id
+            )
+        return size
 
     cdef int topic_at(self, const Text *name) except -2:
         """Return the index of a topic; -1 if it is unusual, or one too many."""
@@ -441,20 +578,18 @@ cdef class Sends:
         found = self.topic_of(octets.decode("ascii"))
         if found is None:
             return -1
-        topic = &self.topics[self.topic_count]
-        self.names.append(found[0])
         self.kept.append(octets)
-        topic.name, topic.name_bytes = <const uint8_t *> PyBytes_AS_STRING(octets), PyBytes_GET_SIZE(octets)
-        topic.queue_limit, topic.flags = found[1], found[2]
-        topic.count = topic.total_bytes = topic.largest_bytes = 0
-        self.topic_count += 1
-        return self.topic_count - 1
+        i = self.add_topic(found[0], <const uint8_t *> PyBytes_AS_STRING(octets), PyBytes_GET_SIZE(octets))
+        self.topics[i].queue_limit, self.topics[i].flags = found[1], found[2]
+        return i
 
     cdef int lane_at(self, int topic, int64_t queue_id) except -2:
-        """Return the index of a queue; -1 if it is unusual, or one too many."""
+        """Return the index of a queue; -1 if it is unusual, or one too many, or `topic` is -1."""
         cdef int i
         cdef Lane *lane
         cdef bytes topic_bytes
+        if topic < 0:
+            return -1
         for i in range(self.lane_count):
             if self.lanes[i].queue_id == queue_id and self.lanes[i].topic == topic:
                 return i
@@ -528,7 +663,13 @@ cdef class Sends:
         if self.ends_open(send):
             to[0] = VALUE_END
             to += 1
-        return put(to, self.suffix, self.suffix_bytes)
+        to = put(to, self.suffix, self.suffix_bytes)
+        if send.kind == PLAIN:
+            return to
+        cdef const Topic *topic = &self.topics[send.real_topic]
+        return put_added(
+            to, send.kind, send.key, send.key_bytes, send.slot_ms, topic.name, topic.name_bytes, send.queue_id
+        )
 
     cdef void begin_at(self, const Place *places) noexcept nogil:
         """Let each queue continue where the sends before these have ended."""
@@ -545,26 +686,67 @@ cdef class Sends:
 
     # Back to the sender
 
-    def responses(self, ResponseEncoder encoder):
-        """Return the responses, in order; `encoder` is that of a template of `broker.send.replies.SendReplies`."""
-        cdef Value values[RESPONSE_VALUES]
+    def responses(self, ResponseEncoder encoder, ResponseEncoder timed_encoder):
+        """Return the responses, in order.
+
+        The encoders are those of templates of `broker.send.replies.SendReplies`, without and with a recall handle.
+        """
+        cdef Value values[TIMED_RESPONSE_VALUES]
         cdef const Send *send
-        cdef Py_ssize_t i, size = 0
-        if encoder.count != RESPONSE_VALUES:
-            raise ValueError(f"the response to a send has {RESPONSE_VALUES} values")
+        cdef Py_ssize_t i, largest = 0, size = 0
+        if encoder.count != RESPONSE_VALUES or timed_encoder.count != TIMED_RESPONSE_VALUES:
+            raise ValueError(f"the response to a send has {RESPONSE_VALUES} values, and may have a handle")
         for i in range(self.count):
             size += encoder.fixed_bytes + self.sends[i].key_bytes
+        if self.timed:
+            for i in range(self.count):
+                if self.sends[i].kind == TIMED:
+                    largest = max(largest, base64_bytes(self.handle_bytes(&self.sends[i])))
+            size += self.timed * (timed_encoder.fixed_bytes - encoder.fixed_bytes + largest)
         cdef bytes frames = PyBytes_FromStringAndSize(NULL, size)
+        # A handle, and the same in Base64.
+        cdef bytes scratch = PyBytes_FromStringAndSize(NULL, 2 * largest)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(frames)
         cdef uint8_t *to = begin
         for i in range(self.count):
             send = &self.sends[i]
             put_hex(send.physical_offset, &values[0])
-            put_decimal(self.lanes[send.lane].queue_id, &values[1])
+            put_decimal(send.queue_id, &values[1])
             put_decimal(send.queue_offset, &values[2])
             values[3].at, values[3].size = send.key, send.key_bytes
-            to = encoder.put(to, send.serialization, send.opaque, values, 0)
+            if send.kind == TIMED:
+                self.make_handle(send, <uint8_t *> PyBytes_AS_STRING(scratch), largest, &values[4])
+                to = timed_encoder.put(to, send.serialization, send.opaque, values, 0)
+            else:
+                to = encoder.put(to, send.serialization, send.opaque, values, 0)
         return frames[:to - begin]
+
+    cdef Py_ssize_t handle_bytes(self, const Send *send) noexcept:
+        return handle_bytes(
+            self.topics[send.real_topic].name_bytes, PyBytes_GET_SIZE(self.kinds.broker_name), send.slot_ms,
+            send.key_bytes,
+        )
+
+    cdef void make_handle(self, const Send *send, uint8_t *scratch, Py_ssize_t room_bytes, Value *handle) noexcept:
+        """Make the handle of a timed message; `scratch` has twice `room_bytes`."""
+        cdef const Topic *topic = &self.topics[send.real_topic]
+        cdef const uint8_t *broker = <const uint8_t *> PyBytes_AS_STRING(self.kinds.broker_name)
+        cdef uint8_t *end = put_handle(
+            scratch, topic.name, topic.name_bytes, broker, PyBytes_GET_SIZE(self.kinds.broker_name), send.slot_ms,
+            send.key, send.key_bytes,
+        )
+        handle.at = scratch + room_bytes
+        handle.size = put_base64(scratch + room_bytes, scratch, end - scratch) - handle.at
+
+    def add_delays(self, dict found not None):
+        """Append the delays of timed messages, s, to the lists of their topics."""
+        cdef const Send *send
+        if not self.timed:
+            return
+        for i in range(self.count):
+            send = &self.sends[i]
+            if send.kind == TIMED:
+                found.setdefault(self.names[send.real_topic], []).append(send.delay_ms // 1000)
 
 
 cdef class SendGroup:
@@ -658,43 +840,42 @@ cdef class SendGroup:
     # For statistics
 
     def by_topic(self):
-        """Return (topic, number of records, their bytes, bytes of the largest) for each topic that gets any."""
+        """Return (topic, whether with a sharding key, number of records, their bytes, bytes of the largest) of all."""
         cdef Sends sends
-        cdef Topic *topic
-        cdef dict found
-        if len(self.members) == 1:
-            # The usual case of one connection: each topic is there once.
-            sends = self.members[0]
-            return [
-                (sends.names[i], sends.topics[i].count, sends.topics[i].total_bytes, sends.topics[i].largest_bytes)
-                for i in range(sends.topic_count) if sends.topics[i].count
-            ]
-        found = {}
+        cdef const Tally *tally
+        cdef int is_fifo
+        cdef dict found = {}
         for sends in self.members:
             for i in range(sends.topic_count):
-                topic = &sends.topics[i]
-                if topic.count:
-                    name = sends.names[i]
-                    count, total_bytes, largest_bytes = found.get(name, (0, 0, 0))
-                    found[name] = (
-                        count + topic.count, total_bytes + topic.total_bytes, max(largest_bytes, topic.largest_bytes)
-                    )
-        return [(name, *figures) for name, figures in found.items()]
+                for is_fifo in range(2):
+                    tally = &sends.topics[i].tallies[is_fifo]
+                    if tally.count:
+                        name = (sends.names[i], bool(is_fifo))
+                        count, total_bytes, largest_bytes = found.get(name, (0, 0, 0))
+                        found[name] = (
+                            count + tally.count, total_bytes + tally.total_bytes, max(largest_bytes, tally.largest_bytes)
+                        )
+        return [(*name, *figures) for name, figures in found.items()]
 
-    def sizes_of(self, str topic not None):
-        """Return the size of each record of a topic."""
+    def sizes_of(self, str topic not None, bint is_fifo):
+        """Return the size of each record of a topic, with or without a sharding key."""
         cdef Sends sends
+        cdef const Send *send
         cdef list sizes = []
         for sends in self.members:
             for i in range(sends.count):
-                if sends.names[sends.lanes[sends.sends[i].lane].topic] == topic:
-                    sizes.append(sends.sends[i].size)
+                send = &sends.sends[i]
+                if send.is_fifo == is_fifo and sends.names[sends.lanes[send.lane].topic] == topic:
+                    sizes.append(send.size)
         return sizes
 
-
-cdef inline uint8_t *put(uint8_t *to, const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    memcpy(to, octets, size)
-    return to + size
+    def delays(self):
+        """Return the delays of the timed messages, s, by topic."""
+        cdef Sends sends
+        cdef dict found = {}
+        for sends in self.members:
+            sends.add_delays(found)
+        return found
 
 
 cdef void write_seal(uint8_t *to, uint32_t crc) noexcept nogil:
