@@ -210,6 +210,13 @@ async def lines() -> AsyncIterator[str]:
         yield line
 
 
+def canned_loop() -> asyncio.AbstractEventLoop:
+    from canned_broker import CannedLoop
+
+    CannedLoop.topic, CannedLoop.body = sys.argv[2], _BODY
+    return CannedLoop()
+
+
 async def main() -> None:
     client = Client(*sys.argv[1:3])
     await client.open()
@@ -227,4 +234,5 @@ if __name__ == "__main__":
         import uvloop
 
         uvloop.install()
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=canned_loop if "--without-sockets" in sys.argv else None) as runner:
+        runner.run(main())
