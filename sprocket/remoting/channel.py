@@ -15,10 +15,10 @@ from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, SprocketError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel_counters import ChannelCounters
-from sprocket.remoting.codec.codec_json import decode_header
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.credentials import SIGNED_WITH, Credentials
+from sprocket.remoting.field_count import with_few_fields
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, joined
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
@@ -27,7 +27,7 @@ from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request, encode_response
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
-from sprocket.remoting.pending import PendingRequests
+from sprocket.remoting.pending import PendingRequests, Waiter
 from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import AdmittedFrame, Guard, Overload, RouteTable, UnroutableRequest
 from sprocket.remoting.tls.names import common_name
@@ -84,6 +84,7 @@ class RemotingChannel(asyncio.Protocol):
         self._pressure: ReadPressure | None = None
         self._transport: asyncio.Transport | None = None
         self._pending = PendingRequests(self._loop)
+        self.next_opaque = self._pending.next_opaque  # the opaque number for a request that `request_encoded` sends
         self._tasks: set[asyncio.Task[None]] = set()
         self._backlog: deque[Frame] = deque()
         self._out: list[Buffer] = []
@@ -156,29 +157,13 @@ class RemotingChannel(asyncio.Protocol):
         if frames:
             counters.frames += len(frames)
             if decoder.has_large_header:
-                decoder.note_checked()
-                frames = self._with_few_fields(frames)
+                frames = with_few_fields(frames, decoder)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
             guard = self._table.guard
             self._handle(frames if guard is None else self._guarded(guard, frames))
         if decoder.error is not None:
             self._fail(decoder.error)
-
-    def _with_few_fields(self, frames: list[Frame]) -> list[Frame]:
-        """Return the frames before the first whose JSON header has too many fields; that one ends the connection.
-
-        The decoders of routes cannot tell: they skip fields that they do not know.
-        """
-        for index, (serialization, header, _) in enumerate(frames):
-            if serialization == JSON and header.count(b",") >= limits.MAX_EXT_FIELDS:
-                try:
-                    decode_header(header)
-                except ProtocolError as error:
-                    if error.kind == "ext_fields":
-                        self._decoder.fail(error)
-                        return frames[:index]
-        return frames
 
     def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
         """Return the frames of a read to serve, and refuse the others."""
@@ -531,15 +516,26 @@ class RemotingChannel(asyncio.Protocol):
         serialization: int = JSON,
     ) -> "asyncio.Future[ReceivedResponse]":
         """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost.  Raises NotEncodable."""
+        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
+        self.request_for(future, code, header, body, timeout_s=timeout_s, serialization=serialization)
+        return future
+
+    def request_for(
+        self,
+        waiter: Waiter,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float,
+        serialization: int = JSON,
+    ) -> None:
+        """Do as `request`, for any `waiter`."""
         body = body if type(body) is bytes else as_body(body)
         header = self._signed(header, body)
         opaque = self._pending.next_opaque()
         prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
-        return self.request_encoded(code, opaque, prefix, body, timeout_s=timeout_s)
-
-    def next_opaque(self) -> int:
-        """Return the opaque number for a request that `request_encoded` sends."""
-        return self._pending.next_opaque()
+        self.request_encoded(waiter, code, opaque, prefix, body, timeout_s)
 
     @property
     def is_signing(self) -> bool:
@@ -547,14 +543,14 @@ class RemotingChannel(asyncio.Protocol):
         return self._credentials is not None
 
     def request_encoded(
-        self, code: int, opaque: int, prefix: bytes, body: Buffer, *, timeout_s: float
-    ) -> "asyncio.Future[ReceivedResponse]":
-        """Send a request whose header is encoded in `prefix`; return the same future as `request`."""
+        self, waiter: Waiter, code: int, opaque: int, prefix: bytes, body: Buffer, timeout_s: float
+    ) -> None:
+        """Send a request whose header is encoded in `prefix`, as `request_for`."""
         pending = self._pending
-        future = pending.register(opaque, timeout_s, code)
+        pending.register(waiter, opaque, timeout_s, code)
         if self.is_closed:
             pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
-            return future
+            return
         size = len(body)
         self._out.append(prefix)
         if size:
@@ -567,7 +563,6 @@ class RemotingChannel(asyncio.Protocol):
             else:
                 self._flush_scheduled = True
                 self._loop.call_soon(self._flush)
-        return future
 
     def forward(
         self, request: Request[Any], fields: Mapping[str, str], *, timeout_s: float
@@ -584,7 +579,9 @@ class RemotingChannel(asyncio.Protocol):
             return None
         opaque = self._pending.next_opaque()
         prefix = encode_forwarded(request, opaque, fields, len(body))
-        return self.request_encoded(request.code, opaque, prefix, body, timeout_s=timeout_s)
+        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
+        self.request_encoded(future, request.code, opaque, prefix, body, timeout_s)
+        return future
 
     def sign_with(self, credentials: Credentials | None) -> None:
         """Sign further requests: the peer has proved its identity."""
