@@ -139,8 +139,9 @@ class CannedBroker(asyncio.Transport):
             else:
                 header = json.loads(header_text)
                 fields = header.get("extFields", {})
-                answer = self._answers.get(header["code"], lambda fields, body: Response())
-                response = answer(fields, data[at + 8 + header_bytes : at + 4 + length])
+                answer = self._answers.get(header["code"])
+                body = data[at + 8 + header_bytes : at + 4 + length]
+                response = Response() if answer is None else answer(fields, body)
                 yield _frame(response, header["opaque"])
             at += 4 + length
         if count:

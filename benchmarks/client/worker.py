@@ -211,10 +211,12 @@ async def lines() -> AsyncIterator[str]:
 
 
 def canned_loop() -> asyncio.AbstractEventLoop:
-    from canned_broker import CannedLoop
+    # Beside this script, whose directory is in the path: the tree may be of another commit.
+    from canned_broker import CannedLoop  # type: ignore[import-not-found]
 
     CannedLoop.topic, CannedLoop.body = sys.argv[2], _BODY
-    return CannedLoop()
+    loop: asyncio.AbstractEventLoop = CannedLoop()
+    return loop
 
 
 async def main() -> None:

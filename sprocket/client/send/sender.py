@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
@@ -32,7 +33,7 @@ from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
 from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings
-from sprocket.client.send.usual_starts import UsualStarts
+from sprocket.client.send.usual_starts import ENGINE, UsualStarts
 from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel
@@ -111,8 +112,9 @@ class Sender:
         group: str,
         settings: SendSettings,
         first_queue: Callable[[], int] = random_number,
+        engine: Any = ENGINE,
     ) -> None:
-        """`first_queue` returns the position to begin at among a topic's queues."""
+        """`first_queue` returns the position to begin at among a topic's queues; `engine` is that of `UsualStarts`."""
         self.instance = instance
         self._wall_ms = instance.clock.wall_ms
         self._monotonic = instance.clock.monotonic
@@ -124,7 +126,7 @@ class Sender:
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lanes: dict[MessageQueue, _Lane] = {}
-        self.usual = UsualStarts(instance, settings, self.faults.avoided_until, self._round_robin.positions)
+        self.usual = UsualStarts(instance, settings, self.faults.avoided_until, self._round_robin.positions, engine)
         self._idle: Wakeup | None = None  # of `settled`
         # Called with each send that a broker has taken: request, result, fields of the response, seconds.
         self.on_sent: list[SentListener] = []

@@ -16,7 +16,8 @@ from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel
 
-_native: Final = native("client_sends")
+# The compiled engine, None with pure Python.
+ENGINE: Final = native("client_sends")
 # A message and the time for its attempt, s; None: the Python path must start it, and nothing was done.
 UsualStart = Callable[[Message, float], Attempt | None]
 
@@ -30,7 +31,7 @@ class UsualStarts:
         settings: SendSettings,
         avoided: dict[str, float],
         positions: dict[str, int],
-        engine: Any = _native,
+        engine: Any = ENGINE,
     ) -> None:
         """`avoided` are the brokers to avoid, `positions` those of the next queues; both are the sender's own."""
         self.start: UsualStart | None = None
