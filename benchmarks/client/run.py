@@ -1,11 +1,13 @@
 """What each message costs our client: CPU of its process, beside a control that sends frames made before.
 
     python -m benchmarks.client.run [--rounds 7] [--against TREE] [--only single send_many] [--uvloop] [--realtime]
+        [--without-sockets]
 
 A name server and a broker run in processes of their own; so do the clients, one for each engine.  `TREE` has the
 `sprocket` package of another commit, whose clients take turns with these.  CPU us is for one message, of all threads of
 the client's process.  A rate is by the clock, so it says little on a busy machine; it is that of the fastest slice.
-Slices of the clients take turns; the ratios are medians over neighbouring slices.
+Slices of the clients take turns; the ratios are medians over neighbouring slices.  With `--without-sockets` each client
+has a canned broker in its own process: the control's CPU is that broker's.
 """
 
 import argparse
@@ -22,6 +24,8 @@ from tests.compat.cluster import LARGE_FILES, SprocketCluster
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TOPIC = "Orders"
+# Any address leads to a canned broker.
+_CANNED = "127.0.0.1:1"
 # Messages of one slice.
 WORKLOADS = {
     "control": 20_000,
@@ -46,6 +50,13 @@ def started(tree: Path, engine: str, namesrv: str, more: Sequence[str]) -> Worke
     return WorkerProcess([sys.executable, script, namesrv, _TOPIC, *more], environment=environment, cwd=tree)
 
 
+def started_cluster(stack: ExitStack) -> str:
+    """Start a name server and a broker; return the address of the former."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    cluster = stack.enter_context(SprocketCluster(folder / "cluster", properties=LARGE_FILES))
+    return cluster.name_server_address
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -55,18 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--engines", nargs="*", default=["python", "native"])
     parser.add_argument("--uvloop", action="store_true", help="run the clients on uvloop")
     parser.add_argument("--realtime", action="store_true", help="let no other process preempt the clients (needs root)")
+    parser.add_argument("--without-sockets", action="store_true", help="canned brokers in the clients' own processes")
     options = parser.parse_args(arguments)
     trees = {"": _ROOT} if options.against is None else {"before ": options.against.resolve(), "now ": _ROOT}
-    more = [f"--{name}" for name in ("uvloop", "realtime") if getattr(options, name)]
+    names = [name for name in ("uvloop", "realtime", "without_sockets") if getattr(options, name)]
+    more = ["--" + name.replace("_", "-") for name in names]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cluster = stack.enter_context(SprocketCluster(folder / "cluster", properties=LARGE_FILES))
+        name_server = _CANNED if options.without_sockets else started_cluster(stack)
         workers = {}
         for engine in options.engines:
             for name, tree in trees.items():
-                workers[name + engine] = started(tree, engine, cluster.name_server_address, more)
+                workers[name + engine] = started(tree, engine, name_server, more)
                 stack.callback(workers[name + engine].stop)
-        if set(options.only) & {"consume", "run", "simple_ack", "simple_ack_all"}:
+        if not options.without_sockets and set(options.only) & {"consume", "run", "simple_ack", "simple_ack_all"}:
             next(iter(workers.values())).measured("control", 60_000)
         titles = [f"{name}: least CPU us; median; most a second" for name in workers]
         if options.against is not None:

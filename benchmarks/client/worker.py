@@ -210,6 +210,15 @@ async def lines() -> AsyncIterator[str]:
         yield line
 
 
+def canned_loop() -> asyncio.AbstractEventLoop:
+    # Beside this script, whose directory is in the path: the tree may be of another commit.
+    from canned_broker import CannedLoop  # type: ignore[import-not-found]
+
+    CannedLoop.topic, CannedLoop.body = sys.argv[2], _BODY
+    loop: asyncio.AbstractEventLoop = CannedLoop()
+    return loop
+
+
 async def main() -> None:
     client = Client(*sys.argv[1:3])
     await client.open()
@@ -227,4 +236,5 @@ if __name__ == "__main__":
         import uvloop
 
         uvloop.install()
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=canned_loop if "--without-sockets" in sys.argv else None) as runner:
+        runner.run(main())

@@ -288,7 +288,7 @@ class Consumer(QueueControl):
     def _pull_loop(self, process_queue: ProcessQueue) -> PullLoop:
         topic = process_queue.queue.topic
         self._told.setdefault(topic, self._subscriptions[topic])
-        puller = Puller(self._instance, self.group, self._settings.pull)
+        puller = Puller(self._instance, self.group, self._settings.pull, process_queue.queue)
         return PullLoop(
             puller,
             process_queue,
@@ -376,6 +376,8 @@ class Consumer(QueueControl):
         if not self._is_started:
             await self._first_use()
         try:
+            if wait_s is None:
+                return await self._inbox.take(max_messages)
             async with asyncio.timeout(wait_s):
                 return await self._inbox.take(max_messages)
         except TimeoutError:

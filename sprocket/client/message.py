@@ -1,10 +1,10 @@
 """Messages of applications: to send, received, and the result of a send."""
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from sprocket.client import arguments
 from sprocket.client.compression import decompress
@@ -270,6 +270,13 @@ class ReceivedMessage(Settleable):
         source = self.source
         consumer = None if source is None else source.consumer
         return super()._consumer() if consumer is None else consumer
+
+    def ack(self) -> Coroutine[Any, Any, None]:
+        """Count the message as consumed.  Raises as `ack` of its consumer."""
+        # No coroutine of its own around that of the consumer: this runs for every message.
+        source = self.source
+        consumer = None if source is None else source.consumer
+        return super().ack() if consumer is None else consumer.ack(self)
 
     @property
     def body(self) -> bytes:

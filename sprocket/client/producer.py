@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
@@ -19,6 +18,7 @@ from sprocket.client.errors import (
 )
 from sprocket.client.message import Message, ReceivedMessage, SendResult
 from sprocket.client.send.accumulator import Accumulator
+from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.queue_choice import by_sharding_key
@@ -26,7 +26,7 @@ from sprocket.client.send.recall import RecallHandle, recall
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
-from sprocket.client.send.sender import Attempt, is_retried
+from sprocket.client.send.sender import is_retried
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import new_tracing
 from sprocket.common.clock import Clock
@@ -177,6 +177,14 @@ class Producer:
         """
         is_anywhere = queue is None and sharding_key is None and timeout_s is None
         if is_anywhere and self._is_direct and type(message) is Message:
+            attempt = self._start_usual(message)
+            if attempt is not None:
+                try:
+                    if attempt.outcome is None:
+                        await attempt.ended()
+                    return self._sender.usual_result(attempt) or await self._finish(attempt)
+                finally:
+                    self._sender.give_room(len(attempt.request.body))
             return await self._send_direct(self._prepare(message), self._settings.send_msg_timeout_s)
         self._check_place(message, queue, sharding_key, timeout_s)
         if isinstance(message, Reply):
@@ -189,6 +197,19 @@ class Producer:
                 queue = by_sharding_key(route, sharding_key)
             return await self._accumulator.add(message, queue)
         return await self._send_alone(message, queue, sharding_key, timeout_s)
+
+    def _start_usual(self, message: Message) -> Attempt | None:
+        """Start a usual message with compiled code, if there is room for it now; None if that cannot be."""
+        sender, body = self._sender, message.body
+        start = sender.usual.start
+        if start is None or self._is_closed or not self._instance.is_open or type(body) is not bytes:
+            return None
+        if not sender.take_free_room(len(body)):
+            return None
+        attempt = start(message, self._settings.send_msg_timeout_s)
+        if attempt is None:
+            sender.give_room(len(body))
+        return attempt
 
     async def _send_alone(
         self,
@@ -245,9 +266,9 @@ class Producer:
             attempt = sender.start(request, timeout_s)
             if attempt is None:
                 return await sender.send(request, timeout_s=timeout_s)
-            with suppress(ClientError):  # `_finish` treats it
-                await attempt.future
-            return sender.usual_result(request, attempt) or await self._finish(request, attempt)
+            if attempt.outcome is None:
+                await attempt.ended()
+            return sender.usual_result(attempt) or await self._finish(attempt)
         finally:
             sender.give_room(body_bytes)
 
@@ -363,36 +384,48 @@ class Producer:
     async def _send_singly(
         self, messages: Iterable[Message] | AsyncIterable[Message], window: int
     ) -> AsyncIterator[SendResult]:
-        started: deque[tuple[SendRequest, Attempt]] = deque()
+        started: deque[Attempt] = deque()
         timeout_s = self._settings.send_msg_timeout_s
-        async for message in as_async(messages):
-            while started and (len(started) >= window or started[0][1].future.done()):
+        sender = self._sender
+        take, take_async = _takers(messages)
+        while True:
+            try:
+                message = await take_async() if take is None else take()
+            except (StopIteration, StopAsyncIteration):
+                break
+            while started and (len(started) >= window or started[0].outcome is not None):
                 ended = started.popleft()
                 # Without a coroutine for each message, if its response has arrived.
-                yield self._sender.usual_result(*ended) or await self._finish(*ended)
-            request = self._prepare(message)
-            attempt = self._sender.start(request, timeout_s)
+                yield sender.usual_result(ended) or await self._finish(ended)
+            if self._is_closed or not self._instance.is_open:
+                self._check_open()
+            start = sender.usual.start
+            attempt = None if start is None else start(message, timeout_s)
+            if attempt is None:
+                request = self._prepare(message)
+                attempt = sender.start(request, timeout_s)
             if attempt is not None:
-                started.append((request, attempt))
+                started.append(attempt)
                 continue
             # The route or the connection is missing: wait for this message before the next.
             while started:
-                yield await self._finish(*started.popleft())
-            yield await self._sender.send(request)
+                yield await self._finish(started.popleft())
+            yield await sender.send(request)
         while started:
-            yield await self._finish(*started.popleft())
+            ended = started.popleft()
+            yield sender.usual_result(ended) or await self._finish(ended)
 
-    async def _finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
+    async def _finish(self, attempt: Attempt) -> SendResult:
         """Return the result of the first attempt, or else of its retries."""
         try:
-            return await self._sender.finish(request, attempt)
+            return await self._sender.finish(attempt)
         except BrokerRefused as refused:
             if not is_retried(refused):
                 raise
             error: ClientError = refused
         except ClientError as failure:
             error = failure
-        return await self._sender.send(request, failed=(attempt.queue, error))
+        return await self._sender.send(attempt.request, failed=(attempt.queue, error))
 
     async def recall(self, handle: str) -> str:
         """Recall a delayed message before its delivery; `handle` is its `SendResult.recall_handle`.
@@ -446,6 +479,17 @@ def _result_of(outcome: SendResult | Exception) -> SendResult:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+def _takers(items: Iterable[T] | AsyncIterable[T]) -> tuple[Callable[[], T] | None, Callable[[], Awaitable[T]]]:
+    """Return a function that takes the next item, None for an async source, and one that returns it to await."""
+    if isinstance(items, AsyncIterable):
+        return None, aiter(items).__anext__
+    return iter(items).__next__, _no_async_item
+
+
+async def _no_async_item() -> Any:
+    raise StopAsyncIteration
 
 
 async def as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled twin of what our client does for each plain send: the request of a message, and its encoded header.
+"""Compiled twin of what our client does for each plain send: its id, its request, its encoded header, its start.
 
 It takes what is usual.  For anything else it returns None, and the Python code decides: it alone says what is wrong.
 """
@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memchr, memcpy
 
 from sprocket.engine.layout cimport from_big32
@@ -47,6 +47,8 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     void *PyUnicode_DATA(object text)
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+    Py_ssize_t PyList_GET_SIZE(object items)
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t index)
     object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t count)
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
@@ -64,6 +66,7 @@ cdef enum:
     MAX_PROPERTY_CHARS = 4096
 
 cdef const char *HEX = b"0123456789abcdef"
+cdef const char *UPPER_HEX = b"0123456789ABCDEF"
 
 
 # What a byte below 0x80 becomes in a JSON string: itself for 0, \u00XX for 1, else a backslash and this letter.
@@ -91,6 +94,10 @@ cdef class SendHeader:
     def prefix(self, int32_t opaque, int32_t sys_flag, int64_t born_ms, int32_t flag, str properties not None,
                int32_t body_bytes):
         """Return everything before the body; None if it must be encoded in Python."""
+        return self.encoded(opaque, sys_flag, born_ms, flag, properties, body_bytes)
+
+    cdef object encoded(self, int32_t opaque, int32_t sys_flag, int64_t born_ms, int32_t flag, str properties,
+                        int32_t body_bytes):
         cdef Py_ssize_t size = 0, text_bytes, number_bytes
         cdef const uint8_t *text = <const uint8_t *> PyUnicode_AsUTF8AndSize(properties, &size)
         cdef bytes frame
@@ -244,6 +251,9 @@ cdef class Preparer:
 
     def request(self, message, new_id not None):
         """Return the request of `message`; None if Python must make it.  `new_id` makes its id."""
+        return self.made(message, new_id)
+
+    cdef object made(self, message, new_id):
         cdef const MessagePlaces *at = &self.at
         cdef const RequestPlaces *to = &self.to
         cdef PyObject *source = <PyObject *> message
@@ -270,7 +280,7 @@ cdef class Preparer:
         # `new_id` could change the message, if it were another function: from here on only these objects count.
         content, topic = <object> body, <object> get_place(source, at.topic)
         tags, keys = <object> get_place(source, at.tags), <object> get_place(source, at.keys)
-        message_id = new_id()
+        message_id = (<IdMaker> new_id).next() if type(new_id) is IdMaker else new_id()
         if size_of_plain(<PyObject *> message_id) <= 0:
             return None
         made = PyType_GenericAlloc(self.request_type, 0)
@@ -284,6 +294,160 @@ cdef class Preparer:
         put(made, to.code, self.code)
         put(made, to.max_reconsume_times, None)
         return made
+
+
+cdef class IdMaker:
+    """Maker of message ids: the twin of the function in `sprocket.client.connection.unique_id`.
+
+    `begin_of` returns all of an id up to its counter, given ms since the epoch.
+    """
+
+    cdef object begin_of
+    cdef object wall_ms
+    cdef object begin
+    cdef int64_t made_ms  # time of the last id
+    cdef uint16_t number  # of the next id; it wraps
+
+    def __init__(self, begin_of not None, wall_ms not None):
+        self.begin_of, self.wall_ms = begin_of, wall_ms
+        self.begin, self.made_ms, self.number = "", -1, 0
+
+    def __call__(self):
+        return self.next()
+
+    cdef object next(self):
+        cdef int64_t now_ms = self.wall_ms()
+        cdef uint16_t number = self.number
+        cdef Py_ssize_t size
+        cdef uint8_t *to
+        if now_ms != self.made_ms:
+            begin = self.begin_of(now_ms)
+            if not PyUnicode_CheckExact(begin) or not PyUnicode_IS_ASCII(begin):
+                raise TypeError("an id is made of ASCII digits")
+            self.begin, self.made_ms = begin, now_ms
+        self.number = number + 1
+        size = PyUnicode_GET_LENGTH(self.begin)
+        made = PyUnicode_New(size + 4, 127)
+        to = put_ascii(<uint8_t *> PyUnicode_DATA(made), self.begin)
+        to[0], to[1] = UPPER_HEX[number >> 12], UPPER_HEX[number >> 8 & 15]
+        to[2], to[3] = UPPER_HEX[number >> 4 & 15], UPPER_HEX[number & 15]
+        return made
+
+
+cdef class Lane:
+    """The way to one queue: an open connection, and the encoder of the header."""
+
+    cdef object queue
+    cdef SendHeader header
+    cdef object channel
+    cdef object next_opaque
+    cdef object request_encoded
+
+    def __init__(self, queue not None, SendHeader header not None, channel not None):
+        self.queue, self.header, self.channel = queue, header, channel
+        self.next_opaque, self.request_encoded = channel.next_opaque, channel.request_encoded
+
+
+cdef class Round:
+    """The lanes of a topic in the order of sends; right as long as the instance has this `route_changes`."""
+
+    cdef list lanes
+    cdef object changes
+
+
+# Where an attempt holds its attributes.
+cdef struct AttemptPlaces:
+    Py_ssize_t awaited, outcome, queue, request, started
+
+
+cdef class Starter:
+    """Start of plain sends to the next queue: the twin of `Producer._prepare` and `Sender.start` together.
+
+    It takes a message if the lanes of its topic were given with `keep`, and if they are all still right.
+    """
+
+    cdef Preparer preparer
+    cdef PyTypeObject *attempt_type
+    cdef object keeps  # the type
+    cdef AttemptPlaces to
+    cdef object instance
+    cdef object new_id
+    cdef object monotonic
+    cdef dict avoided  # brokers to avoid
+    cdef dict positions  # of the next queue, by topic
+    cdef dict rounds
+
+    def __init__(self, Preparer preparer not None, type attempt_type not None, instance not None, new_id not None,
+                 dict avoided not None, dict positions not None):
+        """`avoided` and `positions` are shared with the Python path, and never replaced."""
+        found = places_of(attempt_type, ("_awaited", "outcome", "queue", "request", "started"))
+        self.to = AttemptPlaces(found[0], found[1], found[2], found[3], found[4])
+        self.keeps, self.attempt_type = attempt_type, <PyTypeObject *> attempt_type
+        self.preparer, self.instance, self.new_id = preparer, instance, new_id
+        self.monotonic = instance.clock.monotonic
+        self.avoided, self.positions, self.rounds = avoided, positions, {}
+
+    def keep(self, str topic not None, changes, list lanes not None):
+        """Take messages of `topic` from now on; `lanes` has queue, encoder and connection of each queue, in order."""
+        cdef Round made = Round()
+        made.lanes = [Lane(queue, header, channel) for queue, header, channel in lanes]
+        made.changes = changes
+        self.rounds[topic] = made
+
+    def forget(self):
+        """Leave all messages to Python until `keep` is called."""
+        self.rounds.clear()
+
+    def start(self, message, timeout_s):
+        """Write the request of `message`, and return its attempt; None if Python must do it, and nothing was done."""
+        cdef Py_ssize_t index
+        cdef PyObject *topic
+        cdef Lane lane
+        if Py_TYPE(message) != self.preparer.message_type or self.avoided:
+            return None
+        topic = get_place(<PyObject *> message, self.preparer.at.topic)
+        if topic == NULL or not PyUnicode_CheckExact(<object> topic):
+            return None
+        name = <object> topic
+        found = self.rounds.get(name)
+        if found is None or (<Round> found).changes != self.instance.route_changes:
+            return None
+        position = self.positions.get(name)
+        lanes = (<Round> found).lanes
+        if position is None or not PyList_GET_SIZE(lanes):
+            return None
+        index = position
+        if index < 0:
+            return None
+        lane = <Lane> PyList_GET_ITEM(lanes, index % PyList_GET_SIZE(lanes))
+        if lane.channel.is_closed:
+            return None
+        request = self.preparer.made(message, self.new_id)
+        if request is None:
+            return None
+        attempt = self.write(lane, request, timeout_s)
+        if attempt is not None:
+            self.positions[name] = index + 1
+        return attempt
+
+    cdef object write(self, Lane lane, request, timeout_s):
+        cdef PyObject *source = <PyObject *> request
+        cdef const RequestPlaces *of = &self.preparer.to
+        body, properties = <object> get_place(source, of.body), <object> get_place(source, of.properties)
+        # The time of its id, if that is known, is the time of its birth.
+        born_ms = (<IdMaker> self.new_id).made_ms if type(self.new_id) is IdMaker else self.instance.clock.wall_ms()
+        opaque = lane.next_opaque()
+        prefix = lane.header.encoded(opaque, 0, born_ms, 0, properties, PyBytes_GET_SIZE(body))
+        if prefix is None:
+            return None
+        attempt = PyType_GenericAlloc(self.attempt_type, 0)
+        put(attempt, self.to.awaited, None)
+        put(attempt, self.to.outcome, None)
+        put(attempt, self.to.queue, lane.queue)
+        put(attempt, self.to.request, request)
+        put(attempt, self.to.started, self.monotonic())
+        lane.request_encoded(attempt, self.preparer.code, opaque, prefix, body, timeout_s)
+        return attempt
 
 
 cdef inline void put(object made, Py_ssize_t place, object value) noexcept:

@@ -26,7 +26,7 @@ from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request, encode_response
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
-from sprocket.remoting.pending import PendingRequests
+from sprocket.remoting.pending import PendingRequests, Waiter
 from sprocket.remoting.read_checks import admitted, with_few_fields
 from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import Overload, RouteTable, UnroutableRequest
@@ -84,6 +84,7 @@ class RemotingChannel(asyncio.Protocol):
         self._pressure: ReadPressure | None = None
         self._transport: asyncio.Transport | None = None
         self._pending = PendingRequests(self._loop)
+        self.next_opaque = self._pending.next_opaque  # the opaque number for a request that `request_encoded` sends
         self._tasks: set[asyncio.Task[None]] = set()
         self._backlog: deque[Frame] = deque()
         self._out: list[Buffer] = []
@@ -517,15 +518,26 @@ class RemotingChannel(asyncio.Protocol):
         serialization: int = JSON,
     ) -> "asyncio.Future[ReceivedResponse]":
         """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost.  Raises NotEncodable."""
+        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
+        self.request_for(future, code, header, body, timeout_s=timeout_s, serialization=serialization)
+        return future
+
+    def request_for(
+        self,
+        waiter: Waiter,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float,
+        serialization: int = JSON,
+    ) -> None:
+        """Do as `request`, for any `waiter`."""
         body = body if type(body) is bytes else as_body(body)
         header = self._signed(header, body)
         opaque = self._pending.next_opaque()
         prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
-        return self.request_encoded(code, opaque, prefix, body, timeout_s=timeout_s)
-
-    def next_opaque(self) -> int:
-        """Return the opaque number for a request that `request_encoded` sends."""
-        return self._pending.next_opaque()
+        self.request_encoded(waiter, code, opaque, prefix, body, timeout_s)
 
     @property
     def is_signing(self) -> bool:
@@ -533,14 +545,14 @@ class RemotingChannel(asyncio.Protocol):
         return self._credentials is not None
 
     def request_encoded(
-        self, code: int, opaque: int, prefix: bytes, body: Buffer, *, timeout_s: float
-    ) -> "asyncio.Future[ReceivedResponse]":
-        """Send a request whose header is encoded in `prefix`; return the same future as `request`."""
+        self, waiter: Waiter, code: int, opaque: int, prefix: bytes, body: Buffer, timeout_s: float
+    ) -> None:
+        """Send a request whose header is encoded in `prefix`, as `request_for`."""
         pending = self._pending
-        future = pending.register(opaque, timeout_s, code)
+        pending.register(waiter, opaque, timeout_s, code)
         if self.is_closed:
             pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
-            return future
+            return
         size = len(body)
         self._out.append(prefix)
         if size:
@@ -553,7 +565,6 @@ class RemotingChannel(asyncio.Protocol):
             else:
                 self._flush_scheduled = True
                 self._loop.call_soon(self._flush)
-        return future
 
     def forward(
         self, request: Request[Any], fields: Mapping[str, str], *, timeout_s: float
@@ -570,7 +581,9 @@ class RemotingChannel(asyncio.Protocol):
             return None
         opaque = self._pending.next_opaque()
         prefix = encode_forwarded(request, opaque, fields, len(body))
-        return self.request_encoded(request.code, opaque, prefix, body, timeout_s=timeout_s)
+        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
+        self.request_encoded(future, request.code, opaque, prefix, body, timeout_s)
+        return future
 
     def sign_with(self, credentials: Credentials | None) -> None:
         """Sign further requests: the peer has proved its identity."""

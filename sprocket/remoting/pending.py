@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec.codec_json import decode_response
@@ -20,14 +21,29 @@ class ConnectionLost(ClientError):
     """The connection ended before the response.  The request may or may not have been carried out."""
 
 
+class Waiter(Protocol):
+    """What waits for a response: a future, or an object that takes it in the turn of the loop that reads it.
+
+    Its methods raise nothing: other responses follow in the same read.
+    """
+
+    def done(self) -> bool:
+        """Whether it waits no longer; the response is dropped then."""
+        ...
+
+    def set_result(self, response: ReceivedResponse, /) -> object: ...
+
+    def set_exception(self, error: ClientError, /) -> object: ...
+
+
 class PendingRequests:
-    """Table of the requests of one connection that wait: opaque numbers and their futures."""
+    """Table of the requests of one connection that wait: opaque numbers and their waiters."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.peer: tuple[str, int] = ("", 0)  # address and port, for errors
         self._loop = loop
         self._opaque = 0
-        self._waiting: dict[int, tuple[asyncio.Future[ReceivedResponse], float, int]] = {}
+        self._waiting: dict[int, tuple[Waiter, float, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -37,13 +53,11 @@ class PendingRequests:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
-    def register(self, opaque: int, timeout_s: float, code: int) -> "asyncio.Future[ReceivedResponse]":
-        """Return a future for the response to the request `opaque` of this `code`."""
-        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
-        self._waiting[opaque] = (future, self._loop.time() + timeout_s, code)
+    def register(self, waiter: Waiter, opaque: int, timeout_s: float, code: int) -> None:
+        """Let `waiter` have the response to the request `opaque` of this `code`."""
+        self._waiting[opaque] = (waiter, self._loop.time() + timeout_s, code)
         if self._timer is None:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
-        return future
 
     def resolve(self, response: ReceivedResponse) -> None:
         """Hand `response` to its waiter; one that came too late is dropped."""
@@ -67,9 +81,9 @@ class PendingRequests:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for future, _, code in waiting.values():
-            if not future.done():
-                future.set_exception(ConnectionLost(f"request {self._what(code)}: {reason}"))
+        for waiter, _, code in waiting.values():
+            if not waiter.done():
+                waiter.set_exception(ConnectionLost(f"request {self._what(code)}: {reason}"))
 
     def _what(self, code: int) -> str:
         return f"{code} at {self.peer[0]}:{self.peer[1]}"
@@ -77,11 +91,11 @@ class PendingRequests:
     def _sweep(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for opaque, (future, deadline, code) in list(self._waiting.items()):
-            if future.done():
+        for opaque, (waiter, deadline, code) in list(self._waiting.items()):
+            if waiter.done():
                 del self._waiting[opaque]
             elif deadline <= now:
                 del self._waiting[opaque]
-                future.set_exception(RemotingTimeout(f"request {self._what(code)}: no response in time"))
+                waiter.set_exception(RemotingTimeout(f"request {self._what(code)}: no response in time"))
         if self._waiting:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)

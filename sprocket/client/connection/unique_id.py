@@ -8,8 +8,12 @@ import hashlib
 from collections.abc import Callable
 from datetime import datetime
 from itertools import count
+from typing import Any, Final, cast
 
 from sprocket.common.clock import Clock
+from sprocket.engine.choice import native
+
+_native: Final = native("client_sends")
 
 
 def derived_id(topic: str, key: str) -> str:
@@ -30,29 +34,33 @@ def month_bounds_ms(wall_ms: int) -> tuple[int, int]:
     return int(start.timestamp() * 1000), int(following.timestamp() * 1000)
 
 
-def unique_ids(address: bytes, process_id: int, salt: bytes, clock: Clock) -> Callable[[], str]:
+def unique_ids(address: bytes, process_id: int, salt: bytes, clock: Clock, engine: Any = _native) -> Callable[[], str]:
     """Return a function that makes ids; `address` has 4 or 16 bytes, `salt` 4.
 
     The counter wraps at 65,536: ids of one process are unique unless it makes more in one millisecond.
+    `engine` has the compiled twin, None for pure Python.
     """
     prefix = (address + (process_id & 0xFFFF).to_bytes(2, "big") + salt).hex().upper()
-    numbers = count()
     start_ms, next_ms = month_bounds_ms(clock.wall_ms())
-
+    numbers = count()
     wall_ms = clock.wall_ms
     made_ms, begin = -1, ""  # time of the last id, and its text up to the counter
 
-    def make() -> str:
-        nonlocal start_ms, next_ms, made_ms, begin
-        now_ms = wall_ms()
-        if now_ms == made_ms:
-            return f"{begin}{next(numbers) & 0xFFFF:04X}"
+    def begin_of(now_ms: int) -> str:
+        nonlocal start_ms, next_ms
         if now_ms >= next_ms:
             start_ms, next_ms = month_bounds_ms(now_ms)
         since_ms = now_ms - start_ms
         if -1_000_000 < since_ms < 0:  # the clock was set back slightly, across the start of a month
             since_ms = 0
-        made_ms, begin = now_ms, f"{prefix}{since_ms & 0xFFFFFFFF:08X}"
+        return f"{prefix}{since_ms & 0xFFFFFFFF:08X}"
+
+    def make() -> str:
+        nonlocal made_ms, begin
+        now_ms = wall_ms()
+        if now_ms != made_ms:
+            begin = begin_of(now_ms)
+            made_ms = now_ms
         return f"{begin}{next(numbers) & 0xFFFF:04X}"
 
-    return make
+    return make if engine is None else cast(Callable[[], str], engine.IdMaker(begin_of, wall_ms))

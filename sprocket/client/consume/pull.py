@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `PullAPIWrapper`, `DefaultMQPushConsumerImpl.pullMessage`, `PullSysFlag`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +17,17 @@ from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import subscribe_address
 from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.consume.pull_header import PULL, PullHeader
 from sprocket.client.consume.record_decoder import decode_records
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, refusal
+from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, ConnectionLost, refusal
 from sprocket.client.message import ReceivedMessage, queue_name
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.route import MASTER_ID
-from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.remoting.pending import Waiter
 
 logger = logging.getLogger(__name__)
 
@@ -96,75 +100,142 @@ class PullResult:
 
 
 class Puller:
-    """Sender of a group's pulls, each to the broker that the last response suggested."""
+    """Sender of the pulls of one queue, each to the broker that the last response suggested."""
 
-    def __init__(self, instance: ClientInstance, group: str, settings: PullSettings) -> None:
+    def __init__(self, instance: ClientInstance, group: str, settings: PullSettings, queue: MessageQueue) -> None:
         self._instance = instance
         self._group = group
         self.settings = settings
-        self._suggested: dict[MessageQueue, int] = {}
+        self._queue = queue
+        self._suggested_id = MASTER_ID
+        self._subscription: SubscriptionData | None = None  # that of `_encoder`
+        self._encoder: PullHeader
 
-    async def pull(
-        self, queue: MessageQueue, subscription: SubscriptionData, offset: int, commit_offset: int | None
-    ) -> PullResult:
+    def start(self, waiter: Waiter, subscription: SubscriptionData, offset: int, commit_offset: int | None) -> bool:
         """Send one pull, which the broker holds until a message arrives or the suspend time is over.
 
-        The broker also commits `commit_offset`, unless it is None.  Raises BrokerNotFound, BrokerRefused,
-        ConnectFailed, ConnectionLost, RemotingTimeout, ProtocolError.
+        The broker also commits `commit_offset`, unless it is None.  `waiter` gets the response for `result`.
+        Return False if there is no connection to the broker: `connect` makes one.
         """
-        wanted_id = self._suggested.get(queue, MASTER_ID)
-        address, broker_id = await self._address(queue, wanted_id)
-        suspend_s = self.settings.suspend_timeout_s
-        if broker_id != wanted_id:
+        addresses = self._instance.broker_addresses(self._queue.broker_name)
+        address, broker_id = subscribe_address(addresses, self._suggested_id)
+        channel = self._instance.remoting.open_channel(address)
+        if channel is None:
+            return False
+        settings = self.settings
+        suspend_s = settings.suspend_timeout_s
+        if broker_id != self._suggested_id:
             suspend_s = min(suspend_s, _STAND_IN_S)
+        suspend_ms = round(suspend_s * 1000)
         sys_flag = _SUSPEND
         if commit_offset and broker_id == MASTER_ID:
             sys_flag |= _COMMIT_OFFSET
-        settings = self.settings
-        header = PullMessageRequestHeader(
+        timeout_s = settings.suspend_consumer_timeout_s
+        if channel.is_signing:
+            header = self._header(subscription, offset, sys_flag, commit_offset or 0, suspend_ms)
+            channel.request_for(waiter, PULL, header, timeout_s=timeout_s)
+            return True
+        if subscription is not self._subscription:
+            self._encoder = PullHeader(self._header(subscription, 0, 0, 0, 0))
+            self._subscription = subscription
+        opaque = channel.next_opaque()
+        frame = self._encoder.frame(opaque, offset, sys_flag, commit_offset or 0, suspend_ms)
+        channel.request_encoded(waiter, PULL, opaque, frame, b"", timeout_s)
+        return True
+
+    def _header(
+        self, subscription: SubscriptionData, offset: int, sys_flag: int, commit_offset: int, suspend_ms: int
+    ) -> PullMessageRequestHeader:
+        return PullMessageRequestHeader(
             consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
+            topic=self._queue.topic,
+            queue_id=self._queue.queue_id,
             queue_offset=offset,
-            max_msg_nums=settings.pull_batch_size,
+            max_msg_nums=self.settings.pull_batch_size,
             sys_flag=sys_flag,
-            commit_offset=commit_offset or 0,
-            suspend_timeout_millis=round(suspend_s * 1000),
+            commit_offset=commit_offset,
+            suspend_timeout_millis=suspend_ms,
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
-            max_msg_bytes=settings.pull_batch_size_in_bytes,
-            broker_name=queue.broker_name,
+            max_msg_bytes=self.settings.pull_batch_size_in_bytes,
+            broker_name=self._queue.broker_name,
         )
-        try:
-            response = await self._instance.remoting.invoke(
-                address, RequestCode.PULL_MESSAGE, header, timeout_s=settings.suspend_consumer_timeout_s
-            )
-            status = _STATUS.get(response.code)
-            if status is None:
-                raise refusal(response.code, response.remark, address)
-        except ClientError:
-            # The slave is unreachable or refuses: ask the master, which suggests a broker.
-            self._suggested.pop(queue, None)
-            raise
+
+    async def connect(self) -> None:
+        """Open a connection for `start`.  Raises BrokerNotFound, ConnectFailed, and as `refresh_route`."""
+        queue = self._queue
+        address, _ = subscribe_address(self._instance.broker_addresses(queue.broker_name), self._suggested_id)
+        if not address:
+            await self._instance.refresh_route(queue.topic)
+            address, _ = subscribe_address(self._instance.broker_addresses(queue.broker_name), self._suggested_id)
+            if not address:
+                raise BrokerNotFound(queue.broker_name)
+        channel = await self._instance.remoting.channel(address)
+        if channel.is_closed:
+            raise ConnectionLost(f"{address} closed the connection")
+
+    def failed(self) -> None:
+        """Send the next pull to the master, which suggests a broker: the suggested one is unreachable or refuses."""
+        self._suggested_id = MASTER_ID
+
+    def result(self, response: ReceivedResponse, subscription: SubscriptionData, offset: int) -> PullResult:
+        """Return the result of a pull from `offset`.  Raises BrokerRefused, ProtocolError, ValidationError."""
+        status = _STATUS.get(response.code)
+        if status is None:
+            addresses = self._instance.broker_addresses(self._queue.broker_name)
+            address, _ = subscribe_address(addresses, self._suggested_id)
+            raise refusal(response.code, response.remark, address or self._queue.broker_name)
         answer = response.header(PullMessageResponseHeader)
-        self._suggested[queue] = answer.suggest_which_broker_id
+        self._suggested_id = answer.suggest_which_broker_id
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
-            messages = decode_records(response.body, queue, answer.offset_delta or 0, offset)
+            messages = decode_records(response.body, self._queue, answer.offset_delta or 0, offset)
             if subscription.tags_set:
                 # The broker filters by the tags' hashes, the client by the tags.
                 wanted = subscription.tags_set
                 messages = [message for message in messages if message.tags in wanted]
         return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
 
-    async def _address(self, queue: MessageQueue, wanted_id: int) -> tuple[str, int]:
-        address, broker_id = subscribe_address(self._instance.broker_addresses(queue.broker_name), wanted_id)
-        if not address:
-            await self._instance.refresh_route(queue.topic)
-            address, broker_id = subscribe_address(self._instance.broker_addresses(queue.broker_name), wanted_id)
-            if not address:
-                raise BrokerNotFound(queue.broker_name)
-        return address, broker_id
+
+class _Pull:
+    """One pull of a loop: the waiter of its response.
+
+    Messages are delivered in the turn of the event loop that reads them.  The next pull follows in the same write as
+    those of other queues.  So a pull that finds messages needs neither a task switch nor a turn of the loop.
+    """
+
+    __slots__ = ("_take", "answered", "begun", "offset", "subscription")
+
+    def __init__(
+        self,
+        take: Callable[["_Pull", ReceivedResponse], None],
+        answered: "asyncio.Future[PullResult | None]",
+        subscription: SubscriptionData,
+        offset: int,
+        begun: float,
+    ) -> None:
+        """`take` gets the response; `answered` gets each error.  `begun` is monotonic s."""
+        self._take = take
+        self.answered = answered
+        self.subscription = subscription
+        self.offset = offset
+        self.begun = begun
+
+    def done(self) -> bool:
+        """Whether the response is of no use: the task of the loop was cancelled."""
+        return self.answered.done()
+
+    def set_result(self, response: ReceivedResponse) -> None:
+        """Take the response."""
+        try:
+            self._take(self, response)
+        except Exception as error:  # for the task of the loop: the connection has responses of others
+            if not self.answered.done():
+                self.answered.set_exception(error)
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the failure of the pull."""
+        self.answered.set_exception(error)
 
 
 class PullLoop:
@@ -213,26 +284,24 @@ class PullLoop:
         After True `process_queue.next_offset` is corrected, and the messages pulled before must be dropped.
         """
         held = self.process_queue
-        monotonic = self._instance.clock.monotonic
         while not held.is_dropped:
             if self.is_full():
                 held.waits(True)
                 await self.room.wait()
                 held.waits(False)
                 continue
-            held.last_pull_at = begun = monotonic()
             try:
-                commit_offset = held.commit_offset if self._commits_with_pull else None
-                result = await self._puller.pull(held.queue, self._subscription(), held.next_offset, commit_offset)
+                result = await self._unusual_result()
             except (SprocketError, msgspec.ValidationError) as error:
+                if isinstance(error, ClientError):
+                    self._puller.failed()
                 await self._back_off(error)
                 continue
-            self._backoff.reset()
-            over = self._instance.outages.succeeded(("pull", held.queue))
-            if over is not None:
-                logger.info("event=pull_recovered queue=%s after_s=%.1f failures=%d", queue_name(held.queue), *over)
             if held.is_dropped:
                 return False
+            if result is None:
+                continue
+            self._succeeded()
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 held.next_offset = result.next_begin_offset
                 return True
@@ -243,10 +312,54 @@ class PullLoop:
                 continue
             self._astray_s = 0.0
             held.put(result.messages, result.next_begin_offset)
-            if result.messages:
-                self._pulled(held.queue.topic, len(result.messages), monotonic() - begun)
-                self._deliver(held, result.messages)
         return False
+
+    async def _unusual_result(self) -> PullResult | None:
+        """Pull until a response brings no messages, and return its result; None if pulling must wait."""
+        answered: asyncio.Future[PullResult | None] = asyncio.get_running_loop().create_future()
+        if not self._start(answered):
+            await self._puller.connect()
+            if not self._start(answered):
+                raise ConnectionLost(f"broker {self.process_queue.queue.broker_name} closed the connection")
+        return await answered
+
+    def _start(self, answered: "asyncio.Future[PullResult | None]") -> bool:
+        """Send the next pull; return False if there is no connection."""
+        held = self.process_queue
+        held.last_pull_at = begun = self._instance.clock.monotonic()
+        subscription = self._subscription()
+        commit_offset = held.commit_offset if self._commits_with_pull else None
+        pull = _Pull(self._answer, answered, subscription, held.next_offset, begun)
+        return self._puller.start(pull, subscription, held.next_offset, commit_offset)
+
+    def _answer(self, pull: "_Pull", response: ReceivedResponse) -> None:
+        """Deliver the messages of a response, and send the next pull; the task of `run` gets all else."""
+        held = self.process_queue
+        result = None
+        if not held.is_dropped:
+            result = self._puller.result(response, pull.subscription, pull.offset)
+            if result.status is PullStatus.FOUND:
+                self._succeeded()
+                self._took(result, pull)
+                if not held.is_dropped and not self.is_full() and self._start(pull.answered):
+                    return
+                result = None
+        pull.answered.set_result(result)
+
+    def _succeeded(self) -> None:
+        self._backoff.reset()
+        queue = self.process_queue.queue
+        over = self._instance.outages.succeeded(("pull", queue))
+        if over is not None:
+            logger.info("event=pull_recovered queue=%s after_s=%.1f failures=%d", queue_name(queue), *over)
+
+    def _took(self, result: PullResult, pull: "_Pull") -> None:
+        held = self.process_queue
+        self._astray_s = 0.0
+        held.put(result.messages, result.next_begin_offset)
+        if result.messages:
+            self._pulled(held.queue.topic, len(result.messages), self._instance.clock.monotonic() - pull.begun)
+            self._deliver(held, result.messages)
 
     async def _back_off(self, error: Exception) -> None:
         queue = self.process_queue.queue

@@ -19,7 +19,7 @@ class RoundRobin:
 
     def __init__(self, first: Callable[[], int] = lambda: 0) -> None:
         self._first = first
-        self._next: dict[str, int] = {}
+        self.positions: dict[str, int] = {}  # of the next queue, by topic; the compiled start of sends has it too
         self._before = 0  # the position before the last choice
 
     def choose(
@@ -34,7 +34,7 @@ class RoundRobin:
         """
         queues = route.rotation
         count = len(queues)
-        index = self._next.get(route.topic)
+        index = self.positions.get(route.topic)
         if index is None:
             index = self._first() % count
         self._before = index
@@ -42,19 +42,19 @@ class RoundRobin:
             for step in range(count):
                 queue = queues[(index + step) % count]
                 if queue.broker_name not in failed and (is_available is None or is_available(queue.broker_name)):
-                    self._next[route.topic] = index + step + 1
+                    self.positions[route.topic] = index + step + 1
                     return queue
             for step in range(count):
                 queue = queues[(index + step) % count]
                 if not failed or queue.broker_name != failed[-1]:
-                    self._next[route.topic] = index + step + 1
+                    self.positions[route.topic] = index + step + 1
                     return queue
-        self._next[route.topic] = index + 1
+        self.positions[route.topic] = index + 1
         return queues[index % count]
 
     def undo(self, topic: str) -> None:
         """Undo the last choice, which was for `topic`: its queue was not used, and is the next one again."""
-        self._next[topic] = self._before
+        self.positions[topic] = self._before
 
 
 def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:

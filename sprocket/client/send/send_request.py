@@ -151,11 +151,17 @@ UsualRequest = Callable[[Message, Callable[[], str]], SendRequest | None]
 
 def usual_requests(settings: SendSettings, engine: Any = _native) -> UsualRequest | None:
     """Return the compiled twin of `single_request`; it returns None for an unusual message.  None with pure Python."""
+    preparer = request_preparer(settings, engine)
+    request: UsualRequest | None = None if preparer is None else preparer.request
+    return request
+
+
+def request_preparer(settings: SendSettings, engine: Any = _native) -> Any:
+    """Return the compiled maker of the requests of usual messages; None with pure Python."""
     if engine is None or settings.idempotent:
         return None
     max_body_bytes = min(settings.max_message_size + 1, settings.compress_msg_body_over_howmuch)
-    request: UsualRequest = engine.Preparer(Message, SendRequest, PLAIN, max_body_bytes).request
-    return request
+    return engine.Preparer(Message, SendRequest, PLAIN, max_body_bytes)
 
 
 def single_request(message: Message, settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:

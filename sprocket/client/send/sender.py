@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from typing import Any
 
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
@@ -28,14 +28,16 @@ from sprocket.client.errors import (
     refusal,
 )
 from sprocket.client.message import SendResult, SendStatus
+from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
 from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings
+from sprocket.client.send.usual_starts import ENGINE, UsualStarts
+from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import DUPLICATES_FIELD
 
 logger = logging.getLogger(__name__)
@@ -90,17 +92,6 @@ def _is_bound(request: SendRequest, error: ClientError | None) -> bool:
     return isinstance(request, IdempotentRequest) and not is_refused
 
 
-class Attempt:
-    """A request that was written to a broker and whose answer is awaited."""
-
-    __slots__ = ("future", "queue", "started")
-
-    def __init__(self, future: "asyncio.Future[ReceivedResponse]", queue: MessageQueue, started: float) -> None:
-        self.future = future
-        self.queue = queue
-        self.started = started
-
-
 class _Lane:
     """The way to one queue: the connection that was found for it, and the encoded header."""
 
@@ -121,8 +112,9 @@ class Sender:
         group: str,
         settings: SendSettings,
         first_queue: Callable[[], int] = random_number,
+        engine: Any = ENGINE,
     ) -> None:
-        """`first_queue` returns the position to begin at among a topic's queues."""
+        """`first_queue` returns the position to begin at among a topic's queues; `engine` is that of `UsualStarts`."""
         self.instance = instance
         self._wall_ms = instance.clock.wall_ms
         self._monotonic = instance.clock.monotonic
@@ -134,6 +126,7 @@ class Sender:
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lanes: dict[MessageQueue, _Lane] = {}
+        self.usual = UsualStarts(instance, settings, self.faults.avoided_until, self._round_robin.positions, engine)
         self._idle: Wakeup | None = None  # of `settled`
         # Called with each send that a broker has taken: request, result, fields of the response, seconds.
         self.on_sent: list[SentListener] = []
@@ -205,7 +198,19 @@ class Sender:
             # other of two brokers, the broker that came back would get nothing until a heartbeat connects to it.
             self._round_robin.undo(request.topic)
             return None
+        if queue is route.rotation[-1] and self.usual.is_possible:  # once a round, which may have found all ways
+            self._keep_ways(route)
         return self._write(channel, request, queue, timeout_s, lane)
+
+    def _keep_ways(self, route: TopicRoute) -> None:
+        """Let the compiled code start further messages of a topic, if the way to each of its queues is known."""
+        ways = []
+        for queue in route.rotation:
+            lane = self._lanes.get(queue)
+            if lane is None or lane.changes != self.instance.route_changes:
+                return
+            ways.append((queue, lane.header, lane.channel))
+        self.usual.keep(route.topic, ways)
 
     def _open_channel(self, lane: _Lane, queue: MessageQueue) -> RemotingChannel | None:
         """Return the open connection to the master of `queue`, and keep it in `lane`."""
@@ -217,6 +222,7 @@ class Sender:
     def _new_lane(self, request: SendRequest, queue: MessageQueue) -> _Lane:
         if len(self._lanes) >= _MAX_LANES:
             self._lanes.clear()
+            self.usual.forget()
         plain = SendRequest(request.topic, b"", "", "")
         fields = plain.ext_fields(self.group, self.settings, queue, 0)
         lane = self._lanes[queue] = _Lane(SendHeader(PLAIN, fields))
@@ -237,39 +243,40 @@ class Sender:
         lane: _Lane | None = None,
     ) -> Attempt:
         now_ms = self._wall_ms()
+        attempt = Attempt(request, queue, self._monotonic())
         if lane is None or channel.is_signing or not _is_plain(request):
             fields = request.ext_fields(self.group, self.settings, queue, now_ms)
-            future = channel.request(request.code, fields, request.body, timeout_s=timeout_s)
+            channel.request_for(attempt, request.code, fields, request.body, timeout_s=timeout_s)
         else:
             opaque, body = channel.next_opaque(), request.body
             prefix = lane.header.prefix(opaque, request.sys_flag, now_ms, request.flag, request.properties, len(body))
-            future = channel.request_encoded(PLAIN, opaque, prefix, body, timeout_s=timeout_s)
-        return Attempt(future, queue, self._monotonic())
+            channel.request_encoded(attempt, PLAIN, opaque, prefix, body, timeout_s)
+        return attempt
 
-    def usual_result(self, request: SendRequest, attempt: Attempt) -> SendResult | None:
+    def usual_result(self, attempt: Attempt) -> SendResult | None:
         """Return the result of an attempt that succeeded in the usual way; None if `finish` must decide."""
+        outcome = attempt.outcome
+        if outcome is None or isinstance(outcome, ClientError) or outcome.code:
+            return None
         try:
-            if not attempt.future.done() or attempt.future.result().code:
-                return None
-            return self._result(request, attempt)
+            return self._result(attempt)
         except ClientError:
             return None
 
-    async def finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
+    async def finish(self, attempt: Attempt) -> SendResult:
         """Return the result of an attempt.  Raises RemotingTimeout, ConnectionLost, BrokerRefused."""
-        if not attempt.future.done():
-            with suppress(ClientError):  # `_result` raises it
-                await attempt.future
-        return self._result(request, attempt)
+        if attempt.outcome is None:
+            await attempt.ended()
+        return self._result(attempt)
 
-    def _result(self, request: SendRequest, attempt: Attempt) -> SendResult:
+    def _result(self, attempt: Attempt) -> SendResult:
         """Return the result of an attempt that has ended."""
-        queue = attempt.queue
-        try:
-            response = attempt.future.result()
-        except ClientError:
+        request, queue, response = attempt.request, attempt.queue, attempt.outcome
+        if isinstance(response, ClientError):
             self._failed(request.topic, queue.broker_name)
-            raise
+            raise response
+        if response is None:
+            raise InvariantError(f"the attempt to send {request.message_id} has not ended")
         status = _STATUS.get(response.code)
         if status is None:
             address = self.instance.master_address(queue.broker_name) or queue.broker_name
@@ -356,7 +363,7 @@ class Sender:
             tried.append(target.broker_name)
             try:
                 channel = await self._connect(request.topic, target.broker_name)
-                result = await self.finish(request, self._write(channel, request, target, deadline - loop.time()))
+                result = await self.finish(self._write(channel, request, target, deadline - loop.time()))
             except (ConnectFailed, BrokerNotFound) as unsent:
                 error = unsent
                 continue

@@ -1,8 +1,12 @@
 """Message ids are built of the parts that Java's `MessageClientIDSetter` reads out of them."""
 
+import random
 from datetime import datetime
 
+import pytest
+
 from sprocket.client.connection.unique_id import month_bounds_ms, unique_ids
+from sprocket.engine.choice import native
 from sprocket.remoting.codec.java_hash import java_hash_code
 from tests.client.java_vectors import HASHES
 from tests.clock import ManualClock
@@ -44,3 +48,17 @@ def test_ids_are_unique() -> None:
 
 def test_hash_is_that_of_java() -> None:
     assert {text: java_hash_code(text) for text in HASHES} == HASHES
+
+
+@pytest.mark.skipif(native("client_sends") is None, reason="the compiled engine is not built")
+def test_compiled_ids_are_those_of_python() -> None:
+    chance = random.Random(1)
+    clocks = [ManualClock(1_700_000_000_000), ManualClock(1_700_000_000_000)]
+    compiled = unique_ids(bytes(4), 9, b"salt", clocks[0])
+    pure = unique_ids(bytes(4), 9, b"salt", clocks[1], None)
+    for _ in range(70_000):  # the counter wraps
+        assert compiled() == pure()
+        if chance.random() < 0.3:
+            step = chance.choice((1, -1, -400_000, 40 * 86_400_000))
+            for clock in clocks:
+                clock.step_wall(step)
