@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from sprocket.engine.choice import native
-from sprocket.remoting.codec.codec_json import encode_header
 from sprocket.remoting.frames import NotEncodable
 from sprocket.remoting.framing import JSON, frame_prefix
+from sprocket.remoting.request_format import request_format
 
 _native: Final = native("client_sends")
 # Fields of `SendMessageRequestHeaderV2` that differ between the messages of one queue, and the opaque.
@@ -25,21 +25,7 @@ class SendHeader:
 
     def __init__(self, code: int, fields: Mapping[str, str], engine: Any = _native) -> None:
         """`fields` are those of any such request.  `engine` is the compiled twin, None for pure Python."""
-        document = msgspec.json.decode(encode_header(code, 0, 0, None, fields), type=dict[str, msgspec.Raw])
-        raw = msgspec.json.decode(document["extFields"], type=dict[str, msgspec.Raw])
-        members = [
-            b'"%b":%b' % (name.encode(), _FORMATS.get(name) or bytes(value).replace(b"%", b"%%"))
-            for name, value in raw.items()
-        ]
-        parts = []
-        for name, value in document.items():
-            text = bytes(value).replace(b"%", b"%%")
-            if name == "extFields":
-                text = b"{%b}" % b",".join(members)
-            elif name == "opaque":
-                text = b"%d"
-            parts.append(b'"%b":%b' % (name.encode(), text))
-        self._format = b"{%b}" % b",".join(parts)
+        self._format = request_format(code, fields, _FORMATS)
         self._native = None if engine is None else engine.SendHeader(_texts(self._format))
 
     def prefix(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body_bytes: int) -> bytes:
