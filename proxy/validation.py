@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `GrpcValidator`, `Validators`, `TopicValidator`, `MixAll
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from proxy.status import Refusal
@@ -12,12 +13,18 @@ from sprocket.client.errors import IllegalMessage
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
+# Legal names that need no second check.
+_KNOWN: Final = 4096
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def topic_of(resource: wire.Resource) -> str:
     """Return the name of a topic that clients may use.  Raises Refusal."""
-    name: str = resource.name
+    return _topic(resource.name)
+
+
+@lru_cache(_KNOWN)
+def _topic(name: str) -> str:
     try:
         check_topic(name)
     except IllegalMessage as error:
@@ -29,7 +36,11 @@ def topic_of(resource: wire.Resource) -> str:
 
 def group_of(resource: wire.Resource) -> str:
     """Return the name of a consumer group that clients may use.  Raises Refusal."""
-    name: str = resource.name
+    return _group(resource.name)
+
+
+@lru_cache(_KNOWN)
+def _group(name: str) -> str:
     try:
         check_group(name)
     except IllegalMessage as error:

@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `AckMessageActivity`, `ChangeInvisibleDurationActivity`,
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
 from proxy.brokers.brokers import Brokers
@@ -43,14 +42,16 @@ class AckActivity:
 
     async def ack_message(self, call: Call, request: wire.AckMessageRequest) -> wire.AckMessageResponse:
         """Acknowledge the messages of a request; each has its own status."""
-        topic, group = topic_of(request.topic), group_of(request.group)
-        if len(request.entries) > _MAX_ENTRIES:
-            raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(request.entries)} entries, the max is {_MAX_ENTRIES}")
+        topic, group, entries = topic_of(request.topic), group_of(request.group), request.entries
+        if len(entries) > _MAX_ENTRIES:
+            raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(entries)} entries, the max is {_MAX_ENTRIES}")
         self._clients.seen(call.client_id)
-        outcomes: list[wire.Status] = [OK] * len(request.entries)
+        if len(entries) == 1:
+            return await self._ack_single(call, group, topic, entries[0])
+        outcomes: list[wire.Status] = [OK] * len(entries)
         of_broker: defaultdict[str, list[_Entry]] = defaultdict(list)
         now_ms = self._brokers.instance.clock.wall_ms()
-        for index, entry in enumerate(request.entries):
+        for index, entry in enumerate(entries):
             try:
                 receipt, held = await self._renewal.take(call.client_id, group, entry.message_id, entry.receipt_handle)
                 if receipt.is_expired(now_ms):
@@ -59,18 +60,34 @@ class AckActivity:
                 outcomes[index] = status_of(refused)
             else:
                 of_broker[receipt.handle.broker_name].append(_Entry(index, receipt, held))
-        await _together([self._ack_at(batch, group, topic, outcomes) for batch in of_broker.values()])
+        await asyncio.gather(*(self._ack_at(batch, group, topic, outcomes) for batch in of_broker.values()))
         response = wire.AckMessageResponse(
             status=joint_status({one.code for one in outcomes}, "ack message result is empty")
         )
-        for entry, outcome in zip(request.entries, outcomes, strict=True):
+        for entry, outcome in zip(entries, outcomes, strict=True):
             response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
         return response
+
+    async def _ack_single(
+        self, call: Call, group: str, topic: str, entry: wire.AckMessageEntry
+    ) -> wire.AckMessageResponse:
+        """Acknowledge the message of a request with one, as consumers usually do, in the task of the call."""
+        message_id, given = entry.message_id, entry.receipt_handle
+        outcome, held = OK, None
+        try:
+            receipt, held = await self._renewal.take(call.client_id, group, message_id, given)
+            await self._brokers.ack(receipt, group, topic)
+        except (Refusal, ClientError) as error:
+            self._renewal.put_back(held, error)
+            outcome = status_of(error)
+        result = wire.AckMessageResultEntry(message_id=message_id, receipt_handle=given, status=outcome)
+        joint = OK if outcome is OK else status(outcome.code)
+        return wire.AckMessageResponse(status=joint, entries=[result])
 
     async def _ack_at(self, batch: "list[_Entry]", group: str, topic: str, outcomes: list[wire.Status]) -> None:
         """Acknowledge messages of one broker, and put the status of each into `outcomes`."""
         if len(batch) == 1 or any(entry.receipt.handle.is_ordered for entry in batch):
-            await _together([self._ack_one(entry, group, topic, outcomes) for entry in batch])
+            await asyncio.gather(*(self._ack_one(entry, group, topic, outcomes) for entry in batch))
             return
         try:
             await self._brokers.ack_batch([entry.receipt for entry in batch], group, topic)
@@ -117,11 +134,3 @@ class AckActivity:
             raise
         message = answer.remark or str(answer.code)
         return wire.ForwardMessageToDeadLetterQueueResponse(status=status(code_of(answer.code), message))
-
-
-async def _together(work: "list[Coroutine[object, object, None]]") -> None:
-    """Run `work` at once.  A single piece, the usual case, runs in the task of its call: another task costs more."""
-    if len(work) == 1:
-        await work[0]
-    else:
-        await asyncio.gather(*work)

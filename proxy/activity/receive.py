@@ -18,6 +18,7 @@ from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
 from proxy.convert.filters import subscription_of
 from proxy.convert.outgoing import outgoing
+from proxy.convert.received_bytes import encode_received, encoded_topic
 from proxy.convert.settings import max_attempts
 from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
@@ -34,7 +35,8 @@ from sprocket.remoting.headers.pop import PopMessageRequestHeader
 
 logger = logging.getLogger(__name__)
 
-Write = Callable[[wire.ReceiveMessageResponse], Awaitable[None]]
+# Takes a part of the answer, or its bytes.
+Write = Callable[[wire.ReceiveMessageResponse | bytes], Awaitable[None]]
 
 # `ProxyUtils.MAX_MSG_NUMS_FOR_POP_REQUEST`
 _MAX_MESSAGES: Final = 32
@@ -181,7 +183,7 @@ class ReceiveActivity:
         except (Refusal, ClientError) as error:
             logger.info("event=after_pop_failed reason=%r", str(error))
 
-    def hold(self, call: Call, group: str, topic: str, message: PoppedMessage, given: str) -> None:
+    def hold(self, call: Call, group: str, topic: str, message: PoppedMessage, receipt: Receipt, given: str) -> None:
         """Renew a message from now on while its client lives."""
         self._renewal.held.add(
             Held(
@@ -190,7 +192,7 @@ class ReceiveActivity:
                 topic=topic,
                 message_id=message.message_id,
                 given=given,
-                receipt=receipt_of(message),
+                receipt=receipt,
                 received_ms=self._brokers.instance.clock.wall_ms(),
                 received_at=self._brokers.instance.clock.monotonic(),
                 peer=call.peer,
@@ -202,8 +204,13 @@ class ReceiveActivity:
         """Stop renewing a message."""
         self._renewal.held.take(call.client_id, group, message.message_id, given)
 
-    def convert(self, message: PoppedMessage, topic: str, given: str) -> wire.ReceiveMessageResponse:
-        """Return the part of the answer with a message."""
+    def convert(
+        self, message: PoppedMessage, topic: str, topic_field: bytes, given: str
+    ) -> wire.ReceiveMessageResponse | bytes:
+        """Return the part of the answer with a message; `topic_field` is `topic` encoded."""
+        encoded = encode_received(message.message, topic_field, given)
+        if encoded is not None:
+            return encoded
         now_ms = self._brokers.instance.clock.wall_ms()
         return wire.ReceiveMessageResponse(message=outgoing(message.message, topic, given, now_ms))
 
@@ -270,14 +277,16 @@ class _Delivery:
             await write(_status(status(wire.MESSAGE_NOT_FOUND, "no match message")))
             return
         written = 0
-        given = [receipt_of(message).encode() for message in messages]
+        receipts = [receipt_of(message) for message in messages]
+        given = [receipt.encode() for receipt in receipts]
         if renews:
-            for message, handle in zip(messages, given, strict=True):
-                self._activity.hold(self._call, self._group, self._topic, message, handle)
+            for message, receipt, handle in zip(messages, receipts, given, strict=True):
+                self._activity.hold(self._call, self._group, self._topic, message, receipt, handle)
         try:
-            await write(_status(status(wire.OK)))
+            await write(_OK)
+            convert, topic, field = self._activity.convert, self._topic, encoded_topic(self._topic)
             for message, handle in zip(messages, given, strict=True):
-                await write(self._activity.convert(message, self._topic, handle))
+                await write(convert(message, topic, field, handle))
                 written += 1
         finally:
             for message, handle in list(zip(messages, given, strict=True))[written:]:
@@ -292,3 +301,6 @@ def receipt_of(message: PoppedMessage) -> Receipt:
 
 def _status(of: wire.Status) -> wire.ReceiveMessageResponse:
     return wire.ReceiveMessageResponse(status=of)
+
+
+_OK: Final = _status(status(wire.OK)).SerializeToString()

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.brokers.ack_requests import ack_header, encoded_ack
 from proxy.brokers.pace import Pace
 from proxy.brokers.receipts import Receipt
 from proxy.status import Refusal
@@ -21,13 +22,13 @@ from sprocket.common.errors import ProtocolError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse
 from sprocket.remoting.headers.admin import ViewMessageRequestHeader
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.pop import (
-    AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
     PopMessageRequestHeader,
@@ -75,11 +76,15 @@ class Brokers:
         timeout_s: float,
     ) -> ReceivedResponse:
         """Return the response of a master, whatever its code."""
+        channel = await self._channel(broker_name)
+        return await channel.request(code, header, body, timeout_s=timeout_s)
+
+    async def _channel(self, broker_name: str) -> RemotingChannel:
         address = self.instance.master_address(broker_name)
         if address is None:
             raise Refusal(wire.BAD_REQUEST, f"cannot find broker {broker_name}")
-        channel = await self.instance.remoting.channel(address)
-        return await channel.request(code, header, body, timeout_s=timeout_s)
+        remoting = self.instance.remoting
+        return remoting.open_channel(address) or await remoting.channel(address)
 
     async def send(self, broker_name: str, code: int, fields: dict[str, str], body: Buffer) -> ReceivedResponse:
         """Return the response of a master to a send, which may wait a moment for others, see `Pace`."""
@@ -109,17 +114,18 @@ class Brokers:
 
     async def ack(self, receipt: Receipt, group: str, topic: str) -> None:
         """Acknowledge one message."""
+        handle, stored_topic = receipt.handle, receipt.stored_topic(topic, group)
+        broker_name = handle.broker_name
         await self._check(receipt, topic)
-        handle = receipt.handle
-        header = AckMessageRequestHeader(
-            consumer_group=group,
-            topic=receipt.stored_topic(topic, group),
-            queue_id=handle.queue_id,
-            extra_info=handle.encode(),
-            offset=receipt.offset,
-        )
-        response = await self.ask(handle.broker_name, RequestCode.ACK_MESSAGE, header, timeout_s=TIMEOUT_S)
-        self.success(response, handle.broker_name)
+        channel = await self._channel(broker_name)
+        if channel.is_signing:
+            header = ack_header(group, stored_topic, handle, receipt.offset)
+            answer = channel.request(RequestCode.ACK_MESSAGE, header, timeout_s=TIMEOUT_S)
+        else:
+            opaque = channel.next_opaque()
+            frame = encoded_ack(group, stored_topic, handle, receipt.offset, opaque)
+            answer = channel.request_encoded(RequestCode.ACK_MESSAGE, opaque, frame, b"", timeout_s=TIMEOUT_S)
+        self.success(await answer, broker_name)
 
     async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
         """Acknowledge several messages of one broker."""
@@ -202,5 +208,5 @@ class Brokers:
         if not may_be_expired and receipt.is_expired(self.instance.clock.wall_ms()):
             raise Refusal(wire.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
         broker_name = receipt.handle.broker_name
-        if not await self.is_known(broker_name, topic):
+        if self.instance.master_address(broker_name) is None and not await self.is_known(broker_name, topic):
             raise Refusal(wire.INVALID_RECEIPT_HANDLE, f"cannot find broker {broker_name}")

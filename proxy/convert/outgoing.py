@@ -14,7 +14,8 @@ from sprocket.grpc_wire.times import timestamp
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 
-_COMPRESSED: Final = int(SysFlag.COMPRESSED)
+# The body is compressed.
+COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _DELAYS: Final = (names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC)
 
@@ -43,7 +44,7 @@ def outgoing(message: ReceivedMessage, topic: str, handle: str | None, now_ms: i
         born_timestamp=timestamp(message.born_timestamp_ms),
         born_host=properties.get(BORN_HOST, "").strip() or message.born_host[0],
         store_timestamp=timestamp(message.store_timestamp_ms),
-        store_host=_address(*message.store_host),
+        store_host=address(*message.store_host),
         queue_id=message.queue.queue_id,
         queue_offset=message.queue_offset,
         delivery_attempt=message.reconsume_times + 1,
@@ -67,7 +68,7 @@ def outgoing(message: ReceivedMessage, topic: str, handle: str | None, now_ms: i
 
 
 def _body(message: ReceivedMessage) -> "tuple[bytes, wire.Encoding]":
-    if not message.sys_flag & _COMPRESSED:
+    if not message.sys_flag & COMPRESSED:
         return message.body, wire.IDENTITY
     raw = message.stored_body
     if raw.startswith(_GZIP_MAGIC):
@@ -95,5 +96,6 @@ def _add_delivery_time(system: wire.SystemProperties, properties: dict[str, str]
         system.delivery_timestamp.CopyFrom(timestamp(int(deliver_ms)))
 
 
-def _address(host: str, port: int) -> str:
+def address(host: str, port: int) -> str:
+    """Return ``host:port``."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -71,7 +71,7 @@ class Renewal:
         Raises Refusal.
         """
         held = self.held.take(client_id, group, message_id, given)
-        if held is None:
+        if held is None and self._elsewhere is not nowhere_else:
             held = await self._elsewhere(client_id, group, message_id, given)
         if held is None:
             return parse_receipt(given), None

@@ -83,6 +83,7 @@ class Dispatcher:
             return grpc.stream_stream_rpc_method_handler(self._telemetry, **codec)
         if method.server_streaming:
             streaming = self._methods.streaming.get(method.name) or _unsupported_stream(method.name, response)
+            codec["response_serializer"] = _encoded
             return grpc.unary_stream_rpc_method_handler(self._streaming(streaming, response), **codec)
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
         return grpc.unary_unary_rpc_method_handler(self._unary(unary, response), **codec)
@@ -160,6 +161,11 @@ class Dispatcher:
                 return
             await self._methods.telemetry(call, command, stream)
             is_first = False
+
+
+def _encoded(part: Any) -> bytes:
+    """Return the bytes of a part of an answer; a method may have encoded it."""
+    return part if type(part) is bytes else bytes(part.SerializeToString())
 
 
 async def _ended(context: Any) -> None:

@@ -33,6 +33,20 @@ def options(config: ProxyConfig, *, is_shared: bool = False) -> list[tuple[str, 
     ]
 
 
+class _Generic:
+    """Server that gets the handlers of services by name alone.
+
+    grpcio waits for the next call of each registered method with a future of its own, and looks at all these futures
+    at every call.  Methods of health checking and reflection would slow down every other call.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        """Do nothing: the generic handler of `service` has the same methods."""
+
+
 class GrpcServer:
     """gRPC server for the calls of one listener.  It is created inside a running event loop."""
 
@@ -40,10 +54,11 @@ class GrpcServer:
         self._server = grpc.aio.server(options=options(config, is_shared=is_shared))
         handlers = grpc.method_handlers_generic_handler(SERVICE.full_name, dispatcher.handlers())
         self._server.add_generic_rpc_handlers((handlers,))
+        services = _Generic(self._server)
         self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, services)
         names = (SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        reflection.enable_server_reflection(names, services)
 
     def listen(self, address: str, credentials: Any = None) -> int:
         """Bind `address`, with TLS if there are `credentials`.  Return the port.  Raises ConfigError."""

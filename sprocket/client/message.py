@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Protocol
 
 from sprocket.client import arguments
@@ -349,6 +350,7 @@ def queue_name(queue: MessageQueue) -> str:
     return f"{queue.broker_name}/{queue.topic}/{queue.queue_id}"
 
 
+@lru_cache(1024)
 def _host(raw: bytes) -> tuple[str, int]:
     address, port = raw[:-4], int.from_bytes(raw[-4:], "big")
     if len(address) == 4:

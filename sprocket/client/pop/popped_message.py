@@ -127,43 +127,52 @@ def popped_messages(
     counts = parse_order_counts(header.order_count_info)
     taken: defaultdict[str, int] = defaultdict(int)
     first: dict[str, int] = {}
+    visible_at = now + header.invisible_time / 1000
     popped = []
     for message in _records(body, topic, broker_name):
         text = message.properties.get(names.POP_CK)
         if text is not None and starts:
             # In a retry topic the broker wrote the handle into the message.
-            popped.append(PoppedMessage(message, topic, _handle(text), now + header.invisible_time / 1000, consumer))
+            popped.append(PoppedMessage(message, topic, _handle(text), visible_at, consumer))
             continue
-        retry = retry_kind(message.topic)
-        key = queue_key(retry, message.queue.queue_id)
+        retry, queue_id = retry_kind(message.topic), message.queue.queue_id
+        key = queue_key(retry, queue_id)
         index = taken[key]
-        taken[key] += 1
-        offset = offsets[key][index] if index < len(offsets.get(key, ())) else message.queue_offset
-        start = starts.get(key, first.setdefault(key, message.queue_offset))
+        taken[key] = index + 1
+        known = offsets.get(key, ())
+        offset = known[index] if index < len(known) else message.queue_offset
+        start = starts.get(key)
+        if start is None:
+            start = first.setdefault(key, message.queue_offset)
         handle = PopHandle(
-            start, header.pop_time, header.invisible_time, header.revive_qid, retry, broker_name,
-            message.queue.queue_id, offset,
-        )  # fmt: skip
-        count = counts.get(message_key(retry, message.queue.queue_id, message.queue_offset), counts.get(key, 0))
-        message.reconsume_times = max(count, message.reconsume_times)
-        popped.append(PoppedMessage(message, topic, handle, now + header.invisible_time / 1000, consumer))
+            start, header.pop_time, header.invisible_time, header.revive_qid, retry, broker_name, queue_id, offset
+        )
+        if counts:
+            count = counts.get(message_key(retry, queue_id, message.queue_offset), counts.get(key, 0))
+            message.reconsume_times = max(count, message.reconsume_times)
+        popped.append(PoppedMessage(message, topic, handle, visible_at, consumer))
     return popped
 
 
 def _records(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
     """Return the messages of `body`, which lie in several queues, each with its own."""
     messages: list[ReceivedMessage] = []
-    position = 0
+    begin = position = 0
+    before = b""  # queue id of the records from `begin` on
     while position < len(body):
         size = int.from_bytes(body[position : position + 4], "big", signed=True)
         if size <= _QUEUE_ID_AT or position + size > len(body):
             raise ProtocolError("record", f"size {size} at byte {position} of {len(body)}")
-        id_at = position + _QUEUE_ID_AT
-        queue_id = int.from_bytes(body[id_at : id_at + 4], "big")
-        record = body[position : position + size]
-        messages += decode_records(record, MessageQueue(topic, broker_name, queue_id))
+        queue_id = body[position + _QUEUE_ID_AT : position + _QUEUE_ID_AT + 4]
+        if queue_id != before:
+            messages += _of_queue(body[begin:position], topic, broker_name, before)
+            begin, before = position, queue_id
         position += size
-    return messages
+    return messages + _of_queue(body[begin:], topic, broker_name, before)
+
+
+def _of_queue(records: bytes, topic: str, broker_name: str, queue_id: bytes) -> list[ReceivedMessage]:
+    return decode_records(records, MessageQueue(topic, broker_name, int.from_bytes(queue_id, "big"))) if records else []
 
 
 def _handle(text: str) -> PopHandle:

@@ -132,3 +132,12 @@ async def test_an_expired_receipt_is_refused_and_the_others_are_acknowledged() -
 async def test_no_acknowledgement_is_no_success() -> None:
     answer = await _acknowledge(WaitingBrokers(1), [])
     assert answer.status.code == wire.INTERNAL_SERVER_ERROR and not answer.entries
+
+
+async def test_one_that_a_broker_did_not_acknowledge_is_held_again() -> None:
+    brokers, held, receipt = FailingBrokers("broker-a"), HeldHandles(), _receipt("broker-a", 1)
+    one = Held(_CALL.client_id, "group", "topic", "id", receipt.encode(), receipt, SystemClock().wall_ms(), 0)
+    held.add(one)
+    answer = await _acknowledge(brokers, [receipt], held)
+    assert answer.status.code == answer.entries[0].status.code == wire.PROXY_TIMEOUT
+    assert answer.entries[0].status.message and list(held) == [one]
