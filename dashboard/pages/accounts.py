@@ -1,4 +1,4 @@
-"""Accounts of the cluster: users and their policies (ACL 2.0)."""
+"""Accounts of the cluster: users and their policies (ACL 2.0), and the accounts of `plain_acl.yml` (ACL 1.0)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from dashboard.asking.at_once import answered, check_rights
 from dashboard.asking.cluster import true_masters_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
-from dashboard.views.accounts import account_rows
+from dashboard.views.accounts import account_rows, plain_rows
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.remoting.bodies.auth import UserInfo
 
@@ -24,9 +24,12 @@ async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
     users = await visit.at_once.each(brokers, lambda name: visit.admin.users(brokers[name]))
     check_rights(users)
     acls = await visit.at_once.each(brokers, lambda name: visit.admin.acls(brokers[name]))
+    # A broker without ACL 1.0 refuses.  One that does not answer is named already.
+    plain = await visit.at_once.each(brokers, lambda name: visit.admin.plain_accounts(brokers[name]))
     silent = [(name, str(one)) for name, one in users.items() if isinstance(one, AdminError)]
     values = {
-        "rows": account_rows(answered(users), answered(acls)), "brokers": sorted(brokers), "silent_brokers": silent,
+        "rows": account_rows(answered(users), answered(acls)), "plain": plain_rows(answered(plain)),
+        "brokers": sorted(brokers), "silent_brokers": silent,
         "types": _TYPES, "done": done, "failed": failed,
     }  # fmt: skip
     return Page("accounts.html", values)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.compat.controllers import GROUP, ControllerCluster
-from tests.compat.previous import PreviousCluster, previous_server
+from tests.compat.previous import PreviousCluster, server_of
 from tests.compat.replicas import until
 from tests.compat.test_auth import PROPERTIES, Door, refusals, set_up
 
@@ -36,7 +36,7 @@ def _make_controller(source: Path, root: Path, target: Path) -> None:
     """A group that has elected twice."""
     with ControllerCluster(root, count=1) as cluster:
         (controller,) = cluster.controllers
-        controller.command = previous_server(source, "mqcontroller", controller.directory / "controller.conf")
+        controller.command = server_of(source, "mqcontroller", controller.directory / "controller.conf")
         cluster.start_controllers()
         brokers = [cluster.add_sprocket_broker(number) for number in (0, 1)]
         for count, broker in enumerate(brokers, 1):

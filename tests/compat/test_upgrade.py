@@ -1,7 +1,8 @@
 """Rolling upgrade: what a previous version wrote is opened and followed, and brokers of both versions replicate.
 
 ``data/sprocket-1409cd06.tar.xz`` is what a broker of commit 1409cd06 left when it was killed.  A running broker of that
-version needs its source code: see `tests.compat.previous`.  docs/upgrade.md says what is tested here.
+version needs its source code: see `tests.compat.previous`.  `test_rolling_upgrade` has whole clusters of both versions;
+docs/upgrade.md says what is tested.
 
 ``data/sprocket-controller-1409cd06.tar.xz`` is what a controller of that version and its brokers left,
 ``data/sprocket-auth-1409cd06.tar.xz`` what a broker with users and policies left.  To make all three again, see
@@ -19,7 +20,7 @@ import pytest
 from tests.compat import wire
 from tests.compat.cluster import Server, SprocketCluster
 from tests.compat.controllers import GET_SYNC_STATE_DATA, ControllerCluster
-from tests.compat.previous import SOURCE_VARIABLE, previous_broker, previous_source
+from tests.compat.previous import previous_broker, previous_source
 from tests.compat.replicas import Replicas, ha_status, log_end, same_logs, send, until
 from tests.compat.test_auth import PROPERTIES, Door, allowed, refusals
 from tests.compat.turns import SHORT_DELAYS, TOPIC, Ledger, add_turn, check_turn, properties
@@ -103,8 +104,6 @@ def followers(master: Server, *, in_step: bool = False) -> int:
 def test_a_group_is_upgraded_and_goes_back_while_it_serves(tmp_path: Path) -> None:
     """Slave first, then the master; back in the other order.  Each step replicates between the two versions."""
     source = previous_source()
-    if source is None:
-        pytest.skip(f"{SOURCE_VARIABLE} names no folder with the source code of a previous version")
     with Replicas(tmp_path) as replicas:
         servers = [
             replicas.add("sprocket", GROUP, number, "SLAVE" if number else "ASYNC_MASTER", **SIZES) for number in (0, 1)

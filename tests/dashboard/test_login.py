@@ -1,5 +1,9 @@
 """Login with the users of a cluster with access control."""
 
+from collections.abc import Iterator
+
+import pytest
+
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.remoting.bodies.auth import UserInfo
 from sprocket.remoting.credentials import Credentials
@@ -92,6 +96,46 @@ async def test_accounts_are_listed_created_and_deleted(guarded: Broker) -> None:
         gone = await visitor.post("/accounts/delete", token=token, user="clerk")
         assert "User clerk was deleted" in gone.text
         assert "clerk Normal" not in (await visitor.get("/accounts")).text
+
+
+@pytest.fixture(scope="module")
+def with_plain_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with ACL 1.0."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "conf").mkdir()
+    (home / "conf" / "plain_acl.yml").write_text(_PLAIN_ACL)
+    properties = {"aclEnable": "true", "rocketmqHome": str(home)}
+    with Broker(tmp_path_factory.mktemp("plain"), properties=properties) as running:
+        yield running
+
+
+_PLAIN_ACL = """
+accounts:
+  - {accessKey: Administrator, secretKey: secret-of-admin, admin: true}
+  - accessKey: Application
+    secretKey: secret-of-application
+    whiteRemoteAddress: 10.0.0.*
+    defaultTopicPerm: DENY
+    topicPerms: [Offered=PUB|SUB]
+    groupPerms: [billing=SUB]
+"""
+
+
+async def test_accounts_of_acl_1_are_listed(with_plain_accounts: Broker) -> None:
+    async with running(with_plain_accounts.namesrv) as (_, visitor):
+        await visitor.log_in("Administrator", "secret-of-admin")
+        page = await visitor.get("/accounts")
+        assert page.status == 200
+        assert "Accounts of ACL 1.0" in page.text and "The brokers have no users" not in page.text
+        for words in ("Administrator yes", "Application no 10.0.0.*", "topic Offered=PUB|SUB", "group billing=SUB"):
+            assert words in page.text, page.text
+        assert "other topics=DENY" in page.text and "secret-of" not in page.html
+
+
+async def test_an_account_of_acl_1_that_is_no_admin_sees_none(with_plain_accounts: Broker) -> None:
+    async with running(with_plain_accounts.namesrv) as (_, visitor):
+        await visitor.log_in("Application", "secret-of-application")
+        assert "Offered" not in (await visitor.get("/accounts")).text
 
 
 async def test_a_message_is_sent_as_the_user(guarded: Broker) -> None:

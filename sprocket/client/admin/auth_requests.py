@@ -6,7 +6,7 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl.createUser` and those besid
 import msgspec
 
 from sprocket.client.admin.admin_requests import AdminError, AdminRequests, decoded
-from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from sprocket.remoting.bodies.auth import AclInfo, PlainAccountsBody, PolicyEntryInfo, PolicyInfo, UserInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.auth import (
@@ -90,6 +90,12 @@ class AuthRequests(AdminRequests):
         header = ListAclsRequestHeader(subject_filter=subject, resource_filter=resource)
         response = await self.ask(broker, RequestCode.AUTH_LIST_ACL, header)
         return decoded(response, list[AclInfo]) if response.body else []
+
+    # ACL 1.0
+
+    async def plain_accounts(self, broker: str) -> PlainAccountsBody:
+        """Return the accounts of ACL 1.0, without secret keys.  A broker without `aclEnable` refuses."""
+        return decoded(await self.ask(broker, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG), PlainAccountsBody)
 
     # From one broker to another
 

@@ -6,6 +6,7 @@ Source: OpenTelemetry, "OTLP file exporter", "Semantic conventions for messaging
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ _SPAN_KINDS: Final = {
     TraceKind.RECALL: ("recall", _PRODUCER),
 }
 _PER_REQUEST: Final = 500
+_EPOCH: Final = datetime(1970, 1, 1)
+_MAX_TIME_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 def as_dict(record: TraceRecord, client_host: str) -> dict[str, Any]:
@@ -62,8 +65,9 @@ def bulk_lines(records: Iterable[tuple[TraceRecord, str]], index: str) -> Iterat
     """
     for record, host in records:
         document = as_dict(record, host)
-        # The name that Kibana expects of a time.
-        document["@timestamp"] = record.time_ms
+        # The name that Kibana expects of a time, in the form that an index without a mapping takes for a date.
+        if 0 <= record.time_ms <= _MAX_TIME_MS:
+            document["@timestamp"] = _iso_time(record.time_ms)
         yield json.dumps({"index": {"_index": index, "_id": _hex(24, *document.values())}})
         yield json.dumps(document, ensure_ascii=False)
 
@@ -122,6 +126,11 @@ def _span(record: TraceRecord, host: str) -> dict[str, Any]:
     if not is_root:
         span["parentSpanId"] = root
     return span
+
+
+def _iso_time(time_ms: int) -> str:
+    """Return a time of UTC with milliseconds, as in ``2026-11-23T10:26:05.123Z``."""
+    return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds") + "Z"
 
 
 def _attribute(name: str, value: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Bodies about users and policies.
+"""Bodies about users and policies of ACL 2.0, and about accounts of ACL 1.0.
 
-Source: RocketMQ 5.3.3, `UserInfo`, `AclInfo`.  Absent fields are left out, as fastjson leaves out nulls.
+Source: RocketMQ 5.3.3, `UserInfo`, `AclInfo`; 5.3.2, `PlainAccessConfig`, `AclConfig`.  Absent fields are left out, as
+fastjson leaves out nulls.
 """
 
 import msgspec
@@ -39,3 +40,22 @@ class AclInfo(msgspec.Struct, rename="camel", omit_defaults=True):
 
     subject: str | None = None
     policies: list[PolicyInfo] | None = None
+
+
+class PlainAccountInfo(msgspec.Struct, rename="camel", omit_defaults=True):
+    """An account of ACL 1.0; permissions are ``topic=PUB|SUB``.  Our broker leaves out the secret key."""
+
+    access_key: str | None = None
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
+
+
+class PlainAccountsBody(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Response to GET_BROKER_CLUSTER_ACL_CONFIG."""
+
+    global_white_addrs: list[str] | None = None
+    plain_access_configs: list[PlainAccountInfo] | None = None

@@ -1,9 +1,7 @@
 """Redis and PostgreSQL as processes of a test: on Unix sockets in folders of their own, and killed by their id."""
 
 import asyncio
-import fcntl
 import os
-import platform
 import pwd
 import shutil
 import signal
@@ -18,11 +16,9 @@ from typing import Final
 
 import asyncpg
 
-from tests.compat.maven import BUILD
+from tests.debian_packages import PackageMissingError, unpacked
 
 _LIMIT_S: Final = 120
-# Three steps use this limit.  Together they end before the test's own limit.
-_DOWNLOAD_LIMIT_S: Final = 60
 # The server, and the libraries that it needs beside those of a Debian system without it.
 _REDIS_PACKAGES: Final = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
 
@@ -201,40 +197,9 @@ def _redis_program() -> tuple[str, dict[str, str]]:
     found = shutil.which("redis-server")
     if found is not None:
         return found, dict(os.environ)
-    target = BUILD / f"redis-{platform.machine()}"
-    target.mkdir(parents=True, exist_ok=True)
-    with (target / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (target / "stamp").exists():
-            _unpack_redis(target)
-            (target / "stamp").touch()
-    libraries = {str(path.parent) for path in (target / "tree").rglob("*.so.*")}
-    return str(target / "tree/usr/bin/redis-server"), os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
-
-
-def _unpack_redis(target: Path) -> None:
-    """Fetch the packages with lists of our own: an image has none, and only root may renew the system's."""
-    folders = {name: target / name for name in ("state", "cache")}
-    for folder in (folders["state"] / "lists/partial", folders["cache"] / "archives/partial", target / "tree"):
-        folder.mkdir(parents=True, exist_ok=True)
-    options = ["-q", "-o", f"Dir::State={folders['state']}", "-o", f"Dir::Cache={folders['cache']}"]
-    options += ["-o", "Dir::State::status=/dev/null", "-o", "APT::Sandbox::User="]
-    _fetch(target, "apt-get", *options, "update")
-    _fetch(target, "apt-get", *options, "download", *_REDIS_PACKAGES)
-    for package in target.glob("*.deb"):
-        _fetch(target, "dpkg-deb", "-x", str(package), str(target / "tree"))
-        package.unlink()
-    for folder in folders.values():
-        shutil.rmtree(folder)
-
-
-def _fetch(folder: Path, *command: str) -> None:
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_DOWNLOAD_LIMIT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DatabaseMissingError(f"needs Redis: apt-get install redis-server ({error})") from None
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr)[-500:]
-        raise DatabaseMissingError(f"needs Redis: apt-get install redis-server ({command[0]}: {said})")
+        tree = unpacked(_REDIS_PACKAGES)
+    except PackageMissingError as missing:
+        raise DatabaseMissingError(str(missing)) from None
+    libraries = {str(path.parent) for path in tree.rglob("*.so.*")}
+    return str(tree / "usr/bin/redis-server"), os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
