@@ -284,7 +284,7 @@ async def test_consumer_names_the_argument_that_is_wrong(call: Callable[[Consume
         (lambda c: c.receive(wait_s="1"), "wait_s is a str"),
         (lambda c: c.ack(5), "popped is an int"),
         (lambda c: c.ack_all([5]), "popped is an int"),
-        (lambda c: c.renew(5), "popped is an int"),
+        (lambda c: c.extend(5), "popped is an int"),
         (lambda c: c.nack(5), "popped is an int"),
         (lambda c: c.run(None), "handler is None"),
     ],

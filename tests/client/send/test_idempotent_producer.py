@@ -10,9 +10,9 @@ import pytest
 from broker.server import Broker
 from sprocket import IllegalArgument, IllegalMessage, Message, Producer, SendFailed, SendSettings, SendStatus
 from sprocket.client.send.queue_choice import RoundRobin
-from sprocket.client.sync import Producer as BlockingProducer
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, parse
+from sprocket.sync import Producer as BlockingProducer
 from tests.broker.rig import broker_config, store_config
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data
 
