@@ -149,6 +149,7 @@ def admin(name_servers: Any = NS, **changes: Any) -> AdminClient:
         (consumer, {"settings": SendSettings()}, "settings is a SendSettings; pass a ConsumeSettings"),
         (consumer, {"namesrv": ""}, "no name server given: pass namesrv="),
         (consumer, {"namesrv": "nowhere"}, "namesrv: 'nowhere' is not host:port"),
+        (consumer, {"namesrv": "kafka://here:9092"}, "namesrv: 'kafka://here:9092' has a scheme"),
         (consumer, {"namesrv": 9876}, "namesrv is an int"),
         (consumer, {"client": ClientSettings(namesrv=NS)}, "namesrv and client are both given"),
         (OrderlyConsumer, {"group": "g", "namesrv": NS, "settings": ConsumeSettings()}, "pass an OrderlySettings"),

@@ -62,6 +62,12 @@ class NameServers:
         return body_of(self._body(await self.invoke(RequestCode.GET_BROKER_CLUSTER_INFO)), ClusterInfo)
 
     def _body(self, response: ReceivedResponse) -> bytes:
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            address = self._addresses[self._current]
+            raise NameServerUnreachable(
+                f"{address} is no name server, because it does not know the request; pass the address of a name "
+                "server, whose usual port is 9876"
+            )
         if response.code != ResponseCode.SUCCESS:
             raise refusal(response.code, response.remark, self._addresses[self._current])
         return response.body
