@@ -8,11 +8,15 @@
 The classes are those of `sprocket` under their names.
 """
 
-from sprocket.client.sync import Admin, Consumer, OrderlyConsumer, Producer, SimpleConsumer, TransactionProducer
-from sprocket.client.sync import Popped as PoppedMessage
-from sprocket.client.sync import Received as ReceivedMessage
-from sprocket.client.sync_connect import Connection, Topic, TypedConsumer, connect
-from sprocket.client.sync_deduplication import Deduplicator
+from sprocket.client.sync.admin import Admin
+from sprocket.client.sync.connection import Connection, connect
+from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
+from sprocket.client.sync.consumers import Received as ReceivedMessage
+from sprocket.client.sync.deduplication import Deduplicator
+from sprocket.client.sync.producers import Producer, TransactionProducer
+from sprocket.client.sync.simple_consumer import Popped as PoppedMessage
+from sprocket.client.sync.simple_consumer import SimpleConsumer
+from sprocket.client.sync.typed import Topic, TypedConsumer, TypedMessage
 
 __all__ = [
     "Admin",
@@ -27,5 +31,6 @@ __all__ = [
     "Topic",
     "TransactionProducer",
     "TypedConsumer",
+    "TypedMessage",
     "connect",
 ]

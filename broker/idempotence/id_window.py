@@ -8,14 +8,20 @@ from typing import NamedTuple
 
 
 class FirstSend(NamedTuple):
-    """Place of the message that came first with an id.  `stored_ms` is its store timestamp."""
+    """Place of the message that came first with an id.  `stored_ms` is its store timestamp.
 
+    A delayed message lies in `topic` until it is delivered, in queue `queue_id` there; producers know `sent_queue_id`.
+    """
+
+    topic: str
     queue_id: int
     queue_offset: int
     physical_offset: int
     size_bytes: int
     unique_key: str
     stored_ms: int
+    sent_queue_id: int
+    slot_ms: int = 0  # its slot in the timer wheel; 0 for none
 
 
 class IdWindow:

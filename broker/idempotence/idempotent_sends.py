@@ -7,13 +7,15 @@ The answer to a duplicate waits for disk and slaves as the answer to the first m
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from broker.config.live_config import LiveConfig
 from broker.idempotence.id_window import FirstSend
 from broker.idempotence.known_ids import KnownIds
-from broker.idempotence.log_ids import MAX_ID_BYTES, NAME, UNIQUE_KEY_NAME
+from broker.idempotence.log_ids import MAX_ID_BYTES, NAME, UNIQUE_KEY_NAME, WAITING_TOPICS, first_send
 from broker.metrics.message_flow import MessageFlow
 from broker.send.admission import Admission
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.replies import Appended, SendReplies
+from broker.timer.recall_handle import handle_text
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.refusal_reasons import Reason
@@ -39,8 +41,15 @@ class IdempotentSends:
     """Sender of messages with an id.  Lives in the event loop's thread."""
 
     def __init__(
-        self, ids: KnownIds, store: AppendingStore, waits: ConfirmWaits, clock: Clock, flow: MessageFlow
+        self,
+        config: LiveConfig,
+        ids: KnownIds,
+        store: AppendingStore,
+        waits: ConfirmWaits,
+        clock: Clock,
+        flow: MessageFlow,
     ) -> None:
+        self._config = config
         self._ids = ids
         self._store = store
         self._waits = waits
@@ -57,8 +66,8 @@ class IdempotentSends:
             return False
         if not find_last(message.properties, NAME):
             return False
-        if message.topic != admission.topic:
-            raise _illegal("a message with a delay or of a transaction cannot have it; send the message without it")
+        if message.topic != admission.topic and message.topic not in WAITING_TOPICS:
+            raise _illegal("a message of a transaction cannot have it; send the message without it")
         for name in (NAME, UNIQUE_KEY_NAME):
             if len(find_last(message.properties, name) or b"") > MAX_ID_BYTES:
                 raise _illegal(f"it and UNIQ_KEY have at most {MAX_ID_BYTES} bytes; choose a shorter id")
@@ -85,6 +94,7 @@ class IdempotentSends:
     def send(
         self,
         request: Request[Any],
+        topic: str,
         messages: Sequence[PendingMessage],
         replies: SendReplies,
         refuse: Refuse,
@@ -92,12 +102,12 @@ class IdempotentSends:
     ) -> None:
         """Store those of `messages` that are new, all or none, and answer with the places of the first ones.
 
-        `batch_key` is the unique key of a batch; None for a single message.  Raises RequestError or StoreError.
+        They were sent to `topic`; a delayed one is stored elsewhere.  `batch_key` is the unique key of a batch; None
+        for a single message.  Raises RequestError or StoreError.
         """
         now_ms = self._clock.wall_ms()
         ids = [_id_of(message) for message in messages]
-        found = [None if id_ is None else self._ids.find(message.topic, id_)
-                 for id_, message in zip(ids, messages, strict=True)]  # fmt: skip
+        found = [None if id_ is None else self._ids.find(topic, id_) for id_ in ids]
         new = self._new(ids, found)
         stored = self._stored([messages[index] for index in new], now_ms)
         places: list[FirstSend] = []
@@ -108,7 +118,7 @@ class IdempotentSends:
             places.append(place)
             by_id[id_] = place
             if id_ is not None and index in by_index:
-                self._ids.add(messages[index].topic, id_, place)
+                self._ids.add(topic, id_, place)
         duplicates = len(messages) - len(new)
         self._ids.count_duplicates(duplicates)
         key = places[0].unique_key if batch_key is None else batch_key
@@ -118,8 +128,8 @@ class IdempotentSends:
                 refuse(error)
             elif request.wants_answer:
                 frame = replies.idempotent_frame(
-                    request, code, places[0].queue_id, key, places[0].queue_offset,
-                    [place.physical_offset for place in places], duplicates,
+                    request, code, places[0].sent_queue_id, key, places[0].queue_offset,
+                    [place.physical_offset for place in places], duplicates, self._recall_handle(topic, places[0]),
                 )  # fmt: skip
                 request.channel.answer(request, frame, code=code)
 
@@ -128,6 +138,13 @@ class IdempotentSends:
             self._waits.wait(max(place.physical_offset + place.size_bytes for place in places), answer)
         else:
             answer(None, ResponseCode.SUCCESS)
+
+    def _recall_handle(self, topic: str, place: FirstSend) -> str:
+        """Return the handle with which the first message is recalled; empty if it is not in the timer wheel."""
+        if not place.slot_ms:
+            return ""
+        name, key = self._config.broker.broker_name.encode(), place.unique_key.encode()
+        return handle_text(topic.encode(), name, place.slot_ms, key).decode()
 
     @staticmethod
     def _new(ids: Sequence[str | None], found: Sequence[FirstSend | None]) -> list[int]:
@@ -149,7 +166,9 @@ class IdempotentSends:
         appended = self._store.append(messages)
         self._flow.stored(messages, appended)
         return [
-            FirstSend(message.queue_id, queue_offset, physical_offset, size_bytes, _unique_key(message), now_ms)
+            first_send(
+                message.topic, message.queue_id, queue_offset, physical_offset, size_bytes, message.properties, now_ms
+            )
             for message, (queue_offset, physical_offset, size_bytes) in zip(messages, appended, strict=True)
         ]
 
@@ -157,10 +176,6 @@ class IdempotentSends:
 def _id_of(message: PendingMessage) -> str | None:
     found = find_last(message.properties, NAME)
     return found.decode("utf-8", "replace") if found else None
-
-
-def _unique_key(message: PendingMessage) -> str:
-    return (find_last(message.properties, UNIQUE_KEY_NAME) or b"").decode("utf-8", "replace")
 
 
 def _illegal(why: str) -> RequestError:

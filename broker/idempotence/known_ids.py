@@ -93,7 +93,7 @@ class KnownIds(Service):
         first = self._window.find(topic, id_, self._clock.wall_ms())
         if first is None:
             return None
-        if not self._log.holds(topic, first.queue_id, first.queue_offset, first.physical_offset):
+        if not self._log.holds(first.topic, first.queue_id, first.queue_offset, first.physical_offset):
             self._window.remove(topic, id_)
             return None
         return first

@@ -45,7 +45,7 @@ def message_routes(
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
     admission = SendAdmission(config, topics, core.random_below)
-    idempotent = IdempotentSends(core.ids, store, waits, clock, core.flow)
+    idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     on_reset = pop.reset, pulls.reset
     return [
         *SendProcessor(config, store, admission, intake, waits, clock, core.flow, idempotent).routes(),

@@ -167,7 +167,7 @@ class SendProcessor:
                     message, key, handle = self._uncommon(request, admission, queue_id, born_host)
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, admission):
                         messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
-                        self._send_once(request, [message])
+                        self._send_once(request, topic, [message])
                         continue
                 messages.append(message)
                 sent.append((request, queue_id, key, handle))
@@ -275,7 +275,7 @@ class SendProcessor:
         """Store the messages of one batch request, all or none."""
         messages, key, have_ids = self._intake.batch(request, admission, queue_id, born_host)
         if have_ids and self._idempotent.takes_any(messages, admission):
-            self._send_once(request, messages, key)
+            self._send_once(request, admission.topic, messages, key)
             return
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)
@@ -295,13 +295,15 @@ class SendProcessor:
         else:
             answer(None, ResponseCode.SUCCESS)
 
-    def _send_once(self, request: Request[Any], messages: list[PendingMessage], batch_key: str | None = None) -> None:
+    def _send_once(
+        self, request: Request[Any], topic: str, messages: list[PendingMessage], batch_key: str | None = None
+    ) -> None:
         """Store messages with an id, unless the broker already has them."""
         refuse = partial(self._refuse, [request])
         if self._idempotent.held(partial(self.send, [request]), refuse):
             return
         try:
-            self._idempotent.send(request, messages, self._replies, refuse, batch_key)
+            self._idempotent.send(request, topic, messages, self._replies, refuse, batch_key)
         except RequestError as error:
             raise RequestError(
                 error.code, f"{self._intake.illegal_remark} {error.remark}", error.refusal_reason

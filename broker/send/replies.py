@@ -106,10 +106,14 @@ class SendReplies:
         queue_offset: int,
         physical_offsets: list[int],
         duplicates: int,
+        handle: str,
     ) -> bytes:
         """Return the response to messages with an id, as `batch_frame`; the broker already had `duplicates` of them."""
         more = {DUPLICATES_FIELD: str(duplicates)}
-        return b"".join(self._slow(request, code, queue_id, unique_key, queue_offset, physical_offsets, more=more))
+        pieces = self._slow(
+            request, code, queue_id, unique_key, queue_offset, physical_offsets, handle=handle, more=more
+        )
+        return b"".join(pieces)
 
     def _slow(
         self,

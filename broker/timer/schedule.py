@@ -26,7 +26,14 @@ from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
-from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, encoded_name, find_last
+from sprocket.remoting.message.properties import (
+    IDEMPOTENCE_ID,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    encoded_name,
+    find_last,
+    without,
+)
 from sprocket.remoting.message.record import record_size
 from sprocket.remoting.message.topic_names import SCHEDULE_GROUP, SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.delay_levels import parse_delay_levels
@@ -45,6 +52,7 @@ _MAX_SLEEP_S = 1.0
 _VERSION_STEP = 200
 _REAL_TOPIC = encoded_name(REAL_TOPIC)
 _REAL_QUEUE_ID = encoded_name(REAL_QUEUE_ID)
+_ID = encoded_name(IDEMPOTENCE_ID)
 _OFFSETS_BEFORE_SAVE: Final = failpoint("schedule.offsets_before_save")
 _OFFSETS_SAVED: Final = failpoint("schedule.offsets_saved")
 _BEFORE_DELIVERY: Final = failpoint("schedule.before_delivery")
@@ -328,6 +336,9 @@ class ScheduleService(Service):
         name = topic.decode("utf-8", "replace")
         if name in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
             return None
+        if _ID in properties:
+            # An idempotent message keeps its id where it was stored first, and only there.
+            properties = without(properties, _ID)
         return PendingMessage(
             name,
             int(queue_id),

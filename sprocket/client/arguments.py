@@ -206,6 +206,9 @@ def addresses(name: str, value: str | Sequence[str]) -> list[str]:
     if not parts:
         raise IllegalArgument(f"no name server given: pass {name}='host:9876' or 'a:9876;b:9876', or set NAMESRV_ADDR")
     for part in parts:
+        scheme, separator, _ = part.partition("://")
+        if separator and scheme != "grpc":
+            raise IllegalArgument(f"{name}: {part!r} has a scheme; pass 'host:9876', or 'grpc://host:8081' of a proxy")
         try:
             split_address(part)
         except ValueError as error:

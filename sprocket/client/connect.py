@@ -11,14 +11,14 @@ from typing import Self, TypeVar
 from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
-from sprocket.client.connection.owner import Closable
+from sprocket.client.connection.owner import Closable, OpenParts
 from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.listener import ConsumerListener
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
-from sprocket.client.errors import ClientClosed, IllegalArgument
+from sprocket.client.errors import IllegalArgument
 from sprocket.client.grpc.address import endpoints
 from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
@@ -97,9 +97,7 @@ class Connection:
         self._admin = self._new_admin()
         self._producers: dict[tuple[str, SendSettings], Producer] = {}  # they share the link
         self._separate: list[Producer] = []  # they have connections of their own
-        self._parts: set[Closable] = set()  # open consumers
-        self._is_open = False
-        self._is_closed = False
+        self._parts = OpenParts()  # consumers
 
     def _new_link(self) -> ProducerLink:
         return ProducerLink(self._settings)
@@ -126,47 +124,32 @@ class Connection:
 
         Raises TlsUnusable for invalid TLS files, ClientClosed after `close`.
         """
-        if self._is_closed:
-            raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
-        if not self._is_open:
+        parts = self._parts
+        if not parts.is_open:
+            if parts.is_closed:
+                parts.check_open()
             await self._link.instance.open()
             if self._admin is not None:
                 await self._admin.start()
-            self._is_open = True
+            parts.is_open = True
+        parts.check_open()
 
     async def close(self) -> None:
         """Close everything that this connection made: first the consumers, then the producers; handlers may send.
 
         Running handlers end and outstanding sends get their results first, within limits.
         """
-        if not self._is_open or self._is_closed:
-            self._is_closed = True
+        parts = self._parts
+        has_work = parts.is_open and not parts.is_closed
+        parts.is_closed = True
+        if not has_work:
             return
-        self._is_closed = True
         async with AsyncExitStack() as stack:  # the last is closed first
             stack.push_async_callback(self._link.instance.close)
             if self._admin is not None:
                 stack.push_async_callback(self._admin.close)
             stack.push_async_callback(_close_all, [*self._producers.values(), *self._separate])
-            stack.push_async_callback(_close_all, list(self._parts))
-
-    # What parts ask of their owner
-
-    def check_open(self) -> None:
-        """Raise ClientClosed unless parts may open."""
-        if self._is_closed:
-            raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
-        if not self._is_open:
-            raise ClientClosed("the connection is not open; use it inside `async with`, or call start()")
-
-    def joined(self, part: Closable) -> None:
-        """Record an open part, which closes with this connection.  Raises ClientClosed as `check_open`."""
-        self.check_open()
-        self._parts.add(part)
-
-    def left(self, part: Closable) -> None:
-        """Record that a part has closed itself."""
-        self._parts.discard(part)
+            stack.push_async_callback(_close_all, parts.listed())
 
     # Parts
 
@@ -243,7 +226,7 @@ class Connection:
         """Return a consumer, which opens at its first use and closes with this connection, or at `close`."""
         return Consumer(
             group, topics, model=model, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
-            strategy=strategy, settings=settings, client=self._settings, trace=trace, owner=self,
+            strategy=strategy, settings=settings, client=self._settings, trace=trace, owner=self._parts,
         )  # fmt: skip
 
     def orderly_consumer(
@@ -260,7 +243,7 @@ class Connection:
         """Return a consumer that handles each queue in order.  It opens and closes as that of `consumer`."""
         return OrderlyConsumer(
             group, topics, consume_from=consume_from, listener=listener, strategy=strategy, settings=settings,
-            client=self._settings, trace=trace, owner=self,
+            client=self._settings, trace=trace, owner=self._parts,
         )  # fmt: skip
 
     def simple_consumer(
@@ -276,7 +259,7 @@ class Connection:
         """Return a consumer that pops single messages.  It opens and closes as that of `consumer`."""
         return SimpleConsumer(
             group, topics, consume_from=consume_from, ordered=ordered, settings=settings,
-            client=self._settings, trace=trace, owner=self,
+            client=self._settings, trace=trace, owner=self._parts,
         )  # fmt: skip
 
 

@@ -17,13 +17,14 @@ from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.consume.assignment import Assignment
-from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
+from sprocket.client.consume.client_remoting_processor import BrokerAnswers, ClientRemotingProcessor
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.consume_stats import ConsumerStats
 from sprocket.client.consume.consume_timeout import give_back_expired
 from sprocket.client.consume.control import QueueControl
 from sprocket.client.consume.handling import (
     BatchHandler,
+    Consumption,
     Handler,
     Handling,
     Key,
@@ -151,7 +152,7 @@ class Consumer(QueueControl):
             # The client id names the offset file, so it must stay the same.
             client = replace(client, instance_name="DEFAULT")
         return ClientInstance(
-            client, routes=ClientRemotingProcessor(self).routes(), heartbeat=self._heartbeat,
+            client, routes=ClientRemotingProcessor(self._broker_answers()).routes(), heartbeat=self._heartbeat,
             on_route=self._route_changed, heartbeat_to_slaves=True, clock=clock, denied=self._denied,
             connection_changed=self._connection_changed,
         )  # fmt: skip
@@ -266,10 +267,6 @@ class Consumer(QueueControl):
             await self._tell_brokers()
             self._rebalance.due.set()
 
-    def members_changed(self) -> None:
-        """Rebalance soon: a broker says that the group's members changed."""
-        self._rebalance.due.set()
-
     @property
     def client_id(self) -> str:
         """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
@@ -338,11 +335,6 @@ class Consumer(QueueControl):
     def _tell(self, callback: Callable[[T], Awaitable[None] | None], what: T) -> None:
         if self._notifier is not None:
             self._instance.spawn(self._notifier.tell(lambda: callback(what)))
-
-    @property
-    def assigned_queues(self) -> list[MessageQueue]:
-        """As `assignment`, with the queues of the group's retry topic."""
-        return self._assignment.queues if self._is_started else []
 
     def _restore_topics(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         if process_queue.queue.topic == self._retry_topic:
@@ -419,10 +411,10 @@ class Consumer(QueueControl):
         """
         if type(message) is not ReceivedMessage:
             check_received(message)
-        self.acknowledge(message)
+        self._acknowledge(message)
 
-    def acknowledge(self, message: ReceivedMessage) -> bool:
-        """Acknowledge from code that cannot await.  Return False if it had no effect."""
+    def _acknowledge(self, message: ReceivedMessage) -> bool:
+        """Count `message` as consumed.  Return False if it had no effect."""
         if not self._assignment.acknowledge(message):
             return False
         if self._max_in_flight is not None:
@@ -540,7 +532,8 @@ class Consumer(QueueControl):
         self._handler, self._concurrency = handler, concurrency
         if self._tracing is not None:
             handler = self._tracing.around(handler)
-        handling = Handling(self._inbox, self, handler, max_messages, key)
+        consumption = Consumption(self.group, self._acknowledge, self.nack)
+        handling = Handling(self._inbox, consumption, handler, max_messages, key)
         workers = Workers(handling.work, concurrency, handling.stop)
         self._runs.append(workers)
         try:
@@ -558,9 +551,19 @@ class Consumer(QueueControl):
         if not self._is_closed:
             await self._assignment.persist()
 
-    # Requests of brokers (`ClientRemotingProcessor`)
+    # Requests of brokers
 
-    def consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
+    def _broker_answers(self) -> BrokerAnswers:
+        return BrokerAnswers(
+            group=self.group,
+            running_info=self._running_info,
+            consume_directly=self._consume_directly,
+            committed=self.committed,
+            members_changed=lambda: self._rebalance.due.set(),
+            reset_offsets=self._reset_offsets,
+        )
+
+    def _consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
         """Let the current handler consume `message` for an operator; None without a handler."""
         if self._handler is None:
             return None
@@ -568,7 +571,7 @@ class Consumer(QueueControl):
             message.topic = message.properties.get("RETRY_TOPIC", message.topic)
         return try_directly(self._handler, message, self._monotonic, is_orderly=self._is_orderly)
 
-    def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+    def _reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue from `offsets` soon, in the queues that this consumer has."""
         if self._is_started and not self._is_closed:
             self._instance.spawn(self._assignment.reset(offsets))
@@ -576,7 +579,7 @@ class Consumer(QueueControl):
     def _locked_at(self, queue: MessageQueue) -> float | None:
         return None
 
-    def running_info(self) -> ConsumerRunningInfo[MessageQueue]:
+    def _running_info(self) -> ConsumerRunningInfo[MessageQueue]:
         """Return the state of this consumer for `mqadmin consumerStatus`."""
         properties = properties_of(
             self.group,

@@ -53,7 +53,11 @@ class IllegalMessage(IllegalArgument):
 
 
 class NameServerUnreachable(ClientError):
-    """None of the name servers answered."""
+    """None of the name servers `addresses` answered."""
+
+    def __init__(self, text: str, addresses: str = "") -> None:
+        super().__init__(text)
+        self.addresses = addresses
 
 
 class TopicNotFound(ClientError):

@@ -203,7 +203,7 @@ class OrderlyConsumer(Consumer):
             logger.exception("event=handler_failed group=%s messages=%r", self.group, messages)
         else:
             for message in messages:
-                self.acknowledge(message)
+                self._acknowledge(message)
             return [], 0.0
         return await self._failed(messages), suspend_s
 
@@ -216,7 +216,7 @@ class OrderlyConsumer(Consumer):
             if self._tracing is not None:
                 self._tracing.finished(message, is_success=False)
             if await self._is_given_up(message):
-                self.acknowledge(message)
+                self._acknowledge(message)
             else:
                 left.append(message)
         return left

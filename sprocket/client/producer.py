@@ -28,14 +28,11 @@ from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
 from sprocket.client.send.sender import is_retried
 from sprocket.client.trace.recorder import TraceSettings
-from sprocket.client.trace.tracing import new_tracing
+from sprocket.client.trace.tracing import Tracing, new_tracing
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.routes import Route
-
-if TYPE_CHECKING:
-    from sprocket.client.trace.spans import Spans
 
 T = TypeVar("T")
 # Characters of a sharding key that a message carries; a longer key only chooses the queue.
@@ -91,7 +88,7 @@ class Producer:
         if self._settings.auto_batch:
             self._accumulator = Accumulator(self._settings, self._send_alone, self._send_together)
         # Whether a usual message is sent as it is: alone and without a span.
-        self._is_direct = self._accumulator is None and (self._tracing is None or self._tracing.spans is None)
+        self._is_direct = self._accumulator is None and (self._tracing is None or not self._tracing.follows_sends)
         self._announced_topics: set[str] = set()  # their brokers know this client as a target of replies
 
     async def __aenter__(self) -> Self:
@@ -221,20 +218,19 @@ class Producer:
         request = self._prepare(message)
         if sharding_key and len(sharding_key) <= _MAX_SHARDING_KEY and not names.separators_in(sharding_key):
             request.properties += names.encode({names.SHARDING_KEY: sharding_key})  # for `Consumer.run(by_key=True)`
-        if self._tracing is not None and self._tracing.spans is not None:
-            return await self._send_in_span(self._tracing.spans, request, queue, sharding_key, timeout_s)
+        if self._tracing is not None and self._tracing.follows_sends:
+            return await self._send_followed(self._tracing, request, queue, sharding_key, timeout_s)
         return await self._send_request(request, queue, sharding_key, timeout_s)
 
-    async def _send_in_span(
+    async def _send_followed(
         self,
-        spans: "Spans",
+        tracing: Tracing,
         request: SendRequest,
         queue: MessageQueue | None,
         sharding_key: str | None,
         timeout_s: float | None,
     ) -> SendResult:
-        span, properties = spans.sending(request.topic, request.message_id)
-        request.properties += properties
+        send = tracing.sending(request)
         error: BaseException | None = None
         try:
             return await self._send_request(request, queue, sharding_key, timeout_s)
@@ -242,7 +238,7 @@ class Producer:
             error = failure
             raise
         finally:
-            spans.sent(span, error)
+            tracing.send_ended(send, error)
 
     async def _send_request(
         self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None, timeout_s: float | None

@@ -32,7 +32,7 @@ from sprocket.client.message import SendResult
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop.pop_targets import PopTargets
-from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
 from sprocket.client.pop.renewal import Renewal
 from sprocket.client.send.reply import Reply, make_reply
 from sprocket.client.send.request_reply import ReplySender
@@ -285,7 +285,7 @@ class SimpleConsumer:
         """Return up to `max_messages` of one broker, at most 32; an empty list if there are none for `wait_s`.
 
         They are invisible to others for `invisible`, a timedelta or s (`pop_invisible_time_s` by default); `ack` or
-        `renew` them within that.  `wait_s` is `poll_time_s` by default, 0 does not wait.
+        `extend` them within that.  `wait_s` is `poll_time_s` by default, 0 does not wait.
         Raises TopicNotFound, NameServerUnreachable, BrokerRefused if no broker could be asked, ClientClosed.
         """
         await self._first_use()
@@ -317,7 +317,7 @@ class SimpleConsumer:
         ConnectFailed, ConnectionLost, RemotingTimeout if the broker could not be reached: it may be redelivered then.
         """
         _check_popped(popped)
-        popped.settled()
+        mark_settled(popped)
         await self._released(popped)
         await self._pops.ack(popped)
         self._trace_end(popped, is_success=True)
@@ -334,7 +334,7 @@ class SimpleConsumer:
         for popped in listed:
             _check_popped(popped)
         for popped in listed:
-            popped.settled()
+            mark_settled(popped)
             await self._released(popped)
             if popped.handle.is_ordered:
                 single.append(popped)
@@ -349,10 +349,6 @@ class SimpleConsumer:
 
     async def extend(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
         """Make `popped` invisible for `invisible` from now on (`pop_invisible_time_s` by default).  Raises as `ack`."""
-        await self.renew(popped, invisible)
-
-    async def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
-        """As `extend`, which is the newer name."""
         _check_popped(popped)
         invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
         await self._pops.change_invisible(popped, invisible_s)
@@ -361,7 +357,7 @@ class SimpleConsumer:
         """Reject `popped`: it is redelivered after `delay`, with `reconsume_times` one higher.  Raises as `ack`."""
         _check_popped(popped)
         delay_s = arguments.seconds("delay", delay)
-        popped.settled()
+        mark_settled(popped)
         await self._released(popped)
         self._trace_end(popped, is_success=False)
         await self._pops.change_invisible(popped, delay_s)
@@ -379,7 +375,7 @@ class SimpleConsumer:
         _check_popped(popped)
         arguments.text("reason", reason)
         await self._back.send_dead_letter(popped.message, reason)
-        popped.settled()
+        mark_settled(popped)
         await self._released(popped)
         self._trace_end(popped, is_success=False)
         await self._pops.ack(popped)

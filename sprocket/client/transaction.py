@@ -157,6 +157,10 @@ class TransactionProducer(Producer):
         arguments.function("local", local)
         if check_immunity_s is not None:
             arguments.whole("check_immunity_s", check_immunity_s, 0)
+        if self._settings.idempotent:
+            raise IllegalArgument(
+                "idempotent is set, but brokers do not recognise messages of transactions; use a producer without it"
+            )
         request = self._prepare(message)
         if message.is_delayed:
             raise IllegalMessage("a message of a transaction cannot be delayed")

@@ -1,6 +1,7 @@
 """The calling side: connections to servers by address, opened on first use and shared."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -25,7 +26,11 @@ Prover = Callable[[RemotingChannel, str], Awaitable[None]]
 
 
 class ConnectFailed(ClientError):
-    """No connection to an address; nothing was sent."""
+    """No connection to `address`; nothing was sent."""
+
+    def __init__(self, text: str, address: str = "") -> None:
+        super().__init__(text)
+        self.address = address
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -34,6 +39,15 @@ def split_address(address: str) -> tuple[str, int]:
     if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)
+
+
+def _reason(error: Exception) -> str:
+    """Return the cause, without what asyncio adds to the usual ones."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return str(error)
 
 
 class RemotingClient:
@@ -108,9 +122,9 @@ class RemotingClient:
                     server_hostname=None if context is None else host,
                 )
         except TimeoutError:
-            raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
+            raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s", address) from None
         except (OSError, ValueError, ConfigError) as error:
-            raise ConnectFailed(f"connect to {address}: {error}") from None
+            raise ConnectFailed(f"connect to {address}: {_reason(error)}", address) from None
         await self._prove(channel, address)
         if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
             self._channels[address] = channel

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec.codec_json import decode_response
+from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.framing import JSON, Frame
 
@@ -14,11 +15,27 @@ _SWEEP_S = 0.05
 
 
 class RemotingTimeout(ClientError):
-    """No response in time.  The request may or may not have been carried out."""
+    """No response in time from `address`.  The request may or may not have been carried out."""
+
+    def __init__(self, text: str, address: str = "") -> None:
+        super().__init__(text)
+        self.address = address
 
 
 class ConnectionLost(ClientError):
-    """The connection ended before the response.  The request may or may not have been carried out."""
+    """The connection to `address` ended before the response.  The request may or may not have been carried out."""
+
+    def __init__(self, text: str, address: str = "") -> None:
+        super().__init__(text)
+        self.address = address
+
+
+def _name(code: int) -> str:
+    """Return the name of a request code, for errors."""
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return f"request {code}"
 
 
 class Waiter(Protocol):
@@ -83,10 +100,11 @@ class PendingRequests:
             self._timer = None
         for waiter, _, code in waiting.values():
             if not waiter.done():
-                waiter.set_exception(ConnectionLost(f"request {self._what(code)}: {reason}"))
+                waiter.set_exception(ConnectionLost(f"{reason} before it answered {_name(code)}", self._address))
 
-    def _what(self, code: int) -> str:
-        return f"{code} at {self.peer[0]}:{self.peer[1]}"
+    @property
+    def _address(self) -> str:
+        return f"{self.peer[0]}:{self.peer[1]}"
 
     def _sweep(self) -> None:
         self._timer = None
@@ -96,6 +114,7 @@ class PendingRequests:
                 del self._waiting[opaque]
             elif deadline <= now:
                 del self._waiting[opaque]
-                waiter.set_exception(RemotingTimeout(f"request {self._what(code)}: no response in time"))
+                error = RemotingTimeout(f"no response in time from {self._address} to {_name(code)}", self._address)
+                waiter.set_exception(error)
         if self._waiting:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)

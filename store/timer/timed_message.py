@@ -34,6 +34,7 @@ _DEQUEUE_MS: Final = names.encoded_name(names.TIMER_DEQUEUE_MS)
 _ROLL_TIMES: Final = names.encoded_name(names.TIMER_ROLL_TIMES)
 _DELETE_KEY: Final = names.encoded_name(names.TIMER_DEL_UNIQKEY)
 _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
+_ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _MAX_DIGITS: Final = 19
 _SYS_FLAG: Final = struct.Struct(">i")
 TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
@@ -164,6 +165,9 @@ def _properties(view: memoryview) -> bytes | None:
 
 
 def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:
+    """Return the properties of a copy: an idempotent message has its id only where it was stored first."""
+    if _ID in properties:
+        properties = without(properties, _ID)
     properties = without(without(properties, _ENQUEUE_MS), _DEQUEUE_MS)
     return _added(properties, b"%s%d\x02%s%d\x02" % (_ENQUEUE_MS, enqueue_ms, _DEQUEUE_MS, now_ms))
 

@@ -172,7 +172,7 @@ async def hot_path(
     timer = TimerIntake(config, SystemClock(), below, lambda slot_time: 0)
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     ids = KnownIds(config, message_store, SystemClock(), loop.call_later)
-    idempotent = IdempotentSends(ids, message_store, waits, SystemClock(), flow)
+    idempotent = IdempotentSends(config, ids, message_store, waits, SystemClock(), flow)
     admission = SendAdmission(config, topics, below)
     sends = SendProcessor(config, message_store, admission, intake, waits, clock, flow, idempotent)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)

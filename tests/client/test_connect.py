@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import sprocket
-from sprocket import ClientClosed, ConsumeFrom, IllegalArgument, Message, TransactionState
+from sprocket import ClientClosed, ConsumeFrom, IllegalArgument, Message, NameServerUnreachable, TransactionState
 from sprocket.testing import Broker
 
 
@@ -91,3 +91,11 @@ async def test_wrong_arguments() -> None:
         sprocket.connect(client=client, credentials=sprocket.Credentials("a", "secret-secret"))
     with pytest.raises(IllegalArgument, match="not host:port"):
         sprocket.connect("grpc://127.0.0.1")
+
+
+async def test_an_error_says_what_listens_at_the_address(shared_broker: Broker) -> None:
+    async with sprocket.connect(shared_broker.address) as mq:
+        with pytest.raises(NameServerUnreachable, match=f"{shared_broker.address} is no name server"):
+            await mq.producer().send(Message("T", b"x"))
+    with pytest.raises(ClientClosed, match="is closed; make a new one"):
+        await mq.producer().send(Message("T", b"x"))

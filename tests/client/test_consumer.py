@@ -64,7 +64,7 @@ async def test_all_messages_come_in_the_order_of_their_queues(shared_broker: Bro
     await send(shared_broker, topic, 500)
     async with reader(shared_broker, topic) as consumer:
         messages = await take(consumer, 500)
-        await until(lambda: len(consumer.assigned_queues) == 5)  # four, and the one of the retry topic
+        await until(lambda: len(consumer.assignment) == 4)
     assert numbers(messages) == list(range(500))
     for queue in {message.queue for message in messages}:
         offsets = [message.queue_offset for message in messages if message.queue == queue]
@@ -166,7 +166,7 @@ async def test_members_share_the_queues_and_take_over(shared_broker: Broker, top
             await consumer.ack(message)
 
     def own(consumer: Consumer) -> int:
-        return sum(queue.topic == topic for queue in consumer.assigned_queues)
+        return sum(queue.topic == topic for queue in consumer.assignment)
 
     async with reader(shared_broker, topic) as first:
         work = [asyncio.create_task(consume(first))]
@@ -174,7 +174,7 @@ async def test_members_share_the_queues_and_take_over(shared_broker: Broker, top
         async with reader(shared_broker, topic) as second:
             work.append(asyncio.create_task(consume(second)))
             await until(lambda: own(first) == own(second) == 2)
-            assert not set(first.assigned_queues) & set(second.assigned_queues)
+            assert not set(first.assignment) & set(second.assignment)
             await send(shared_broker, topic, 400)
             await until(lambda: len(seen) == 400)
         await until(lambda: own(first) == 4)
@@ -198,8 +198,8 @@ async def test_nack_on_a_revoked_queue_sends_nothing_back(
         monkeypatch.setattr(first._back, "send", send_back)
         held = [await anext(first) for _ in range(20)]
         async with reader(shared_broker, topic) as second:
-            await until(lambda: len([queue for queue in first.assigned_queues if queue.topic == topic]) == 2)
-            revoked = [message for message in held if message.queue not in first.assigned_queues]
+            await until(lambda: len([queue for queue in first.assignment if queue.topic == topic]) == 2)
+            revoked = [message for message in held if message.queue not in first.assignment]
             assert len(revoked) == 10
             for message in held:
                 await first.nack(message)
@@ -213,7 +213,7 @@ async def test_no_pull_names_a_version_that_brokers_were_not_told_of(
     """They would refuse it: SUBSCRIPTION_NOT_LATEST, on a healthy start."""
     arrived = asyncio.Event()
     async with reader(shared_broker, topic) as consumer:
-        await until(lambda: len(consumer.assigned_queues) == 5)
+        await until(lambda: len(consumer.assignment) == 4)
         loops = [loop for loop in consumer._assignment._loops.values() if loop.process_queue.queue.topic == topic]
         before = loops[0]._subscription().sub_version
         with monkeypatch.context() as patched:
@@ -267,7 +267,7 @@ async def test_offset_that_does_not_exist_is_corrected(shared_broker: Broker, to
         await remoting.invoke(shared_broker.address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
     await remoting.close()
     async with reader(shared_broker, topic) as consumer:
-        await until(lambda: len(consumer.assigned_queues) == 5)
+        await until(lambda: len(consumer.assignment) == 4)
         await send(shared_broker, topic, 8, 8)
         seen: set[int] = set()
         while not set(range(8, 16)) <= seen:
@@ -292,7 +292,7 @@ async def test_subscription_is_changed_while_open(shared_broker: Broker, topic: 
         await consumer.subscribe(topic, "*")
         assert numbers(await take(consumer, 5)) == list(range(5))
         await consumer.unsubscribe(topic)
-        assert [queue.topic for queue in consumer.assigned_queues if queue.topic == topic] == []
+        assert [queue.topic for queue in consumer.assignment if queue.topic == topic] == []
 
 
 async def test_topic_that_comes_later_is_found(shared_broker: Broker) -> None:
@@ -304,7 +304,7 @@ async def test_topic_that_comes_later_is_found(shared_broker: Broker) -> None:
 async def test_closing_ends_an_iteration_that_waits(shared_broker: Broker, topic: str) -> None:
     async with reader(shared_broker, topic) as consumer:
         waiting = asyncio.create_task(anext(consumer, None))
-        await until(lambda: len(consumer.assigned_queues) == 5)
+        await until(lambda: len(consumer.assignment) == 4)
     assert await waiting is None
 
 
@@ -345,7 +345,7 @@ async def test_closing_that_is_cancelled_leaves_nothing_behind(
     before = asyncio.all_tasks()
     consumer = kind(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST)
     await consumer.__aenter__()
-    await until(lambda: bool(consumer.assigned_queues))
+    await until(lambda: bool(consumer.assignment))
     closing = asyncio.create_task(consumer.close())
     await asyncio.sleep(0)
     closing.cancel()

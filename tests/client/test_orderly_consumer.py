@@ -108,7 +108,7 @@ async def member(
 
 
 def own(consumer: Consumer, topic: str) -> int:
-    return sum(queue.topic == topic for queue in consumer.assigned_queues)
+    return sum(queue.topic == topic for queue in consumer.assignment)
 
 
 async def test_queues_side_by_side_and_each_in_order(shared_broker: Broker, topic: str) -> None:
@@ -216,7 +216,7 @@ async def test_queue_whose_lock_is_lost_is_released_and_started_again(shared_bro
     log, clock, stranger = Log(), ManualClock(), Stranger(shared_broker, f"o-{topic}")
     async with member(shared_broker, topic, log.handler("a"), clock=clock) as consumer:
         await until(lambda: log.handled == 8)
-        queue = next(queue for queue in consumer.assigned_queues if queue.topic == topic)
+        queue = next(queue for queue in consumer.assignment if queue.topic == topic)
         (client_id,) = await stranger.members()
         assert await stranger.lock(queue) == []
         await stranger.unlock(queue, client_id)
@@ -237,7 +237,7 @@ async def test_locks_are_released_at_the_end(shared_broker: Broker, topic: str) 
     log, stranger = Log(), Stranger(shared_broker, f"o-{topic}")
     async with member(shared_broker, topic, log.handler("a")) as consumer:
         await until(lambda: log.handled == 8)
-        queues = [queue for queue in consumer.assigned_queues if queue.topic == topic]
+        queues = [queue for queue in consumer.assignment if queue.topic == topic]
     for queue in queues:
         assert await stranger.lock(queue) == [queue]
         await stranger.unlock(queue)

@@ -81,7 +81,7 @@ async def test_renewed_message_stays_and_returned_one_is_redelivered_soon(shared
     async with popping(shared_broker, topic) as consumer:
         first, second = await take(consumer, 2, invisible_s=2.0)
         old = first.handle
-        await consumer.renew(first, 60)
+        await consumer.extend(first, 60)
         assert first.handle != old
         assert first.handle.invisible_ms == 60_000
         await consumer.nack(second, delay=0.5)

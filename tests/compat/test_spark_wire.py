@@ -13,8 +13,8 @@ from spark.rows.row_batches import spark_schema
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import BrokerRefused
 from sprocket.client.message import Message
-from sprocket.client.sync import Producer
 from sprocket.remoting.credentials import Credentials
+from sprocket.sync import Producer
 from tests.compat import wire
 from tests.compat.cluster import ApacheCluster, Cluster, SprocketCluster
 

@@ -27,7 +27,7 @@ class Scene:
                 for n in range(20 + number % 5 * 8):
                     await producer.send(order(n))
                 for _ in range(20):
-                    consumer.acknowledge(await anext(consumer))
+                    await consumer.ack(await anext(consumer))
                 await asyncio.sleep(0.5)
 
 
@@ -49,7 +49,7 @@ def scene(broker: Broker) -> Scene:
                 group, ["Orders"], broker.namesrv, consume_from=ConsumeFrom.FIRST, trace=TraceSettings()
             ) as consumer:
                 for _ in range(count):
-                    consumer.acknowledge(await anext(consumer))
+                    await consumer.ack(await anext(consumer))
         await kill_messages(broker, "billing", "Orders", 4)
         return sent[0].message_id
 

@@ -115,7 +115,7 @@ class Twin:
         admission = SendAdmission(config, topics, below)
         ids = KnownIds(config, self.store, self.clock, call_at_once)
         with path_of(is_native):
-            idempotent = IdempotentSends(ids, self.store, waits, self.clock, self.flow)
+            idempotent = IdempotentSends(config, ids, self.store, waits, self.clock, self.flow)
             self.processor = SendProcessor(
                 config, self.store, admission, intake, waits, self.clock, self.flow, idempotent
             )

@@ -101,7 +101,8 @@ def _processor() -> SendProcessor:
         config, topics, groups, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer
     )
     store, flow = Store(), MessageFlow()
-    idempotent = IdempotentSends(KnownIds(config, store, clock, call_at_once), store, waits, clock, flow)
+    ids = KnownIds(config, store, clock, call_at_once)
+    idempotent = IdempotentSends(config, ids, store, waits, clock, flow)
     return SendProcessor(config, store, admission, intake, waits, clock, flow, idempotent)
 
 

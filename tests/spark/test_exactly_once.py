@@ -16,8 +16,8 @@ import pytest
 
 from spark.runtime.java_home import find_java_home
 from sprocket.client.message import Message
-from sprocket.client.sync import Producer
 from sprocket.common.errors import ConfigError
+from sprocket.sync import Producer
 from sprocket.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -18,8 +18,8 @@ from spark.rows.filters import RowFilter
 from spark.rows.row_batches import spark_schema
 from spark.source import LogPartition, LogReader
 from sprocket.client.message import Message
-from sprocket.client.sync import Producer
 from sprocket.common.errors import ConfigError, StoreError
+from sprocket.sync import Producer
 from sprocket.testing import Broker
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.flush.confirm_mark import CONFIRM_MARK, decode_confirm_mark

@@ -134,6 +134,7 @@ class ClientInstance:
             self.remoting, arguments.addresses("namesrv", settings.namesrv), settings.api_timeout_s
         )
         self.is_open = False
+        self._is_closed = False
         self._heartbeat = heartbeat
         self._on_route = on_route
         self._heartbeat_to_slaves = heartbeat_to_slaves
@@ -165,6 +166,7 @@ class ClientInstance:
 
     async def close(self) -> None:
         """End the tasks and close every connection."""
+        self._is_closed = self._is_closed or self.is_open
         self.is_open = False
         refreshing = list(self._refreshing.values())
         for task in [*self._tasks, *refreshing]:
@@ -174,8 +176,11 @@ class ClientInstance:
 
     def check_open(self) -> None:
         """Raise ClientClosed unless the client is open."""
-        if not self.is_open:
-            raise ClientClosed("the client is not open; use it inside `async with`")
+        if self.is_open:
+            return
+        if self._is_closed:
+            raise ClientClosed("the client is closed; make a new one")
+        raise ClientClosed("the client is not open; use it inside `async with`, or call start()")
 
     def spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         """Run `work` until it ends or the client closes."""

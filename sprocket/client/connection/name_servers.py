@@ -39,12 +39,13 @@ class NameServers:
             try:
                 return await self._remoting.invoke(address, code, header, timeout_s=self._timeout_s)
             except ClientError as error:
-                failures.append(f"{address}: {error}")
+                failures.append(str(error))
                 self._current = (self._current + 1) % len(self._addresses)
                 if len(self._addresses) > 1:
                     logger.info("event=name_server_switched from=%s to=%s", address, self._addresses[self._current])
         raise NameServerUnreachable(
-            f"none of the name servers {self} answered; check that one runs and is reachable. " + "; ".join(failures)
+            f"none of the name servers {self} answered; check that one runs and is reachable. " + "; ".join(failures),
+            str(self),
         )
 
     async def topic_route(self, topic: str) -> TopicRouteData:
@@ -61,6 +62,12 @@ class NameServers:
         return body_of(self._body(await self.invoke(RequestCode.GET_BROKER_CLUSTER_INFO)), ClusterInfo)
 
     def _body(self, response: ReceivedResponse) -> bytes:
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            address = self._addresses[self._current]
+            raise NameServerUnreachable(
+                f"{address} is no name server, because it does not know the request; pass the address of a name "
+                "server, whose usual port is 9876"
+            )
         if response.code != ResponseCode.SUCCESS:
             raise refusal(response.code, response.remark, self._addresses[self._current])
         return response.body

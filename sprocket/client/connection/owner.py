@@ -27,6 +27,35 @@ class Owner(Protocol):
         ...
 
 
+class OpenParts:
+    """Table of the open parts of one connection; it is their `Owner`."""
+
+    def __init__(self) -> None:
+        self._parts: set[Closable] = set()
+        self.is_open = False
+        self.is_closed = False
+
+    def check_open(self) -> None:
+        """Raise ClientClosed unless parts may open."""
+        if self.is_closed:
+            raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
+        if not self.is_open:
+            raise ClientClosed("the connection is not open; use it inside `async with`, or call start()")
+
+    def joined(self, part: Closable) -> None:
+        """Record an open part.  Raises ClientClosed as `check_open`."""
+        self.check_open()
+        self._parts.add(part)
+
+    def left(self, part: Closable) -> None:
+        """Record that a part has closed itself."""
+        self._parts.discard(part)
+
+    def listed(self) -> list[Closable]:
+        """Return the open parts."""
+        return list(self._parts)
+
+
 async def join(owner: Owner | None, part: Closable) -> None:
     """Record at `owner`, if there is one, that `part` is open.
 

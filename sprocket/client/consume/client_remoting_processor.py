@@ -8,7 +8,8 @@ import asyncio
 import logging
 import sys
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from sprocket.client.consume.record_decoder import decode_records
@@ -56,6 +57,18 @@ class Subject(Protocol):
     def members_changed(self) -> None: ...
 
     def reset_offsets(self, offsets: Mapping[MessageQueue, int], /) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerAnswers:
+    """A `Subject` made of functions."""
+
+    group: str
+    running_info: Callable[[], ConsumerRunningInfo[MessageQueue]]
+    consume_directly: Callable[[ReceivedMessage], Awaitable[ConsumeMessageDirectlyResult] | None]
+    committed: Callable[[str], Mapping[MessageQueue, int]]
+    members_changed: Callable[[], None]
+    reset_offsets: Callable[[Mapping[MessageQueue, int]], None]
 
 
 class ClientRemotingProcessor:

@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Protocol
+from dataclasses import dataclass
 
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.consume.inbox import Inbox
@@ -54,15 +54,13 @@ async def try_directly(
     return result
 
 
-class Consumption(Protocol):
+@dataclass(frozen=True)
+class Consumption:
     """Receiver of a handler's outcome."""
 
-    @property
-    def group(self) -> str: ...
-
-    def acknowledge(self, message: ReceivedMessage, /) -> bool: ...
-
-    async def nack(self, message: ReceivedMessage, delay_level: int = 0, /) -> None: ...
+    group: str
+    acknowledge: Callable[[ReceivedMessage], bool]
+    nack: Callable[[ReceivedMessage, int], Awaitable[None]]
 
 
 Key = Callable[[ReceivedMessage], Hashable]

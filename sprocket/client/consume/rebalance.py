@@ -156,8 +156,10 @@ class Rebalance:
                 timeout_s=self._instance.settings.api_timeout_s,
             )
         except ClientError as error:
-            logger.info("event=members_unknown group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            if self._instance.outages.failed(("members", broker_name), error):
+                logger.info("event=members_unknown group=%s broker=%s reason=%r", self._group, broker_name, str(error))
             return None
+        self._instance.outages.succeeded(("members", broker_name))
         if is_access_refusal(response.code, response.remark):
             raise refusal(response.code, response.remark, address)
         # An error means that the broker knows no member.

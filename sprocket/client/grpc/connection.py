@@ -68,7 +68,7 @@ class GrpcConnection(Connection):
         if listener is not None or strategy is not None:
             raise needs_name_server("queues of a member, so no listener and no strategy")
         return GrpcConsumer(
-            group, topics, client=self._settings, max_in_flight=max_in_flight, settings=settings, owner=self
+            group, topics, client=self._settings, max_in_flight=max_in_flight, settings=settings, owner=self._parts
         )
 
     def orderly_consumer(
@@ -118,7 +118,7 @@ class GrpcConnection(Connection):
             raise not_over_grpc("start at the first message", _OFFSET)
         if ordered:
             raise not_over_grpc("order by the consumer", _ORDER)
-        return GrpcSimpleConsumer(group, topics, settings=settings, client=self._settings, owner=self)
+        return GrpcSimpleConsumer(group, topics, settings=settings, client=self._settings, owner=self._parts)
 
 
 def _refuse(trace: TraceSettings | None) -> None:

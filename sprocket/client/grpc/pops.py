@@ -16,7 +16,7 @@ from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.pop_targets import PopTargets
-from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.popped_message import PoppedMessage, renew_handle
 from sprocket.client.settlement import Settlement
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration
@@ -140,7 +140,7 @@ class GrpcPops(PopRequests):
             if isinstance(popped, ReceiptMessage) and answer.receipt_handle:
                 popped.receipt = answer.receipt_handle
             renewed = popped.handle._replace(invisible_ms=round(invisible_s * 1000))
-            popped.renewed(renewed, now + invisible_s)
+            renew_handle(popped, renewed, now + invisible_s)
 
         await self._until_invisible_ends(popped, change)
 

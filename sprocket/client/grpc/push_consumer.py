@@ -191,8 +191,8 @@ class GrpcConsumer(Consumer):
         if popped is not None:
             await self._popping.ack(popped)
 
-    def acknowledge(self, message: ReceivedMessage) -> bool:
-        """Acknowledge soon, from code that cannot await.  Return False if it had no effect."""
+    def _acknowledge(self, message: ReceivedMessage) -> bool:
+        """Acknowledge soon, without waiting.  Return False if it had no effect."""
         popped = self._take_from(message)
         if popped is None:
             return False
@@ -300,11 +300,6 @@ class GrpcConsumer(Consumer):
     async def unsubscribe(self, topic: str) -> None:
         """Raise IllegalArgument as `subscribe`."""
         raise not_over_grpc("change of subscriptions", "name all topics when the consumer is made")
-
-    @property
-    def assigned_queues(self) -> list[MessageQueue]:
-        """No queue belongs to a member."""
-        return []
 
     def _of(self, topic: str | None) -> list[ProcessQueue]:
         raise needs_name_server(_QUEUES)  # positions, lag, pause and times are of queues

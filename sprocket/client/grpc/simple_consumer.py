@@ -15,7 +15,7 @@ from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.message import SendResult
 from sprocket.client.pop.pop_requests import PopRequests
 from sprocket.client.pop.pop_targets import PopTargets
-from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
 from sprocket.client.send.reply import Reply
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
 from sprocket.common.clock import Clock
@@ -72,7 +72,7 @@ class GrpcSimpleConsumer(SimpleConsumer):
     async def dead_letter(self, popped: PoppedMessage, reason: str = "") -> None:
         """Make `popped` a dead letter.  The protocol carries no `reason`: it is logged.  Raises as `ack`."""
         arguments.text("reason", reason)
-        popped.settled()
+        mark_settled(popped)
         await self._released(popped)
         await self._grpc_pops.forward(popped, self.grpc.session.server.backoff_policy.max_attempts)
         logger.info("event=dead_letter message=%r reason=%r", popped, reason)

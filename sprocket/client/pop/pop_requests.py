@@ -11,7 +11,7 @@ from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import AnswerUnreadable, BrokerNotFound, ClientError, refusal
-from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
+from sprocket.client.pop.popped_message import PoppedMessage, popped_messages, renew_handle
 from sprocket.client.settlement import Settlement
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.remoting.bodies.client import SubscriptionData
@@ -190,7 +190,7 @@ class PopRequests:
             invisible_ms=answer.invisible_time,
             revive_queue_id=answer.revive_qid,
         )
-        popped.renewed(renewed, now + answer.invisible_time / 1000)
+        renew_handle(popped, renewed, now + answer.invisible_time / 1000)
 
     async def _ask(
         self, target: Target, code: int, header: Header | None, body: bytes = b"", *, timeout_s: float | None = None

@@ -52,10 +52,6 @@ class PoppedMessage(Settleable):
         self.handle = handle
         self.invisible_until = invisible_until
 
-    def renewed(self, handle: PopHandle, invisible_until: float) -> None:
-        """Take the handle of a longer invisible time, which ends at `invisible_until`."""
-        self.handle, self.invisible_until = handle, invisible_until
-
     def _settlement(self) -> Settlement | None:
         return self._owner
 
@@ -63,10 +59,6 @@ class PoppedMessage(Settleable):
     def is_settled(self) -> bool:
         """Whether `ack`, `nack` or `dead_letter` was called."""
         return self._is_settled
-
-    def settled(self) -> None:
-        """Record that its consumer sends an acknowledgement or a rejection."""
-        self._is_settled = True
 
     @property
     def body(self) -> bytes:
@@ -111,6 +103,16 @@ class PoppedMessage(Settleable):
 
     def __repr__(self) -> str:
         return f"PoppedMessage({self.message!r})"
+
+
+def renew_handle(popped: PoppedMessage, handle: PopHandle, invisible_until: float) -> None:
+    """Give `popped` the handle of a longer invisible time, which ends at `invisible_until`."""
+    popped.handle, popped.invisible_until = handle, invisible_until
+
+
+def mark_settled(popped: PoppedMessage) -> None:
+    """Record that the consumer of `popped` sends an acknowledgement or a rejection."""
+    popped._is_settled = True
 
 
 def popped_messages(

@@ -180,15 +180,9 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
     if len(body) >= settings.compress_msg_body_over_howmuch:
         request.body, request.sys_flag = compress(body, settings.compress_type, settings.compress_level)
     if settings.idempotent and not isinstance(message, Reply):
-        _check_idempotent(message)
         request.properties += names.encode({names.IDEMPOTENCE_ID: message_id})
         return IdempotentRequest(request, message.unique_key)
     return request
-
-
-def _check_idempotent(message: Message) -> None:
-    if message.is_delayed:
-        raise IllegalMessage("an idempotent producer sends no delayed messages; use another producer for them")
 
 
 def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:

@@ -35,12 +35,14 @@ class TraceSettings:
 
     `topic` is where the traces go: the brokers' trace topic (traceTopicEnable), or a topic of your own.  `sample` is
     the share of messages that are traced, 0 to 1; producers and consumers with one share choose the same messages.
-    With `spans`, spans of OpenTelemetry are made, too; that needs the package opentelemetry-api.
+    With `spans`, spans of OpenTelemetry are made, too, and with `metrics` metrics; both need the package
+    opentelemetry-api.
     """
 
     topic: str = TRACE_TOPIC
     sample: float = 1.0
     spans: bool = False
+    metrics: bool = False
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""
@@ -56,6 +58,7 @@ _CHECKS: Final[dict[str, Callable[[str, object], object]]] = {
     "topic": lambda _, value: arguments.check_topic(value),
     "sample": _share,
     "spans": arguments.switch,
+    "metrics": arguments.switch,
 }
 
 # Sends one message; raises ClientError.

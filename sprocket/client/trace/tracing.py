@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `SendMessageTraceHookImpl`, `ConsumeMessageTraceHookImpl
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance
@@ -18,6 +18,9 @@ from sprocket.client.trace.recorder import TraceRecorder, TraceSettings
 from sprocket.remoting.message import properties as names
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from sprocket.client.trace.meters import Meters
     from sprocket.client.trace.spans import Spans
 
 # `TraceConstants.GROUP_NAME_PREFIX`
@@ -44,6 +47,14 @@ class Delivered(Protocol):
     def reconsume_times(self) -> int: ...
 
 
+class SendInWork(NamedTuple):
+    """A send that a span or a metric follows."""
+
+    topic: str
+    since_s: float
+    span: "Span | None"
+
+
 class Tracing:
     """Traces of one client of `group`.  All methods but `start` and `close` return at once."""
 
@@ -57,6 +68,8 @@ class Tracing:
         # By identity of the message: its id, request id, time of its delivery ms.  The oldest is forgotten first.
         self._taken: dict[int, tuple[str, str, int]] = {}
         self.spans = _new_spans(group) if settings.spans else None
+        self._meters = _new_meters(group) if settings.metrics else None
+        self._monotonic = instance.clock.monotonic
 
     def start(self) -> None:
         """Send traces in the background from now on."""
@@ -72,8 +85,30 @@ class Tracing:
 
     # Producers
 
+    @property
+    def follows_sends(self) -> bool:
+        """Whether each send has a span or a metric, so that `sending` and `send_ended` are to be called."""
+        return self.spans is not None or self._meters is not None
+
+    def sending(self, request: SendRequest) -> "SendInWork":
+        """Begin to follow a send; its span's context goes into the properties of `request`."""
+        span: Span | None = None
+        if self.spans is not None:
+            span, properties = self.spans.sending(request.topic, request.message_id)
+            request.properties += properties
+        return SendInWork(request.topic, self._monotonic(), span)
+
+    def send_ended(self, send: "SendInWork", error: BaseException | None) -> None:
+        """Record the end of a send."""
+        if self.spans is not None and send.span is not None:
+            self.spans.sent(send.span, error)
+        if self._meters is not None and error is not None:
+            self._meters.not_sent(send.topic, self._monotonic() - send.since_s, error)
+
     def sent(self, request: SendRequest, result: SendResult, fields: Mapping[str, str], seconds: float) -> None:
-        """Record a send whose response has the fields `fields`; nothing if the broker wants no traces."""
+        """Record a send whose response has the fields `fields`; no trace if the broker wants none."""
+        if self._meters is not None:
+            self._meters.sent(request.topic, request.message_id.count(",") + 1, seconds)
         if request.topic == self._topic or fields.get(names.TRACE_ON) == "false":
             return
         cost_ms = round(seconds * 1000)
@@ -141,6 +176,8 @@ class Tracing:
             properties = message.properties
             if self.spans is not None:
                 self.spans.taken(message)
+            if self._meters is not None:
+                self._meters.taken(message.topic, id(message), self._monotonic())
             if (
                 message.topic == self._topic
                 or properties.get(names.TRACE_ON) == "false"
@@ -168,6 +205,8 @@ class Tracing:
         """Record that the application has acknowledged or rejected a message."""
         if self.spans is not None:
             self.spans.finished(message, is_success=is_success)
+        if self._meters is not None:
+            self._meters.finished(message.topic, id(message), self._monotonic(), is_success=is_success)
         taken = self._taken.pop(id(message), None)
         if taken is None or taken[0] != message.message_id:
             return
@@ -211,3 +250,12 @@ def _new_spans(group: str) -> "Spans":
     except ImportError as error:
         raise IllegalArgument(f"spans is True and {error}; run `pip install opentelemetry-api`") from None
     return Spans(group)
+
+
+def _new_meters(group: str) -> "Meters":
+    """Raises IllegalArgument without opentelemetry-api."""
+    try:
+        from sprocket.client.trace.meters import Meters
+    except ImportError as error:
+        raise IllegalArgument(f"metrics is True and {error}; run `pip install opentelemetry-api`") from None
+    return Meters(group)

@@ -113,8 +113,10 @@ class TypedConsumer(Generic[T]):
             except StopAsyncIteration:
                 return
 
-    async def run(self, handler: Callable[[T], Awaitable[object] | object], *, concurrency: int = 20) -> None:
-        """Hand every value to `handler`, as `Consumer.run`.
+    async def run(
+        self, handler: Callable[[T], Awaitable[object] | object], *, concurrency: int = 20, by_key: bool = False
+    ) -> None:
+        """Hand every value to `handler`, as `Consumer.run`; with `by_key` in order for each sharding key.
 
         With `Undecodable.RAISE` a body that does not decode is redelivered, as if the handler had raised.
         """
@@ -127,7 +129,11 @@ class TypedConsumer(Generic[T]):
                 if inspect.isawaitable(outcome):
                     await outcome
 
-        await self.consumer.run(handle, concurrency=concurrency)
+        await self.consumer.run(handle, concurrency=concurrency, by_key=by_key)
+
+    def stop(self) -> None:
+        """End `run` and iterations after the values in work; `close` the consumer then."""
+        self.consumer.stop()
 
     async def _next(self) -> TypedMessage[T]:
         """Raises StopAsyncIteration when the consumer is closed, and BodyUndecodable."""

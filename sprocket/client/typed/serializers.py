@@ -6,12 +6,11 @@ The libraries of Avro, protobuf and pydantic are imported when a serializer that
 import sys
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_origin, is_typeddict
 
 import msgspec
 from msgspec import inspect
 
-from sprocket.client import arguments
 from sprocket.client.errors import IllegalArgument
 from sprocket.common.extras import install
 
@@ -41,19 +40,26 @@ class BytesSerializer:
 
 
 class JsonSerializer(Generic[T]):
-    """JSON of msgspec structs, dataclasses, TypedDicts, NamedTuples, and builtin types; decoded values are checked."""
+    """JSON of msgspec structs, dataclasses, TypedDicts, NamedTuples, and builtin types; decoded values are checked.
+
+    An encoded value must be an instance of the type, if that is a class; its fields are checked when they are read.
+    """
 
     def __init__(self, kind: type[T]) -> None:
         """Raises IllegalArgument for a type that msgspec does not know."""
         self._encoder = msgspec.json.Encoder()
-        if isinstance(inspect.type_info(kind), inspect.CustomType):
-            raise IllegalArgument(f"{kind!r} has no JSON form; pass serializer=...")
+        self._classes = _classes_of(kind)
         try:
+            if isinstance(inspect.type_info(kind), inspect.CustomType):
+                raise IllegalArgument(f"{kind!r} has no JSON form; pass serializer=...")
             self._decoder = msgspec.json.Decoder(kind)
+        except IllegalArgument:
+            raise
         except TypeError as error:
             raise IllegalArgument(f"{kind!r} has no JSON form: {error}; pass serializer=...") from None
 
     def encode(self, value: T) -> bytes:
+        _check_instance(value, self._classes)
         return self._encoder.encode(value)
 
     def decode(self, body: bytes) -> T:
@@ -70,8 +76,10 @@ class PydanticSerializer(Generic[T]):
         except ImportError:
             raise _missing("pydantic", "pydantic") from None
         self._adapter: TypeAdapter[T] = TypeAdapter(kind)
+        self._classes = _classes_of(kind)
 
     def encode(self, value: T) -> bytes:
+        _check_instance(value, self._classes)
         return self._adapter.dump_json(value)
 
     def decode(self, body: bytes) -> T:
@@ -143,7 +151,6 @@ def serializer_of(kind: type[T]) -> Serializer[T]:
 
     Raises IllegalArgument for a type that has none.
     """
-    arguments.function("type", kind)
     found: Any
     if kind is bytes:
         found = BytesSerializer()
@@ -155,6 +162,19 @@ def serializer_of(kind: type[T]) -> Serializer[T]:
         found = JsonSerializer(kind)
     serializer: Serializer[T] = found
     return serializer
+
+
+def _classes_of(kind: object) -> tuple[type, ...]:
+    """Return the classes whose instances are values of `kind`; none if that cannot be told from the class alone."""
+    if not isinstance(kind, type) or get_origin(kind) is not None or is_typeddict(kind):
+        return ()
+    return (int, float) if kind is float else (kind,)
+
+
+def _check_instance(value: object, classes: tuple[type, ...]) -> None:
+    """Raise TypeError for a value of another class."""
+    if classes and not isinstance(value, classes):
+        raise TypeError(f"it is of type {type(value).__name__}, not {classes[-1].__name__}")
 
 
 def _is_pydantic(kind: object) -> bool:

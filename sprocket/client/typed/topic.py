@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.consume.consume_settings import ConsumeSettings
+from sprocket.client.consume.listener import ConsumerListener
 from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import ALL, SqlFilter
 from sprocket.client.errors import IllegalMessage
@@ -96,10 +97,13 @@ class Topic(Generic[T]):
         expression: str | SqlFilter = ALL,
         *,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        max_in_flight: int | None = None,
+        listener: ConsumerListener | None = None,
         settings: ConsumeSettings | None = None,
     ) -> TypedConsumer[T]:
         """Return a consumer of the values for `group`; it opens at its first use and closes with the connection."""
         consumer = self._connection.consumer(
-            group, {self.name: expression}, consume_from=consume_from, settings=settings
-        )
+            group, {self.name: expression}, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
+            settings=settings,
+        )  # fmt: skip
         return TypedConsumer(consumer, self._serializer, self._undecodable)

@@ -8,7 +8,7 @@ from broker.idempotence.id_window import FirstSend, IdWindow
 
 
 def place(stored_ms: int, number: int = 0) -> FirstSend:
-    return FirstSend(0, number, 1000 * number, 300, f"K{number}", stored_ms)
+    return FirstSend("T", 0, number, 1000 * number, 300, f"K{number}", stored_ms, 0)
 
 
 def test_the_first_message_is_found_until_its_time_is_over() -> None:

@@ -293,8 +293,6 @@ async def test_an_id_of_a_whole_batch_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"DELAY": "1"},
-        {"TIMER_DELAY_SEC": "5"},
         {"TRAN_MSG": "true", "PGROUP": "PG"},
         {"key": "K" * 129},
         {"id_": "i" * 129},

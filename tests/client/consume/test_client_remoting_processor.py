@@ -101,7 +101,7 @@ async def test_orderly_consumer_tells_its_locks(shared_broker: Broker, topic: st
     await send(shared_broker, topic, 1)
     consumer = OrderlyConsumer(f"g-{topic}", {topic: "*"}, shared_broker.namesrv, consume_from=ConsumeFrom.FIRST)
     async with consumer, asking(consumer) as ask:
-        await until(lambda: len(consumer.assigned_queues) >= 4)
+        await until(lambda: len(consumer.assignment) >= 4)
         header = GetConsumerRunningInfoRequestHeader(consumer_group=consumer.group, client_id="")
         response = await ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header, b"")
     info = loads(response.body, ConsumerRunningInfo[str])

@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 
 from sprocket import (
+    AdminClient,
     ConsumeFrom,
     Consumer,
     ConsumeSettings,
@@ -16,6 +17,7 @@ from sprocket import (
     ReceivedMessage,
     ReconsumeLater,
 )
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.testing import Broker
 from tests.client.fake_cluster import until
 
@@ -55,11 +57,11 @@ async def test_what_the_handler_acknowledged_itself_is_not_redelivered(shared_br
     settings = ConsumeSettings(consume_message_batch_max_size=4)
     consumer = Consumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST, settings=settings)
 
-    def handler(messages: list[ReceivedMessage]) -> None:
+    async def handler(messages: list[ReceivedMessage]) -> None:
         seen.extend((int(message.body), message.reconsume_times) for message in messages)
         if not messages[0].reconsume_times:
             for message in messages[:2]:
-                consumer.acknowledge(message)
+                await message.ack()
             raise ReconsumeLater(1)  # after 1 s
 
     async with consumer:
@@ -95,10 +97,12 @@ async def test_message_that_is_held_too_long_is_sent_back_once(shared_broker: Br
         await consumer.ack(second)
         assert consumer.committed(topic)[first.queue] == 0
         await until(lambda: consumer.committed(topic)[first.queue] == 2)
-        assert not consumer.acknowledge(first)
+        assert first.is_settled
+        await consumer.ack(first)
         await consumer.nack(first)  # it was sent back before: nothing happens
-        status = consumer.running_info().status_table[topic]
-    assert status.consume_failed_msgs == 1
+        async with AdminClient(shared_broker.namesrv) as admin:
+            info = await GroupAdmin(admin).running_info(consumer.group, consumer.client_id)
+    assert info.status_table[topic].consume_failed_msgs == 1
 
 
 async def test_orderly_lists_are_retried_without_what_is_done(shared_broker: Broker, topic: str) -> None:
@@ -109,10 +113,10 @@ async def test_orderly_lists_are_retried_without_what_is_done(shared_broker: Bro
         f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST, settings=settings
     )
 
-    def handler(messages: list[ReceivedMessage]) -> None:
+    async def handler(messages: list[ReceivedMessage]) -> None:
         seen.append(numbers(messages))
         if len(seen) == 1:
-            consumer.acknowledge(messages[0])
+            await messages[0].ack()
             raise ValueError("the rest again")
         if len(seen) == 2:
             raise ReconsumeLater(suspend_s=0.02)

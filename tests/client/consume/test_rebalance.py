@@ -61,6 +61,6 @@ async def test_topic_that_is_given_up_while_its_queues_are_begun_stops_nothing(
     async with consumer:
         await strategy.asked.wait()
         await consumer.unsubscribe(topic)
-        assert not any(queue.topic == topic for queue in consumer.assigned_queues)
+        assert not any(queue.topic == topic for queue in consumer.assignment)
         await consumer.subscribe(topic)
         assert (await consumer.receive(wait_s=60.0))[0].body == b"x"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from sprocket import IllegalArgument, IllegalMessage, Message, Producer, SendFailed, SendSettings, SendStatus
+from sprocket import IllegalArgument, Message, Producer, SendFailed, SendSettings, SendStatus, TransactionProducer
 from sprocket.client.send.queue_choice import RoundRobin
-from sprocket.client.sync import Producer as BlockingProducer
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, parse
+from sprocket.sync import Producer as BlockingProducer
 from tests.broker.rig import broker_config, store_config
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data
 
@@ -79,9 +79,13 @@ async def test_a_broker_that_stays_away_fails_the_send() -> None:
 async def test_what_an_idempotent_producer_refuses() -> None:
     with pytest.raises(IllegalArgument, match="auto_batch"):
         SendSettings(idempotent=True, auto_batch=True)
-    async with two_brokers() as (name_server, _, _), idempotent(name_server) as producer:
-        with pytest.raises(IllegalMessage, match="delayed"):
-            await producer.send(Message(TOPIC, b"x", delay_level=1))
+    settings = SendSettings(idempotent=True)
+    async with (
+        two_brokers() as (name_server, _, _),
+        TransactionProducer("g", name_server.address, checker=print, settings=settings) as producer,  # type: ignore[arg-type]
+    ):
+        with pytest.raises(IllegalArgument, match="transaction"):
+            await producer.send_in_transaction(Message(TOPIC, b"x"), print)  # type: ignore[arg-type]
 
 
 class Cut:

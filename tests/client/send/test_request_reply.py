@@ -33,7 +33,7 @@ async def responder(broker: Broker, topic: str) -> AsyncIterator[list[ReceivedMe
             await consumer.reply(message, message.body.upper())
 
     async with Consumer(f"r-{topic}", [topic], broker.namesrv) as consumer:
-        await until(lambda: sum(queue.topic == topic for queue in consumer.assigned_queues) == 4)
+        await until(lambda: sum(queue.topic == topic for queue in consumer.assignment) == 4)
         work = asyncio.create_task(consumer.run(answer))
         yield taken
         await consumer.close()
@@ -75,7 +75,7 @@ async def test_without_a_reply_the_requester_is_told_and_waits_no_more(shared_br
 async def test_responder_learns_that_the_requester_is_gone(shared_broker: Broker, topic: str) -> None:
     async with Consumer(f"r-{topic}", [topic], shared_broker.namesrv) as consumer:
         async with Producer("g", shared_broker.namesrv) as producer:
-            await until(lambda: len(consumer.assigned_queues) >= 4)
+            await until(lambda: len(consumer.assignment) >= 4)
             asked = asyncio.create_task(producer.request(Message(topic, b"hello"), timeout_s=30))
             message = await anext(consumer)
             asked.cancel()
@@ -91,7 +91,7 @@ async def test_message_that_asks_for_no_reply_gets_none(shared_broker: Broker, t
         Consumer(f"r-{topic}", [topic], shared_broker.namesrv) as consumer,
         Producer("g", shared_broker.namesrv) as producer,
     ):
-        await until(lambda: len(consumer.assigned_queues) >= 4)
+        await until(lambda: len(consumer.assignment) >= 4)
         await producer.send(Message(topic, b"x"))
         message = await anext(consumer)
         with pytest.raises(IllegalMessage, match="asks for no reply"):

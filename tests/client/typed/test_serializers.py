@@ -104,3 +104,20 @@ def test_libraries_are_loaded_by_their_serializers_only() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pip install 'sprocket-mq[avro]'" in done.stdout
     assert "pip install 'sprocket-mq[pydantic]'" in done.stdout
+
+
+@pytest.mark.parametrize("kind", [Order, OrderStruct, OrderModel, int, dict, list[int], int | str])
+def test_a_value_of_another_class_is_refused(kind: Any) -> None:
+    serializer: Any = serializer_of(kind)
+    if isinstance(kind, type) and kind is not list[int]:
+        with pytest.raises(TypeError, match=f"of type bytes, not {kind.__name__}"):
+            serializer.encode(b"no value")
+    else:
+        assert serializer.decode(serializer.encode([1] if kind == list[int] else "a")) in ([1], "a")
+    assert serializer_of(float).encode(1) == b"1"
+
+
+def test_what_is_no_type_is_refused() -> None:
+    for wrong in (object(), "Order", object):
+        with pytest.raises(IllegalArgument, match="has no JSON form"):
+            serializer_of(wrong)  # type: ignore[arg-type]

@@ -1,0 +1,112 @@
+"""Base of the blocking classes: it opens, closes and calls an asyncio object in the thread of the shared loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from sprocket.client.connection.event_loop_thread import shared_loop
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class Opened(Protocol):
+    """Asynchronous context manager."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+C = TypeVar("C", bound=Opened)
+
+
+class Blocking(Generic[C]):
+    """Blocking form of the asyncio object `aio`."""
+
+    def __init__(self, aio: C, *, is_owned: bool = False) -> None:
+        """An owned object is part of a `Connection`, which keeps the loop running."""
+        self._aio = aio
+        self._is_open = False
+        self._is_owned = is_owned
+
+    @classmethod
+    def _part(cls, aio: C) -> Self:
+        """Return the blocking form of a part of a connection."""
+        part = cls.__new__(cls)
+        Blocking.__init__(part, aio, is_owned=True)
+        return part
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Open the asyncio object.  Raises as its `start`."""
+        if self._is_owned:
+            shared_loop.call(_entered(self._aio))
+            return
+        shared_loop.acquire()
+        try:
+            shared_loop.call(_entered(self._aio))
+        except BaseException:
+            shared_loop.release()
+            raise
+        self._is_open = True
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the asyncio object; a second call does nothing."""
+        if self._is_owned:
+            shared_loop.call(self._aio.__aexit__(None, None, None))
+        elif self._is_open:
+            self._is_open = False
+            try:
+                shared_loop.call(self._aio.__aexit__(None, None, None))
+            finally:
+                shared_loop.release()
+
+    def _call(self, work: Coroutine[object, object, T]) -> T:
+        return shared_loop.call(work)
+
+
+async def _entered(aio: Opened) -> None:
+    await aio.__aenter__()
+
+
+async def in_loop(what: Callable[[], T]) -> T:
+    """Call `what` in the thread of the loop."""
+    return what()
+
+
+def iterate(messages: AsyncIterator[T]) -> Iterator[T]:
+    """Yield what `messages` yields, which runs in the thread of the loop."""
+    ended = object()
+
+    async def following() -> T | object:
+        return await anext(messages, ended)
+
+    while (item := shared_loop.call(following())) is not ended:
+        yield item  # type: ignore[misc]
+
+
+@contextmanager
+def in_threads(
+    handler: Callable[[M], object], concurrency: int
+) -> "Iterator[Callable[[M], Coroutine[object, object, None]]]":
+    """Provide an asynchronous handler that calls `handler` in one of `concurrency` threads."""
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="sprocket-handler") as threads:
+
+        async def handle(message: M) -> None:
+            await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+
+        yield handle

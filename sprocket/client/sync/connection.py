@@ -1,0 +1,150 @@
+"""The blocking form of `sprocket.connect`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from sprocket.client import connect as aio
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
+from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.consume.listener import ConsumerListener
+from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.consume.subscription import Topics
+from sprocket.client.orderly_consumer import OrderlySettings
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.sync.admin import Admin
+from sprocket.client.sync.blocking import Blocking
+from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
+from sprocket.client.sync.producers import Checker, Producer, TransactionProducer, checking
+from sprocket.client.sync.simple_consumer import SimpleConsumer
+from sprocket.client.sync.typed import Topic
+from sprocket.client.trace.recorder import TraceSettings
+from sprocket.client.typed.consumer import Undecodable
+from sprocket.client.typed.serializers import Serializer
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.tls.settings import TlsSettings
+
+T = TypeVar("T")
+
+
+def connect(
+    namesrv: str | Sequence[str] = "",
+    *,
+    credentials: Credentials | None = None,
+    tls: TlsSettings | None = None,
+    client: ClientSettings | None = None,
+) -> "Connection":
+    """Return a connection as `sprocket.connect`, to be used with `with`, or with `start` and `close`."""
+    return Connection(aio.connect(namesrv, credentials=credentials, tls=tls, client=client))
+
+
+class Connection(Blocking[aio.Connection]):
+    """Producers, consumers and the administration of one cluster; any number of threads may use it::
+
+    with sync.connect("127.0.0.1:9876") as mq:
+        mq.producer().send(Message("Flights", b"JFK-LAX"))
+        for message in mq.consumer("readers", "Flights"):
+            message.ack()
+    """
+
+    @property
+    def admin(self) -> Admin:
+        """Requests of an operator: ``mq.admin.topic_list()``; see `Admin`."""
+        return Admin._part(self._aio.admin)
+
+    def producer(
+        self,
+        group: str = aio.DEFAULT_GROUP,
+        *,
+        settings: SendSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> Producer:
+        """Return the producer of `group`, which needs no `with`; one with `trace` does."""
+        return Producer._part(self._aio.producer(group, settings=settings, trace=trace))
+
+    def transaction_producer(
+        self,
+        group: str,
+        *,
+        checker: Checker,
+        check_threads: int = 4,
+        settings: SendSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> TransactionProducer:
+        """Return a producer of transactional messages, to be used with `with`; `checker` may block."""
+        return TransactionProducer._part(
+            self._aio.transaction_producer(
+                group, checker=checking(checker), check_threads=check_threads, settings=settings, trace=trace
+            )
+        )
+
+    def consumer(
+        self,
+        group: str,
+        topics: Topics = (),
+        *,
+        model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        max_in_flight: int | None = None,
+        listener: ConsumerListener | None = None,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: ConsumeSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> Consumer:
+        """Return a consumer, which opens at its first use and closes with this connection, or at `close`."""
+        return Consumer._part(
+            self._aio.consumer(
+                group, topics, model=model, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
+                strategy=strategy, settings=settings, trace=trace,
+            )
+        )  # fmt: skip
+
+    def orderly_consumer(
+        self,
+        group: str,
+        topics: Topics = (),
+        *,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        listener: ConsumerListener | None = None,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: OrderlySettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> OrderlyConsumer:
+        """Return a consumer that handles each queue in order."""
+        return OrderlyConsumer._part(
+            self._aio.orderly_consumer(
+                group, topics, consume_from=consume_from, listener=listener, strategy=strategy, settings=settings,
+                trace=trace,
+            )
+        )  # fmt: skip
+
+    def simple_consumer(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        ordered: bool = False,
+        settings: PopSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> SimpleConsumer:
+        """Return a consumer that pops single messages."""
+        return SimpleConsumer._part(
+            self._aio.simple_consumer(
+                group, topics, consume_from=consume_from, ordered=ordered, settings=settings, trace=trace
+            )
+        )
+
+    def topic(
+        self,
+        name: str,
+        type: type[T],
+        *,
+        serializer: Serializer[T] | None = None,
+        undecodable: Undecodable = Undecodable.DEAD_LETTER,
+        group: str = aio.DEFAULT_GROUP,
+    ) -> Topic[T]:
+        """Return a topic whose messages are values of `type`; `group` is the group of its producer."""
+        return Topic(self._aio.topic(name, type, serializer=serializer, undecodable=undecodable, group=group))

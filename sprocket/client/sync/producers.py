@@ -1,0 +1,155 @@
+"""Blocking producers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from sprocket.client import arguments
+from sprocket.client import producer as aio_producer
+from sprocket.client import transaction as aio_transaction
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.sync.blocking import Blocking
+from sprocket.client.trace.recorder import TraceSettings
+from sprocket.client.transaction import TransactionResult, TransactionState
+
+P = TypeVar("P", bound=aio_producer.Producer)
+
+
+class _Producing(Blocking[P]):
+    @property
+    def client_id(self) -> str:
+        """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
+        return self._aio.client_id
+
+    @property
+    def group(self) -> str:
+        """The producer group."""
+        return self._aio.group
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the producer was closed."""
+        return self._aio.is_closed
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        return self._call(self._aio.send(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float = 3.0,
+    ) -> ReceivedMessage:
+        return self._call(self._aio.request(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s))
+
+    def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
+    ) -> None:
+        self._call(self._aio.send_oneway(message, queue=queue, sharding_key=sharding_key))
+
+    def send_batch(
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
+    ) -> SendResult:
+        return self._call(self._aio.send_batch(list(messages), queue=queue, timeout_s=timeout_s))
+
+    def send_many(self, messages: Iterable[Message], *, window: int = 256) -> Iterator[SendResult]:
+        """Yield results in order; `messages` are taken `window` at a time."""
+        arguments.whole("window", window, 1)
+        iterator = iter(messages)
+        while chunk := list(islice(iterator, window)):
+            yield from self._call(self._send_chunk(chunk, window))
+
+    async def _send_chunk(self, chunk: Sequence[Message], window: int) -> list[SendResult]:
+        return [result async for result in self._aio.send_many(chunk, window=window)]
+
+    def recall(self, handle: str) -> str:
+        return self._call(self._aio.recall(handle))
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        return self._call(self._aio.queues(topic))
+
+
+class Producer(_Producing[aio_producer.Producer]):
+    """Sends messages::
+
+    with Producer("flights", "127.0.0.1:9876") as producer:
+        result = producer.send(Message("Flights", b"..."))
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str | Sequence[str] = "",
+        *,
+        settings: SendSettings | None = None,
+        client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> None:
+        super().__init__(aio_producer.Producer(group, namesrv, settings=settings, client=client, trace=trace))
+
+
+Checker = Callable[[ReceivedMessage], TransactionState]
+
+
+def checking(checker: Checker) -> Callable[[ReceivedMessage], Awaitable[TransactionState]]:
+    """Return an asynchronous checker that calls `checker` in a thread.  Raises IllegalArgument."""
+    arguments.function("checker", checker)
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        return await asyncio.to_thread(checker, message)
+
+    return check
+
+
+class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
+    """Transactional sends; `checker` and `local` are called in threads and may block."""
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str | Sequence[str] = "",
+        *,
+        checker: Checker,
+        check_threads: int = 4,
+        settings: SendSettings | None = None,
+        client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> None:
+        super().__init__(
+            aio_transaction.TransactionProducer(
+                group, namesrv, checker=checking(checker), check_threads=check_threads, settings=settings,
+                client=client, trace=trace,
+            )
+        )  # fmt: skip
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Message, str], TransactionState],
+        *,
+        check_immunity_s: int | None = None,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> TransactionResult:
+        arguments.function("local", local)
+
+        async def run_local(sent: Message, transaction_id: str) -> TransactionState:
+            return await asyncio.to_thread(local, sent, transaction_id)
+
+        return self._call(
+            self._aio.send_in_transaction(
+                message, run_local, check_immunity_s=check_immunity_s, queue=queue, timeout_s=timeout_s
+            )
+        )
