@@ -80,11 +80,11 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     if not show:
         _measure_all(results, engines, targets, effort, again=again)
+    if markdown:
+        click.echo(markdown_table(results, engines, targets))
+        return
     for one in engines:
-        if markdown:
-            click.echo(f"\n{one}\n\n{markdown_table(results, one, targets)}")
-        else:
-            console.print(rich_table(results, one, targets))
+        console.print(rich_table(results, one, targets))
 
 
 def _measure_all(

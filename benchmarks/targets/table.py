@@ -73,9 +73,29 @@ def rich_table(results: Results, engine: Engine, targets: Sequence[Target]) -> T
     return table
 
 
-def markdown_table(results: Results, engine: Engine, targets: Sequence[Target]) -> str:
-    """Return the table for docs/benchmarks.md."""
-    lines = [f"| {' | '.join(HEADINGS)} |"]
-    lines.append("|" + "|".join("--:" if heading in _NUMBERS else "---" for heading in HEADINGS) + "|")
-    lines += [f"| {' | '.join(row)} |" for row in rows(results, engine, targets)]
-    return "\n".join(lines)
+def markdown_table(results: Results, engines: Sequence[Engine], targets: Sequence[Target]) -> str:
+    """Return the table of docs/benchmarks.md: the engines beside each other, and when they were measured.
+
+    The floor's own figure is that of the last engine that has one.
+    """
+    headings = ["workload", "figure"]
+    headings += [heading for engine in engines for heading in (engine, "target", "reached")]
+    aligned = "---|---|" + "--:|--:|---|" * len(engines) + "--:"
+    lines = [f"| {' | '.join([*headings, 'the floor itself'])} |", f"|{aligned}|"]
+    for of_target in zip(*(rows(results, engine, targets) for engine in engines), strict=True):
+        cells = [cell for row in of_target for cell in (row.measured, row.wanted, row.reached)]
+        floor = next((row.floor for row in reversed(of_target) if row.floor), "")
+        lines.append(f"| {' | '.join([of_target[0].workload, of_target[0].words, *cells, floor])} |")
+    return "\n".join([*lines, "", _conditions(results, engines, targets)])
+
+
+def _conditions(results: Results, engines: Sequence[Engine], targets: Sequence[Target]) -> str:
+    """Return when the figures were taken, and the load of the machine meanwhile."""
+    names = dict.fromkeys(target.measurement for target in targets)
+    found = [outcome for engine in engines for name in names if (outcome := results.get(engine, name)) is not None]
+    measured = [outcome for outcome in found if not outcome.missing]
+    if not measured:
+        return "Nothing was measured."
+    first, last = (choose(outcome.taken_at for outcome in measured) for choose in (min, max))
+    loads = [load for outcome in measured for load in outcome.load]
+    return f"Measured from {first} to {last}, load averages {min(loads):.1f} to {max(loads):.1f}."

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.targets.results import Outcome, Results
-from benchmarks.targets.table import HEADINGS, markdown_table, number, rich_table, rows
+from benchmarks.targets.table import markdown_table, number, rich_table, rows
 from benchmarks.targets.target import MEASUREMENTS, TARGETS, Engine, Target
 
 RATE = Target("send", "times RocketMQ's", "send-64", "rate", 3, 8)
@@ -22,7 +22,7 @@ def results(tmp_path: Path) -> Results:
         found.put(
             engine,  # type: ignore[arg-type]
             "send-64",
-            Outcome({"rate": 5.0, "p99": 0.4}, {"rate": 7.5}, load=(1.4, 2.0)),
+            Outcome({"rate": 5.0, "p99": 0.4}, {"rate": 7.5}, load=(1.4, 2.0), taken_at="2026-11-27 10:00"),
         )
     return found
 
@@ -73,10 +73,27 @@ def test_a_figure_that_a_control_lacked_is_not_measured(results: Results) -> Non
     assert next(rows(results, "native", [RATE])).reached == "not measured"
 
 
+def test_the_markdown_has_the_engines_beside_each_other(results: Results) -> None:
+    results.put("native", "catch-up", Outcome({"share": 0.35}, taken_at="2026-11-27 11:00"))
+    lines = markdown_table(results, ["native", "python"], [RATE, NATIVE_ONLY]).splitlines()
+    assert lines == [
+        "| workload | figure | native | target | reached | python | target | reached | the floor itself |",
+        "|---|---|--:|--:|---|--:|--:|---|--:|",
+        "| send | times RocketMQ's | 5.00 | 8.00 | no: the floor does not reach it | 5.00 | 3.00 | yes | 7.50 |",
+        "| catch-up | share | 0.35 | 0.30 | yes |  | - | not measured |  |",
+        "",
+        "Measured from 2026-11-27 10:00 to 2026-11-27 11:00, load averages 0.0 to 2.0.",
+    ]
+
+
+def test_a_table_of_nothing_says_so(tmp_path: Path) -> None:
+    text = markdown_table(Results(tmp_path / "targets.json"), ["native"], TARGETS)
+    assert text.count("not measured") == len(TARGETS)
+    assert text.endswith("Nothing was measured.")
+
+
 def test_both_tables_have_all_rows(results: Results) -> None:
-    lines = markdown_table(results, "native", TARGETS).splitlines()
-    assert len(lines) == 2 + len(TARGETS)
-    assert {line.count("|") for line in lines} == {len(HEADINGS) + 1}
+    assert len(markdown_table(results, ["native", "python"], TARGETS).splitlines()) == 4 + len(TARGETS)
     console = Console(record=True, width=300)
     console.print(rich_table(results, "native", TARGETS))
     text = console.export_text()
