@@ -12,10 +12,10 @@ ARGS ?=
 ALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine wheel test demo bench bench-micro lint docs site lock clean
+.PHONY: help setup engine wheel test demo bench bench-system bench-micro lint docs site lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) $(ENGINE_STAMP) ## Make .venv with pinned dependencies, the project, the engine and a Java for Spark
 
@@ -51,7 +51,10 @@ test: setup ## Tell in minutes whether something is broken (ALL=1 runs every tes
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
 	$(BIN)/python -I -m sprocket.demo $(ARGS)
 
-bench: setup ## Whole brokers beside RocketMQ and a naive control (ARGS="--quick" for a short run)
+bench: setup ## What the engine should reach, and what it reaches (ARGS="--only send" for some rows)
+	$(BIN)/python -m benchmarks.targets $(ARGS)
+
+bench-system: setup ## Whole brokers beside RocketMQ and a naive control (ARGS="--quick" for a short run)
 	$(BIN)/python -m benchmarks.system.run $(ARGS)
 
 bench-micro: setup ## Single steps: frame, header, record, append, ConsumeQueue, send, pull

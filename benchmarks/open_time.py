@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import StoreBusy
@@ -69,9 +70,31 @@ def realtime() -> Iterator[None]:
         os.sched_setscheduler(0, before, os.sched_param(0))
 
 
-def measure_open(config: StoreConfig, name: str, *, is_realtime: bool) -> None:
-    seconds = []
-    for _ in range(ROUNDS):
+class Opened(NamedTuple):
+    """Seconds by the clock and of CPU; the store's queues, and the process's descriptors after it."""
+
+    clock_s: float
+    cpu_s: float
+    queues: int
+    descriptors: int
+
+
+def write_queues(config: StoreConfig, queues: int) -> tuple[float, float]:
+    """Write a store with two messages in each queue; return the seconds of the writes and of the stop."""
+    store = new_store(config)
+    store.start()
+    started = time.perf_counter()
+    for _ in range(2):
+        one_in_each(store, queues)
+    written = time.perf_counter()
+    store.shutdown()
+    return written - started, time.perf_counter() - written
+
+
+def measure_open(config: StoreConfig, name: str, *, rounds: int, is_realtime: bool) -> list[Opened]:
+    """Open the store after a stop that was `clean`, or after a `crash`, `rounds` times."""
+    opened = []
+    for _ in range(rounds):
         store = new_store(config)
         if name == "crash":
             store.start()
@@ -81,14 +104,20 @@ def measure_open(config: StoreConfig, name: str, *, is_realtime: bool) -> None:
         with realtime() if is_realtime else contextlib.nullcontext():
             started, cpu = time.perf_counter(), time.process_time()
             store.start()
-            seconds.append((time.perf_counter() - started, time.process_time() - cpu))
+            clock_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu
         if store.recovery is None or store.recovery.rebuilt:
             raise SystemExit("the queues were rebuilt: nothing to measure")
-        files = len(list(Path("/proc/self/fd").iterdir()))
-        queues = len(store.queues())
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        opened.append(Opened(clock_s, cpu_s, len(store.queues()), descriptors))
         (crash if name == "crash" else MessageStore.shutdown)(store)
-    wall_s, cpu_s = min(seconds)
-    print(f"open {queues:7,} queues, {name}: {wall_s:7.3f} s, {cpu_s:7.3f} s of CPU, {files:6,} descriptors after it")
+    return opened
+
+
+def show_open(name: str, opened: list[Opened]) -> None:
+    """Print a line with the fastest round."""
+    clock_s, cpu_s, queues, descriptors = min(opened)
+    figures = f"{clock_s:7.3f} s, {cpu_s:7.3f} s of CPU, {descriptors:6,} descriptors after it"
+    print(f"open {queues:7,} queues, {name}: {figures}", flush=True)
 
 
 def measure_flush(config: StoreConfig, queues: int) -> None:
@@ -133,17 +162,10 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="open-", dir=arguments.folder))
         config = StoreConfig(store_path_root_dir=folder / "store", mapped_file_size_commit_log=SEGMENT_BYTES)
         try:
-            store = new_store(config)
-            store.start()
-            started = time.perf_counter()
-            for _ in range(2):
-                one_in_each(store, queues)
-            written = time.perf_counter()
-            store.shutdown()
-            took, stop = written - started, time.perf_counter() - written
+            took, stop = write_queues(config, queues)
             print(f"write {queues:6,} queues: {took:.1f} s, flush and stop {stop:.1f} s")
             for name in ("clean", "crash"):
-                measure_open(config, name, is_realtime=arguments.realtime)
+                show_open(name, measure_open(config, name, rounds=ROUNDS, is_realtime=arguments.realtime))
             measure_flush(config, queues)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -11,9 +11,6 @@ import hmac
 from collections.abc import Callable
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from sprocket.common.errors import StoreError
 
 KEY_BYTES: Final = 32
@@ -31,7 +28,12 @@ class Seal:
     """Encryption and decryption with one key of `KEY_BYTES`."""
 
     def __init__(self, key: bytes, random_bytes: RandomBytes) -> None:
+        # Here, because the library takes 9 MB of memory, and most servers have no users.
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         self._cipher = AESGCM(key)
+        self._wrong_tag = InvalidTag
         self._random_bytes = random_bytes
 
     def sealed(self, content: bytes, belongs_to: str) -> bytes:
@@ -45,7 +47,7 @@ class Seal:
             raise SealBroken(f"{belongs_to}: {len(sealed)} bytes are too few to be sealed")
         try:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], belongs_to.encode())
-        except InvalidTag:
+        except self._wrong_tag:
             raise SealBroken(f"{belongs_to}: sealed with another key, or changed since") from None
 
     def sealed_text(self, text: str, belongs_to: str) -> str:

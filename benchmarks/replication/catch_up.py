@@ -13,6 +13,7 @@ import contextlib
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -89,36 +90,53 @@ def _queue_end(address: str) -> int:
     return int(answer.fields["offset"]) if answer.code == 0 else 0
 
 
-def measure(record_bytes: int, arguments: argparse.Namespace, folder: Path) -> None:
-    """All engines in turns over one log."""
+class Rounds(NamedTuple):
+    """Result of `measure`: engine -> rounds, and why an engine is missing."""
+
+    measured: dict[str, list[Measured]]
+    missing: dict[str, str]
+
+
+def measure(engines: Sequence[str], record_bytes: int, log_mb: int, rounds: int, folder: Path) -> Rounds:
+    """Let slaves of all `engines` catch up in turns, over one log.  Raises ClusterError."""
     config = StoreConfig(store_path_root_dir=folder / "store", mapped_file_size_commit_log=SEGMENT_BYTES)
-    log_bytes = arguments.log_mb << 20
+    log_bytes = log_mb << 20
     messages = write_log(config, record_bytes, log_bytes, QUEUES)
     measured: dict[str, list[Measured]] = {CONTROL: []}
+    found = Rounds(measured, {})
     with contextlib.ExitStack() as stack:
         pairs = []
-        for engine in arguments.engines.split(","):
+        for engine in engines:
             properties = {"mappedFileSizeCommitLog": str(SEGMENT_BYTES)}
             try:
                 pair = stack.enter_context(
                     started(engine, folder / engine, properties, store=config.store_path_root_dir)
                 )
             except EngineMissingError as missing:
-                print(f"{engine} was not measured: {missing}")
+                found.missing[engine] = str(missing)
                 continue
             pairs.append(pair)
             measured[engine] = []
-        for _ in range(arguments.rounds):
+        for _ in range(rounds):
             measured[CONTROL].append(measure_copy(config.store_path_root_dir, log_bytes, folder))
             for pair in pairs:
                 measured[pair.engine].append(measure_slave(pair, folder, messages))
     shutil.rmtree(config.store_path_root_dir)
-    show(record_bytes, measured)
+    return found
 
 
-def show(record_bytes: int, measured: dict[str, list[Measured]]) -> None:
-    """A table of medians, and of ratios taken round by round."""
+def share_of_copy(found: Rounds, engine: str) -> float:
+    """Return the median of the rates over those of the control, taken round by round."""
+    pairs = zip(found.measured[engine], found.measured[CONTROL], strict=True)
+    return median(ours.rate / copied.rate for ours, copied in pairs)
+
+
+def show(record_bytes: int, found: Rounds) -> None:
+    """Print a table of medians, and of ratios taken round by round."""
     print(f"records of {record_bytes} B")
+    for engine, reason in found.missing.items():
+        print(f"{engine} was not measured: {reason}")
+    measured = found.measured
     print("| engine | MB/s | x apache | x copy | readable MB/s | x apache | master CPU s/GB | slave CPU s/GB |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     theirs = measured.get("apache", [])
@@ -154,7 +172,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
     try:
         for record_bytes in map(int, arguments.records.split(",")):
-            measure(record_bytes, arguments, folder)
+            engines = arguments.engines.split(",")
+            show(record_bytes, measure(engines, record_bytes, arguments.log_mb, arguments.rounds, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -111,33 +111,45 @@ def running(kind: Kind, folder: Path) -> Iterator[Running]:
         yield Running(pair, slave)
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[int, dict[str, list[Measured]]]:
-    """All kinds in turns: outstanding -> kind -> slices."""
-    measured: dict[int, dict[str, list[Measured]]] = {}
+class Slices(NamedTuple):
+    """Result of `measure`: outstanding -> kind -> slices, and why a kind is missing."""
+
+    measured: dict[int, dict[str, list[Measured]]]
+    missing: dict[str, str]
+
+
+def measure(kinds: Sequence[Kind], outstanding: Sequence[int], rounds: int, seconds: float, folder: Path) -> Slices:
+    """Measure all kinds in turns, in slices of `seconds`.  Raises ClusterError."""
+    found = Slices({}, {})
     with contextlib.ExitStack() as stack:
         clusters = {}
-        for kind in KINDS:
-            if kind.engine == "apache" and arguments.no_apache:
-                continue
+        for kind in kinds:
             try:
                 clusters[kind.name] = stack.enter_context(running(kind, folder))
             except EngineMissingError as missing:
-                print(f"{kind.name} was not measured: {missing}")
-        for outstanding in map(int, arguments.outstanding.split(",")):
-            slices = measured[outstanding] = {name: [] for name in clusters}
-            for _ in range(arguments.rounds):
+                found.missing[kind.name] = str(missing)
+        for count in outstanding:
+            slices = found.measured[count] = {name: [] for name in clusters}
+            for _ in range(rounds):
                 for name, one in clusters.items():
-                    slices[name].append(one.measure(outstanding, arguments.seconds))
-    return measured
+                    slices[name].append(one.measure(count, seconds))
+    return found
 
 
-def show(measured: dict[int, dict[str, list[Measured]]]) -> None:
-    """A table of medians, and of ratios taken slice by slice."""
+def rate_ratio(ours: Sequence[Measured], theirs: Sequence[Measured]) -> float:
+    """Return the median of the ratios of rates, taken slice by slice."""
+    return median(one.rate / two.rate for one, two in zip(ours, theirs, strict=True))
+
+
+def show(slices_of: Slices) -> None:
+    """Print a table of medians, and of ratios taken slice by slice."""
+    for name, reason in slices_of.missing.items():
+        print(f"{name} was not measured: {reason}")
     print(
         "| outstanding | cluster | messages/s | x async | x apache | p50 us | p99 us | master us | slave us | added |"
     )
     print("|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for outstanding, slices in measured.items():
+    for outstanding, slices in slices_of.measured.items():
         for name, rounds in slices.items():
             rate, p50, p99, master, slave = (median(column) for column in zip(*rounds, strict=True))
             of_async = _ratio(rounds, slices["sprocket async"])
@@ -148,7 +160,7 @@ def show(measured: dict[int, dict[str, list[Measured]]]) -> None:
 
 
 def _ratio(ours: list[Measured], theirs: list[Measured]) -> str:
-    return f"{median(one.rate / two.rate for one, two in zip(ours, theirs, strict=True)):.2f}" if theirs else ""
+    return f"{rate_ratio(ours, theirs):.2f}" if theirs else ""
 
 
 def main() -> None:
@@ -162,7 +174,9 @@ def main() -> None:
     leave_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
     try:
-        show(measure(arguments, folder))
+        kinds = [kind for kind in KINDS if kind.engine != "apache" or not arguments.no_apache]
+        outstanding = [int(count) for count in arguments.outstanding.split(",")]
+        show(measure(kinds, outstanding, arguments.rounds, arguments.seconds, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

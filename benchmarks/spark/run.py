@@ -50,8 +50,10 @@ def write_parquet(spark: SparkSession, data: Data, path: Path) -> None:
     spark.read.format("rocketmq").load(str(data.root)).write.parquet(str(path))
 
 
-def times_of(spark: SparkSession, query: Query, data: Data, parquet: Path, rounds: int) -> tuple[float, float]:
-    """Median seconds over the log and over Parquet, after a round that is not counted.  Raises UnequalError."""
+def rounds_of(
+    spark: SparkSession, query: Query, data: Data, parquet: Path, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Return the seconds over the log and over Parquet, after a round that is not counted.  Raises UnequalError."""
     over_log, over_parquet = [], []
     for number in range(rounds + 1):
         log_s, from_log = timed(lambda: query.over_log(spark, data))
@@ -60,7 +62,7 @@ def times_of(spark: SparkSession, query: Query, data: Data, parquet: Path, round
         if number:
             over_log.append(log_s)
             over_parquet.append(parquet_s)
-    return statistics.median(over_log), statistics.median(over_parquet)
+    return over_log, over_parquet
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
@@ -88,7 +90,8 @@ def measure(spark: SparkSession, directory: Path, size_bytes: int, topics: int, 
     print("| query | log, s | Parquet, s | log / Parquet | goal |\n|---|---|---|---|---|")
     found = {}
     for query in QUERIES:
-        log_s, parquet_s = found[query.name] = times_of(spark, query, data, parquet, rounds)
+        over_log, over_parquet = rounds_of(spark, query, data, parquet, rounds)
+        log_s, parquet_s = found[query.name] = statistics.median(over_log), statistics.median(over_parquet)
         goal = "" if query.goal is None else f"{query.goal:g}"
         print(f"| {query.name} | {log_s:.2f} | {parquet_s:.2f} | {log_s / parquet_s:.2f} | {goal} |", flush=True)
     return Times(data.size_bytes / 1e9, topics, found)

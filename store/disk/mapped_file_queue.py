@@ -63,6 +63,18 @@ class MappedFileQueue:
         if detached:
             raise StoreError(detached[0].reason)
 
+    def load_only(self, offset: int) -> bool:
+        """Open the file that begins at `offset` as the only one, without a look at the directory.
+
+        Return False if there is no such file of the configured size; then nothing is open.  Raises `DiskFailed`.
+        """
+        path = self.path_at(offset)
+        if self._disk.size(path) != self.file_bytes:
+            return False
+        self.first_offset = offset
+        self.files.append(self._disk.open(path, preallocate=self._preallocate))
+        return True
+
     def load_front(self) -> list["Detached"]:
         """Open the files before the first misfit; return the misfit and all files after it.
 

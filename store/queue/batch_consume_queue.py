@@ -20,6 +20,7 @@ from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.queue.inner_batch import message_count
+from store.queue.logic_queue import Entry
 from store.record.record import Record, topic_field
 
 UNIT: Final = BATCH_CONSUME_QUEUE_UNIT_BYTES
@@ -99,6 +100,10 @@ class BatchConsumeQueue:
     def load(self) -> None:
         self._files.load()
         self._reset(0, self.first_unit)
+
+    def load_listed(self, first: int, end: int) -> bool:
+        """Return False: `load` is fast enough for the few topics with batches."""
+        return False
 
     # Writing
 
@@ -186,7 +191,7 @@ class BatchConsumeQueue:
 
     # Reading
 
-    def unit(self, unit: int) -> tuple[int, int, int] | None:
+    def unit(self, unit: int) -> Entry | None:
         located = self._files.locate(unit * UNIT)
         if located is None:
             return None
@@ -216,6 +221,9 @@ class BatchConsumeQueue:
         first = self.first_unit
         return first + bisect_left(range(first, self._next_unit), offset + 1, key=self._end_of)
 
+    def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
+        return self.unit(start), self.unit(end - 1), self.unit(end)
+
     def visible_units(self) -> tuple[int, int]:
         return self._unit_ending_behind(self.min_offset), self._unit_ending_behind(self.max_offset)
 
@@ -231,7 +239,7 @@ class BatchConsumeQueue:
             and store_timestamp == record.store_timestamp
         )
 
-    def entry(self, offset: int) -> tuple[int, int, int] | None:
+    def entry(self, offset: int) -> Entry | None:
         unit = self._unit_ending_behind(offset)
         return self.unit(unit) if unit < self._next_unit and self._base_of(unit) <= offset else None
 

@@ -7,13 +7,11 @@ and no time, so a search uses the next entry that is not a blank.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from store.queue.consume_queue import BLANK_SIZE
-from store.queue.logic_queue import LogicQueue
+from store.queue.logic_queue import Entry, LogicQueue
 
-# (physical offset, size, tags code) of a unit.
-Entry: TypeAlias = tuple[int, int, int]
 # Units checked in one array.
 _SPAN: Final = 64 * 1024
 

@@ -22,6 +22,7 @@ from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
+from store.queue.logic_queue import Entry
 from store.record.record import Record, topic_field
 
 _log = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 _BLANK_ENTRY: Final = ENTRY.pack(0, BLANK_SIZE, 0)
 _PACK_AT_ONCE: Final = 128
 _BLANKS_AT_ONCE: Final = 4096
+# Entries that are read at once where only the first and the last are needed: about a page.
+_NEAR_UNITS: Final = 200
 
 
 @cache
@@ -112,6 +115,13 @@ class ConsumeQueue:
         """Open the files.  Raises `StoreError` if they are not a sequence of files of the configured size."""
         self._files.load()
         self._reset(self.first_offset)
+
+    def load_listed(self, first: int, end: int) -> bool:
+        at, file_bytes = first * UNIT, self._files.file_bytes
+        if at % file_bytes or not at < end * UNIT <= at + file_bytes or not self._files.load_only(at):
+            return False
+        self._reset(first)
+        return True
 
     @property
     def first_unit(self) -> int:
@@ -274,7 +284,7 @@ class ConsumeQueue:
         file, position = located
         return file.view, position, (self._files.file_bytes - position) // UNIT
 
-    def entry(self, offset: int) -> tuple[int, int, int] | None:
+    def entry(self, offset: int) -> Entry | None:
         """Return (physical_offset, size, tags_code) of entry `offset`, blank or not; None if no file has it."""
         located = self._files.locate(offset * UNIT)
         if located is None:
@@ -283,9 +293,20 @@ class ConsumeQueue:
         physical_offset, size, tags_code = ENTRY.unpack(located[0].read(located[1], UNIT))
         return physical_offset, size, tags_code
 
-    def unit(self, unit: int) -> tuple[int, int, int] | None:
+    def unit(self, unit: int) -> Entry | None:
         """Return the entry at the queue offset `unit`."""
         return self.entry(unit)
+
+    def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
+        located = self._files.locate(start * UNIT)
+        count = end - start
+        if located is None or count >= _NEAR_UNITS or located[1] + (count + 1) * UNIT > self._files.file_bytes:
+            return self.entry(start), self.entry(end - 1), self.entry(end)
+        # The files of most queues of a large broker are nearly empty: one read has it all.
+        file, position = located
+        content = file.read(position, (count + 1) * UNIT)
+        unpack = ENTRY.unpack_from
+        return unpack(content), unpack(content, (count - 1) * UNIT), unpack(content, count * UNIT)
 
     def offset_of(self, unit: int) -> int:
         """Return the queue offset of an entry: its number."""

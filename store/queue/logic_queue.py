@@ -24,6 +24,8 @@ class QueueType(StrEnum):
     BATCH = "BatchCQ"
 
 
+# (physical offset, size, tags code) of a record.
+Entry: TypeAlias = tuple[int, int, int]
 # Returns the type of a topic; None for an unknown topic.
 QueueTypeOf: TypeAlias = Callable[[str], QueueType | None]
 
@@ -95,6 +97,13 @@ class LogicQueue(Protocol):
         """Open the files.  Raises `StoreError` if they are not a sequence of files of the configured size."""
         ...
 
+    def load_listed(self, first: int, end: int) -> bool:
+        """Open the file of the units from `first` to before `end`, without a look at the directory.
+
+        Return False if these units are not exactly in one file; then nothing is open.
+        """
+        ...
+
     def destroy(self) -> None:
         """Remove all files; then the queue is empty and begins at 0."""
         ...
@@ -142,8 +151,12 @@ class LogicQueue(Protocol):
 
     # Reading
 
-    def unit(self, unit: int) -> tuple[int, int, int] | None:
+    def unit(self, unit: int) -> Entry | None:
         """Return (physical_offset, size, tags_code) of a unit, blank or not; None if no file has it."""
+        ...
+
+    def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
+        """Return the units `start`, ``end - 1`` and `end`, each as `unit` does."""
         ...
 
     def offset_of(self, unit: int) -> int:
@@ -158,7 +171,7 @@ class LogicQueue(Protocol):
         """Return whether unit and record agree on the record's offset in the queue."""
         ...
 
-    def entry(self, offset: int) -> tuple[int, int, int] | None:
+    def entry(self, offset: int) -> Entry | None:
         """Return (physical_offset, size, tags_code) of the record with the message at `offset`; None if none has it."""
         ...
 

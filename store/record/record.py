@@ -179,6 +179,23 @@ def parts_of(record: memoryview) -> Parts | str:
     return fields, body_at, topic_at, properties_at
 
 
+def names_place(
+    record: memoryview, topic_field_bytes: bytes, queue_id: int, queue_offset: int, physical_offset: int
+) -> bool:
+    """Return whether `record` is whole, and names this place in a queue and in the log; no CRC is checked.
+
+    It is `decode` for recovery, which checks two records of each queue.
+    """
+    parts = parts_of(record)
+    if isinstance(parts, str):
+        return False
+    fields, body_at, _, properties_at = parts
+    if (fields[3], fields[5], fields[6]) != (queue_id, queue_offset, physical_offset):
+        return False
+    has_topic = record[body_at + fields[14] : properties_at - 2] == topic_field_bytes
+    return has_topic and (properties_at == len(record) or record[-1] != 0)
+
+
 def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
     """Decode one whole record, or return a few words on why it is not a record.
 

@@ -75,7 +75,7 @@ class Bookkeeping:
         listed = self._complete_truncation(listed)
         self._check_future(checkpoint, listed)
         self._check_detached(checkpoint, listed)
-        usable = self._table.load()
+        usable = self._table.load(listed if self.was_clean else None)
         _FILES_LOADED()
         self._sync_names(listed)
         self._disk.write_small(self._abort, b"")

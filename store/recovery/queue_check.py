@@ -5,6 +5,7 @@ Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover`, `correctMinOffset`.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from sprocket.remoting.message.topic_names import is_light
@@ -12,12 +13,15 @@ from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.redispatch import QueueIncomplete
 from store.flush.queue_list import QueueList
 from store.log.commit_log import CommitLog
-from store.queue.blank_entries import Entry, first_unit
+from store.queue.blank_entries import first_unit
 from store.queue.consume_queue import BLANK_SIZE
 from store.queue.consume_queue_table import ConsumeQueueTable
-from store.queue.logic_queue import LogicQueue
+from store.queue.logic_queue import Entry, LogicQueue
 from store.queue.multi_dispatch import places
-from store.record.record import Record, decode
+from store.record.record import Record, decode, names_place
+
+# What a queue has after its last entry, if nothing was written there.
+_EMPTY: Final = (None, (0, 0, 0))
 
 
 class QueueCheck:
@@ -59,7 +63,7 @@ class QueueCheck:
                 f"{queue.directory} has files for entries {first} to {queue.capacity_unit},"
                 f" it had entries from {had_first} to {end}"
             )
-        oldest, last = queue.unit(first), queue.unit(end - 1)
+        oldest, last, following = queue.border_units(first, end)
         start = first
         if self._is_gone(oldest):
             start = first_unit(queue, first, end, lambda entry: not self._is_gone(entry))
@@ -74,7 +78,7 @@ class QueueCheck:
                 self.newest = last[:2]
             if last is not None and not self._is_gone(last):
                 self.claimed_offset = max(self.claimed_offset, last[0] + last[1])
-        queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
+        queue.set_range(start, end, cut=not clean or following not in _EMPTY)
 
     def _expect(self, queue: LogicQueue, unit: int, entry: Entry | None) -> None:
         if not self._holds(queue, unit, entry, None):
@@ -93,7 +97,7 @@ class QueueCheck:
         start = first_unit(queue, first, end, lambda entry: not self._is_gone(entry))
         if clean:
             self._note_claim(queue, end)
-        queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
+        queue.set_range(start, end, cut=not clean or queue.unit(end) not in _EMPTY)
         last = queue.unit(end - 1) if end > start else None
         return self._log.min_offset if last is None else max(self._log.min_offset, last[0])
 
@@ -114,7 +118,11 @@ class QueueCheck:
         if size < MIN_RECORD_BYTES or (bound is not None and physical_offset >= bound):
             return False
         view = self._log.slice_at(physical_offset, size)
-        record = None if view is None else decode(view, check_crc=False)
+        if view is None:
+            return False
+        if not queue.is_batch and names_place(view, queue.topic_bytes, queue.queue_id, unit, physical_offset):
+            return True
+        record = decode(view, check_crc=False)
         return isinstance(record, Record) and record.physical_offset == physical_offset and _is_at(queue, unit, record)
 
     def _is_gone(self, entry: Entry | None) -> bool:
@@ -140,11 +148,6 @@ def restore_expired(table: ConsumeQueueTable, listed: QueueList, deleted: Delete
         if not queue.is_batch and queue.next_offset == 0 and end > 0:
             queue.put(end - 1, 0, BLANK_SIZE, 0, 0, 1)
             queue.set_range(end, end, cut=False)
-
-
-def _is_empty(queue: LogicQueue, unit: int) -> bool:
-    entry = queue.unit(unit)
-    return entry is None or entry == (0, 0, 0)
 
 
 def first_false(start: int, end: int, holds: Callable[[int], bool]) -> int:

@@ -23,6 +23,7 @@ from typing import Final
 
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.pause_gc import pause_gc
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.redispatch import QueueIncomplete, Redispatch
@@ -185,7 +186,8 @@ class Recovery:
 
     def _walk_from_list(self, listed: QueueList, clean: bool) -> RecoveryReport:
         check = QueueCheck(self._log, self._table)
-        check.keep_listed(listed, self._deleted, clean=clean)
+        with pause_gc():
+            check.keep_listed(listed, self._deleted, clean=clean)
         _VERIFIED()
         if check.newest is not None:
             self._check_newest(*check.newest, listed.log_offset)

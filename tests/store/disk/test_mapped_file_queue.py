@@ -19,6 +19,21 @@ def files(tmp_path: Path) -> MappedFileQueue:
     return queue
 
 
+def test_the_only_file_is_opened_without_a_look_at_its_directory(files: MappedFileQueue) -> None:
+    again = MappedFileQueue(RealDisk(), files.directory, FILE_BYTES, preallocate=False)
+    assert again.load_only(64)
+    assert (again.first_offset, again.end_offset, numbers(again, 0, 1000)) == (64, 128, [1])
+
+
+@pytest.mark.parametrize("size", [None, 0, FILE_BYTES - 1, FILE_BYTES + 1])
+def test_an_only_file_of_another_size_is_not_opened(tmp_path: Path, size: int | None) -> None:
+    queue = MappedFileQueue(RealDisk(), tmp_path, FILE_BYTES, preallocate=False)
+    if size is not None:
+        queue.path_at(0).write_bytes(bytes(size))
+    assert not queue.load_only(0)
+    assert queue.files == []
+
+
 def numbers(queue: MappedFileQueue, start: int, end: int) -> list[int]:
     return [int(file.path.name) // FILE_BYTES for file in queue.between(start, end)]
 

@@ -8,7 +8,7 @@ from sprocket.common.errors import ConfigError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import find
 from store.config.delay_levels import parse_delay_levels
-from store.record.record import Record, TagsCodes, decode, encode_head, topic_field
+from store.record.record import Record, TagsCodes, decode, encode_head, names_place, topic_field
 from tests.store.rig import HOST, message
 
 
@@ -84,3 +84,22 @@ def test_no_damage_makes_the_decoder_raise(position: int, value: int, keep: int)
     assert isinstance(result, (str, Record))
     torn = decode(memoryview(encoded()[:keep].ljust(105, b"\0")))
     assert isinstance(torn, Record) == (keep == 105)
+
+
+@settings(max_examples=400, deadline=None)
+@given(position=st.integers(0, 104), value=st.integers(0, 255))
+def test_a_record_names_its_place_exactly_if_it_decodes_to_it(position: int, value: int) -> None:
+    content = bytearray(encoded())
+    content[position] = value
+    view = memoryview(bytes(content))
+    record = decode(view, check_crc=False)
+    is_there = isinstance(record, Record) and (
+        (record.topic, record.queue_id, record.queue_offset, record.physical_offset) == ("Orders", 4, 5, 6)
+    )
+    assert names_place(view, topic_field("Orders")[1], 4, 5, 6) == is_there
+
+
+@pytest.mark.parametrize("place", [("Order", 4, 5, 6), ("Orders", 3, 5, 6), ("Orders", 4, 6, 6), ("Orders", 4, 5, 7)])
+def test_a_record_names_no_other_place(place: tuple[str, int, int, int]) -> None:
+    topic, *numbers = place
+    assert not names_place(memoryview(encoded()), topic_field(topic)[1], *numbers)
