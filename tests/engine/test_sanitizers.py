@@ -65,7 +65,7 @@ def run(script: list[str], seconds: float) -> "subprocess.CompletedProcess[str]"
 def test_fuzz_targets_under_sanitizers(sanitized: Path) -> None:
     done = run(["-m", "tests.engine.sanitized_run", str(sanitized), SECONDS], 20 * float(SECONDS) + 600)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.count(" inputs\n") == 11
+    assert done.stdout.count(" inputs\n") == 14
     print(done.stdout)
 
 

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
+from broker.pop.ack_lanes import AckLanes
 from sprocket.common.errors import StoreError
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import encode_request
@@ -110,7 +111,7 @@ def test_a_slave_and_a_pop_in_memory_need_the_python_path() -> None:
     found = Any
     with (
         patch.object(twin.service.buffer, "find", lambda ack: found),
-        patch.object(twin.service._lanes, "is_in_memory", lambda lane, offset: True),
+        patch.object(AckLanes, "is_in_memory", lambda lanes, lane, offset: True),
     ):
         assert served_compiled(twin, [frame()]) == 0
 
