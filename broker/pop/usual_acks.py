@@ -105,18 +105,18 @@ class UsualAcks:
         BEFORE_ACK()
         count = len(acks)
         read = _Read(self, acks, frames[index : index + count], channel)
+        try:
+            end = self._log.append_acks(acks)
+            if not self._waits.is_needed or self._config.broker.append_ack_async:
+                read.answer(was_later=False)
+            else:
+                self._waits.wait(end, partial(_stored, read))
+        except Exception as error:  # nothing is stored
+            read.refuse(error, was_later=False)
+        # Not before the append: counting may wake pops, which append too.
         for lane, messages in acks.lanes_served():
             lane.acknowledged = lane.written = messages
             self._lanes.count(lane)
-        try:
-            end = self._log.append_acks(acks)
-        except Exception as error:  # nothing is stored
-            read.refuse(error)
-            return count
-        if not self._waits.is_needed or self._config.broker.append_ack_async:
-            read.answer(was_later=False)
-        else:
-            self._waits.wait(end, partial(_stored, read))
         return count
 
     def _acks_of(self, frames: list[Frame], index: int, channel: FramesChannel) -> Any:
@@ -173,12 +173,16 @@ class _Read:
     def answer(self, *, was_later: bool) -> None:
         """Send the responses."""
         ACK_WRITTEN()
-        frames = self._owner.responses(self._acks)
+        try:
+            frames = self._owner.responses(self._acks)
+        except Exception as bug:  # they are stored, but nothing can say so
+            self.refuse(bug, was_later=was_later)
+            return
         self._channel.answer_frames(
             self._owner.code, len(self._acks), frames, _SUCCESS, self._read_at, was_later=was_later
         )
 
-    def refuse(self, error: Exception, *, was_later: bool = False) -> None:
+    def refuse(self, error: Exception, *, was_later: bool) -> None:
         """Refuse them."""
         self._owner.refuse(self._frames, self._channel, self._read_at if was_later else 0.0, error)
 

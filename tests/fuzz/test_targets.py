@@ -27,6 +27,8 @@ EXAMPLES = {
     "accounts_reload": 60,
     "tls_properties": 25,
     "tls_files": 25,
+    "ack_twins": 40,
+    "timer_twins": 40,
 }
 BOUNDED = settings(
     deadline=None,

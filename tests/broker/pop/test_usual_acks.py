@@ -6,13 +6,16 @@ from unittest.mock import patch
 
 import pytest
 
+from broker.pop.ack_lanes import AckLanes
 from sprocket.common.errors import StoreError
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from tests.fuzz.engine_ack_targets import (
+    LEAST_BYTES,
     Twin,
     ack_header,
     ack_of,
@@ -50,7 +53,7 @@ def served_compiled(twin: Twin, pieces: list[bytes]) -> int:
 
 @pytest.mark.parametrize("seed", seeds(100, quick=6))
 def test_any_acknowledgements_and_any_bytes(seed: int) -> None:
-    ack_twins(random.Random(seed).randbytes(seed % 9))
+    ack_twins(random.Random(seed).randbytes(LEAST_BYTES + seed % 9))
 
 
 @pytest.mark.parametrize("seed", seeds(40, quick=3))
@@ -90,7 +93,7 @@ def test_usual_acknowledgements_are_served_compiled(serialization: int) -> None:
     ("handle", "changes"),
     [
         ({"revive_queue_id": 999}, {}), ({"revive_queue_id": 8}, {}), ({"queue_offset": None}, {"offset": 3}),
-        ({"invisible_ms": 4}, {}), ({"broker_name": "b#c"}, {}), ({}, {"offset": 51}), ({}, {"topic": "Unknown"}),
+        ({"invisible_ms": 0}, {}), ({"broker_name": "b#c"}, {}), ({}, {"offset": 51}), ({}, {"topic": "Unknown"}),
         ({}, {"consumer_group": "Zürich"}), ({}, {"extra_info": "1 2 3"}), ({"invisible_ms": 1 << 40}, {}),
     ],
 )  # fmt: skip
@@ -109,7 +112,7 @@ def test_a_slave_and_a_pop_in_memory_need_the_python_path() -> None:
     found = Any
     with (
         patch.object(twin.service.buffer, "find", lambda ack: found),
-        patch.object(twin.service._lanes, "is_in_memory", lambda lane, offset: True),
+        patch.object(AckLanes, "is_in_memory", lambda lanes, lane, offset: True),
     ):
         assert served_compiled(twin, [frame()]) == 0
 
@@ -118,11 +121,20 @@ def test_a_slave_and_a_pop_in_memory_need_the_python_path() -> None:
 def test_a_failed_append_refuses_each_acknowledgement(later: bool) -> None:
     """Both paths refuse; nothing is stored, so the messages are redelivered."""
     twin = ready(sync_flush=later)
-    before = twin.store.max_offset("rmq_sys_wheel_timer", 0)
+    before = twin.store.max_offset(TIMER_TOPIC, 0)
     with patch.object(MessageStore, "_append", side_effect=StoreError("no room")):
         responses, *_ = twin.serve([frame(opaque=1) + frame(opaque=2)])
     assert [b"no room" in header for _, header, _ in responses] == [True, True]
-    assert twin.store.max_offset("rmq_sys_wheel_timer", 0) == before
+    assert twin.store.max_offset(TIMER_TOPIC, 0) == before
+
+
+def test_pops_that_wake_append_after_the_acknowledgements() -> None:
+    """Room in the segment was measured for the acknowledgements alone."""
+    twin = ready(enable_pop_message_threshold=True, pop_inflight_message_threshold=48)
+    ends: list[int] = []
+    twin.service.on_free.append(lambda topic, group, queue_id: ends.append(twin.store.max_offset(TIMER_TOPIC, 0)))
+    assert served_compiled(twin, [frame() * 3]) == 3
+    assert ends == [4]
 
 
 def test_a_field_of_every_kind_in_every_place() -> None:

@@ -1,14 +1,15 @@
 """The compiled entry of messages into the wheel writes what the Python code writes."""
 
 import random
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from store.message_store import MessageStore
 from store.record.record import PendingMessage
 from store.timer import timer_enqueue
-from tests.fuzz.engine_timer_targets import Twin, compare_entries, compiled, message_of, timer_twins
+from store.timer.timed_message import TimedMessage
+from tests.fuzz.engine_timer_targets import LEAST_BYTES, Twin, compare_entries, compiled, message_of, timer_twins
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is
 
 @pytest.mark.parametrize("seed", seeds(60, quick=6))
 def test_any_messages(seed: int) -> None:
-    timer_twins(random.Random(seed).randbytes(seed % 31))
+    timer_twins(random.Random(seed).randbytes(LEAST_BYTES + seed % 31))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -28,13 +29,13 @@ def test_more_slots_than_one_call_may_have(seed: int) -> None:
 def entered_one_by_one(messages: list[PendingMessage]) -> int:
     """Return how many messages the Python code entered."""
     offsets: list[int] = []
-    enter = timer_enqueue.TimerEnqueue._enter
+    read = timer_enqueue.read_timed
 
-    def counted(self: timer_enqueue.TimerEnqueue, offset: int, *rest: Any) -> bool:
-        offsets.append(offset)
-        return enter(self, offset, *rest)
+    def counted(store: MessageStore, physical_offset: int, size_bytes: int) -> TimedMessage | str:
+        offsets.append(physical_offset)
+        return read(store, physical_offset, size_bytes)
 
-    with patch.object(timer_enqueue.TimerEnqueue, "_enter", counted):
+    with patch.object(timer_enqueue, "read_timed", counted):
         Twin(True, 1).enter(messages)
     return len(offsets)
 
