@@ -11,7 +11,7 @@ from setuptools import Extension, setup
 
 FOLDER = Path("sprocket", "engine")
 MODULES = (
-    "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends",
+    "client_sends", "framing", "header_reader", "moves", "pulls", "reads", "records", "scan", "sends",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    "client_sends", "framing", "header_reader", "pulls", "reads", "records", "scan", "sends",
+    "client_sends", "framing", "header_reader", "moves", "pulls", "reads", "records", "scan", "sends",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (

@@ -269,6 +269,9 @@ class RemotingChannel(asyncio.Protocol):
             index, count = 0, len(frames)
             if len(self._pending) and self._table.guard is None:
                 index = self._pending.resolve_usual(frames)
+            if count - index > 1 and self._table.differ(frames[index], frames[index + 1]):
+                # Else the first one would be served alone.
+                frames, is_grouped = self._table.grouped(frames, index), True
             while index < count:
                 index = self._serve_next(frames, index)
                 if not is_grouped and index + 1 < count:

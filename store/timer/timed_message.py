@@ -14,6 +14,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last, terminated, without
 from sprocket.remoting.message.record import ANY_V6, FIXED_IPV4_RAW, MIN_RECORD_BYTES, SYS_FLAG_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store import moves
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import (
@@ -36,7 +37,8 @@ _DELETE_KEY: Final = names.encoded_name(names.TIMER_DEL_UNIQKEY)
 _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _MAX_DIGITS: Final = 19
 _SYS_FLAG: Final = struct.Struct(">i")
-_TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
+# The topic as in a record, with its length.
+TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
 # The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
 _PLACE: Final = re.compile(rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01")
 _MAX_TOPICS: Final = 1024
@@ -111,6 +113,21 @@ class TimedMessage:
         )
 
 
+def read_place(store: MessageStore, physical_offset: int, size_bytes: int) -> tuple[int, str] | None:
+    """Return TIMER_OUT_MS and REAL_TOPIC of a usual record of the wheel's topic, by the compiled engine.
+
+    None with pure Python or for any other record: then `read_timed` decides.
+    """
+    if moves.engine is None:
+        return None
+    try:
+        view = store.record_at(physical_offset, size_bytes)
+    except CorruptRecord:
+        return None
+    place: tuple[int, str] | None = None if view is None else moves.engine.timed_place(view, TOPIC_FIELD)
+    return place
+
+
 def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> TimedMessage | str:
     """Return the message of the wheel's topic whose record lies there, or why there is none."""
     try:
@@ -155,8 +172,8 @@ def _properties(view: memoryview) -> bytes | None:
         return None
     body_bytes: int = _SYS_FLAG.unpack_from(view, FIXED_IPV4_BYTES - 4)[0]
     at = FIXED_IPV4_BYTES + body_bytes
-    rest = at + len(_TOPIC_FIELD)
-    if body_bytes < 0 or view[at:rest] != _TOPIC_FIELD:
+    rest = at + len(TOPIC_FIELD)
+    if body_bytes < 0 or view[at:rest] != TOPIC_FIELD:
         return None
     properties = bytes(view[rest + 2 :])
     return properties if int.from_bytes(view[rest : rest + 2], "big") == len(properties) else None

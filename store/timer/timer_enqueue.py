@@ -9,11 +9,12 @@ from typing import Final
 
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.invariant import invariant
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.timer_config import BLANK_SLOTS
 from store.record.record import PendingMessage
-from store.timer.timed_message import NEVER_ENQUEUED, TimedMessage, read_timed
+from store.timer.timed_message import NEVER_ENQUEUED, TimedMessage, read_place, read_timed
 from store.timer.timer_log import DEFAULT, DELETE, ROLL, Unit, UnitBatch
 from store.timer.timer_recovery import Recovered
 from store.timer.timer_state import TimerState
@@ -108,25 +109,34 @@ class TimerEnqueue:
         known = self._known
         if known is not None and offset < known.known_until and physical_offset in known.known_offsets:
             return True
-        message = read_timed(state.store, physical_offset, size_bytes)
+        message: TimedMessage | str | None = None
+        place = read_place(state.store, physical_offset, size_bytes)
+        if place is None:
+            message = read_timed(state.store, physical_offset, size_bytes)
         if isinstance(message, str):
             _log.error(
                 "event=timed_message_dropped queue_offset=%d physical_offset=%d reason=%r", offset, physical_offset,
                 message,
             )  # fmt: skip
             return True
-        slot_ms = message.due_ms // state.slot_ms * state.slot_ms
+        if message is not None:
+            place = message.due_ms, message.real_topic
+        due_ms, topic = place
+        slot_ms = due_ms // state.slot_ms * state.slot_ms
         # Do not compare slots: `read_ms` may lie within a slot if slots were narrower before.
-        if message.due_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
+        if due_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
             return True  # delivered before the wheel was rebuilt
         if slot_ms < entries.now_slot:
             if entries.slots:
                 return False
-            self._deliver_late(message, late)
+            late_message = message or read_timed(state.store, physical_offset, size_bytes)
+            invariant(isinstance(late_message, TimedMessage), "a record that has a place is a timed message")
+            self._deliver_late(late_message, late)
             return True
         if late:
             return False
-        self._add(message, physical_offset, size_bytes, entries)
+        is_delete = message is not None and message.deleted_key is not None
+        self._add(due_ms, topic, is_delete, physical_offset, size_bytes, entries)
         return True
 
     def _deliver_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> None:
@@ -140,24 +150,23 @@ class TimerEnqueue:
         else:
             late.append((real, message.real_topic))
 
-    def _add(self, message: TimedMessage, physical_offset: int, size_bytes: int, entries: _Entries) -> None:
+    def _add(
+        self, due_ms: int, topic: str, is_delete: bool, physical_offset: int, size_bytes: int, entries: _Entries
+    ) -> None:
         state, now_slot = self._state, entries.now_slot
-        due_ms, magic = self._roll(message.due_ms, entries)
+        due_ms, magic = self._roll(due_ms, entries)
         slot_ms = due_ms // state.slot_ms * state.slot_ms
         if slot_ms not in entries.slots and self._is_taken(slot_ms):
             slot_ms = due_ms = self._free_slot(slot_ms, now_slot)
             magic |= ROLL
-        is_delete = message.deleted_key is not None
         weight = -1 if is_delete else 1
         if is_delete:
             magic |= DELETE
         held = entries.slots.get(slot_ms) or state.wheel.get(slot_ms) or (-1, -1, 0)
-        unit = Unit(
-            held[1], magic, now_slot, due_ms - now_slot, physical_offset, size_bytes, self._hash(message.real_topic)
-        )
+        unit = Unit(held[1], magic, now_slot, due_ms - now_slot, physical_offset, size_bytes, self._hash(topic))
         position = entries.batch.add(unit)
         entries.slots[slot_ms] = (position if held[0] == -1 else held[0], position, held[2] + weight)
-        entries.counts[message.real_topic] = entries.counts.get(message.real_topic, 0) + weight
+        entries.counts[topic] = entries.counts.get(topic, 0) + weight
 
     def _roll(self, due_ms: int, entries: _Entries) -> tuple[int, int]:
         """Return when the message leaves the wheel, and its magic number.  One too far ahead enters again later."""

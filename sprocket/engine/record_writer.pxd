@@ -1,0 +1,71 @@
+# Writer of the fixed fields and of the seal of new records, with two IPv4 hosts: see `store/record/record.py`.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from sprocket.engine.layout cimport (
+    FIXED_IPV4_BYTES, RecordFixed, RecordRestIpv4, SEAL_NAME_BYTES, VALUE_END, from_big32, from_big64,
+)
+
+cdef enum:
+    HOST_BYTES = 8
+    SEAL_DIGITS = 10
+
+
+# What a record's fixed fields say.
+cdef struct RecordHead:
+    int32_t size
+    int32_t magic
+    int32_t body_crc
+    int32_t queue_id
+    int32_t flag
+    int32_t sys_flag
+    int32_t reconsume_times
+    int32_t body_bytes
+    int64_t queue_offset
+    int64_t physical_offset
+    int64_t born_timestamp
+    int64_t store_timestamp
+    int64_t prepared_transaction_offset
+    const uint8_t *born_host
+    const uint8_t *store_host
+
+
+cdef inline uint8_t *put_head(uint8_t *to, const RecordHead *head) noexcept nogil:
+    """Write the fields before the body."""
+    cdef RecordFixed *fixed = <RecordFixed *> to
+    cdef RecordRestIpv4 *rest = <RecordRestIpv4 *> (to + sizeof(RecordFixed))
+    fixed.total_size = from_big32(head.size)
+    fixed.magic = from_big32(head.magic)
+    fixed.body_crc = from_big32(head.body_crc)
+    fixed.queue_id = from_big32(head.queue_id)
+    fixed.flag = from_big32(head.flag)
+    fixed.queue_offset = from_big64(head.queue_offset)
+    fixed.physical_offset = from_big64(head.physical_offset)
+    fixed.sys_flag = from_big32(head.sys_flag)
+    fixed.born_timestamp = from_big64(head.born_timestamp)
+    memcpy(rest.born_host, head.born_host, HOST_BYTES)
+    rest.store_timestamp = from_big64(head.store_timestamp)
+    memcpy(rest.store_host, head.store_host, HOST_BYTES)
+    rest.reconsume_times = from_big32(head.reconsume_times)
+    rest.prepared_transaction_offset = from_big64(head.prepared_transaction_offset)
+    rest.body_bytes = from_big32(head.body_bytes)
+    return to + FIXED_IPV4_BYTES
+
+
+cdef inline void put_seal(uint8_t *to, uint32_t crc) noexcept nogil:
+    """Write the seal that `store.record.checksum` describes: the lowest digit is first."""
+    memcpy(to, b"__CRC32#\x01", SEAL_NAME_BYTES)
+    to += SEAL_NAME_BYTES
+    for i in range(SEAL_DIGITS):
+        to[i] = c'0' + crc % 10
+        crc //= 10
+    to[SEAL_DIGITS] = VALUE_END
+
+
+cdef inline int32_t java_hash(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
+    """Return Java's hash of a text of ASCII."""
+    cdef uint32_t value = 0
+    for i in range(size):
+        value = 31 * value + octets[i]
+    return <int32_t> value
