@@ -7,9 +7,8 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from sprocket.common.errors import StoreError
+from sprocket.common.errors import InvariantError, StoreError
 from sprocket.common.failpoints import failpoint
-from sprocket.common.invariant import invariant
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.timer_config import BLANK_SLOTS
@@ -109,10 +108,8 @@ class TimerEnqueue:
         known = self._known
         if known is not None and offset < known.known_until and physical_offset in known.known_offsets:
             return True
-        message: TimedMessage | str | None = None
         place = read_place(state.store, physical_offset, size_bytes)
-        if place is None:
-            message = read_timed(state.store, physical_offset, size_bytes)
+        message = None if place else read_timed(state.store, physical_offset, size_bytes)
         if isinstance(message, str):
             _log.error(
                 "event=timed_message_dropped queue_offset=%d physical_offset=%d reason=%r", offset, physical_offset,
@@ -121,6 +118,7 @@ class TimerEnqueue:
             return True
         if message is not None:
             place = message.due_ms, message.real_topic
+        assert place is not None
         due_ms, topic = place
         slot_ms = due_ms // state.slot_ms * state.slot_ms
         # Do not compare slots: `read_ms` may lie within a slot if slots were narrower before.
@@ -129,9 +127,10 @@ class TimerEnqueue:
         if slot_ms < entries.now_slot:
             if entries.slots:
                 return False
-            late_message = message or read_timed(state.store, physical_offset, size_bytes)
-            invariant(isinstance(late_message, TimedMessage), "a record that has a place is a timed message")
-            self._deliver_late(late_message, late)
+            whole = message or read_timed(state.store, physical_offset, size_bytes)
+            if isinstance(whole, str):
+                raise InvariantError(f"a record that has a place is no timed message: {whole}")
+            self._deliver_late(whole, late)
             return True
         if late:
             return False
