@@ -34,6 +34,10 @@ class Delivery(Protocol):
         """Return why some of `messages` are over a limit, by index.  Nothing is delivered."""
         ...
 
+    def own_store(self) -> object | None:
+        """Return the store that `deliver` appends to at once; None if messages leave the broker."""
+        ...
+
 
 class Appending(Protocol):
     """The part of a store that appends messages."""
@@ -55,6 +59,9 @@ class OwnLog:
 
     def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]:
         return self._store.refusals(messages)
+
+    def own_store(self) -> object:
+        return self._store
 
 
 def deliver_fitting(

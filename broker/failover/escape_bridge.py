@@ -76,6 +76,9 @@ class EscapeBridge:
         """Return nothing: the other master's own limits apply, and it answers for each message."""
         return {}
 
+    def own_store(self) -> None:
+        """Return nothing: messages leave the broker."""
+
     async def _send_all(self, batch: list[EscapedMessage]) -> None:
         attempt = 0
         waiting = batch

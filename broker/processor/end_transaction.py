@@ -17,7 +17,8 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import decode_offset_message_id
 from broker.transaction.check_rules import is_too_late
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
-from broker.transaction.transactions import Ending, Transactions
+from broker.transaction.transactions import Ended, Ending, Transactions
+from broker.transaction.usual_ends import usual_ends
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from sprocket.common.refusal_reasons import Reason
@@ -60,6 +61,26 @@ class TransactionProcessor:
 
     def end(self, run: list[EndRequest]) -> None:
         """End the transactions of one read; a request with unknown outcome gets no response."""
+        usual = usual_ends(self._transactions, run)
+        if usual is None or not self._store_usual(run, *usual):
+            self._end_each(run)
+
+    def _store_usual(self, run: list[EndRequest], moves: Any, ends: list[Ended]) -> bool:
+        """Store the usual ends of a read; return False if nothing of that was done."""
+        try:
+            end_offset = self._transactions.end_moves(moves, ends)
+        except RequestError:
+            return False
+        except StoreError as error:
+            for request in run:
+                _refuse(request, error)
+            return True
+        if end_offset is None:
+            return False
+        self._answer_ended(run, end_offset)
+        return True
+
+    def _end_each(self, run: list[EndRequest]) -> None:
         good: list[tuple[EndRequest, Ending]] = []
         claimed: set[int] = set()
         for request in run:
@@ -131,7 +152,10 @@ class TransactionProcessor:
             for request, _ in good:
                 _refuse(request, error)
             return
-        waiting = [request for request, _ in good if not request.is_oneway]
+        self._answer_ended([request for request, _ in good], end_offset)
+
+    def _answer_ended(self, requests: Sequence[EndRequest], end_offset: int) -> None:
+        waiting = [request for request in requests if not request.is_oneway]
         if waiting:
             self._answer(waiting, end_offset)
 

@@ -42,9 +42,8 @@ class HalfMessage:
         self.record = record
         encoded = bytes(record.properties)
         self.properties = names.parse(encoded.decode("utf-8", "replace"))
-        # All properties without the seal, if none is repeated or empty; otherwise they are encoded again.
-        is_plain = len(self.properties) == encoded.count(b"\x02") and encoded.startswith(SEAL_NAME, -SEAL_BYTES)
-        self._plain = encoded[:-SEAL_BYTES] if is_plain else None
+        # All properties without the seal, as the producer sent them; without a seal they are encoded again.
+        self._plain = encoded[:-SEAL_BYTES] if encoded.startswith(SEAL_NAME, -SEAL_BYTES) else None
         # The next record gets its own.
         self.properties.pop(_CRC, None)
         # Destination topic and queue; None if the message has none.

@@ -7,8 +7,8 @@ difference.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -29,12 +29,15 @@ from sprocket.remoting.message.topic_names import (
     TRANS_OP_HALF_TOPIC,
 )
 from store.message_store import MessageStore, PendingMessage
+from store.moves import new_moves
 from store.queue.consume_queue import BLANK_SIZE
 from store.record.record import Appended, Record, TagsCodes, decode
 
 logger = logging.getLogger(__name__)
 
 _MAX_UNCOMMITTED: Final = 64
+# No half message has one of these as its real topic.
+_NO_TARGETS: Final = (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
 # `BrokerMetricsManager`: 5 s, 1 and 10 minutes, 1, 12 and 24 hours.
 _LATENCIES_S: Final = (5, 60, 600, 3_600, 43_200, 86_400)
 
@@ -45,6 +48,15 @@ class Ending(msgspec.Struct, gc=False):
     half: HalfMessage
     open_at: int
     is_commit: bool
+
+
+class Ended(NamedTuple):
+    """A transaction that ends: for statistics, and where its half message is."""
+
+    topic: str
+    born_timestamp: int
+    is_commit: bool
+    open_at: int
 
 
 class Transactions:
@@ -93,12 +105,15 @@ class Transactions:
 
         None if there is none.  Raises CorruptRecord.
         """
-        if 0 <= queue_offset < self._store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID):
-            entries = self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset, queue_offset + 1)
-            places: list[tuple[int, int, int]] = entries.tolist()
-            if places and places[0][0] == physical_offset and places[0][1] != BLANK_SIZE:
-                return _half(self._store.record_at(physical_offset, places[0][1]), TRANS_HALF_TOPIC)
-        return self.half_at(physical_offset)
+        record = self.half_record(queue_offset, physical_offset)
+        return self.half_at(physical_offset) if record is None else _half(record, TRANS_HALF_TOPIC)
+
+    def half_record(self, queue_offset: int, physical_offset: int) -> memoryview | None:
+        """Return the record of a half message; None unless it is at both offsets.  Raises CorruptRecord."""
+        entry = self._store.entry(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset)
+        if entry is None or entry[0] != physical_offset or entry[1] == BLANK_SIZE:
+            return None
+        return self._store.record_at(physical_offset, entry[1])
 
     def given_up_at(self, physical_offset: int) -> HalfMessage | None:
         """Return the given-up message at an offset of the log; None if there is none.  Raises CorruptRecord."""
@@ -132,30 +147,64 @@ class Transactions:
             if half.record.queue_offset != ending.open_at:
                 done.append(half.record.queue_offset)
         self.append(messages, done)
-        self._count(endings)
+        self._count(
+            Ended(
+                "" if one.half.target is None else one.half.target[0], one.half.record.born_timestamp, one.is_commit,
+                one.open_at,
+            )
+            for one in endings
+        )  # fmt: skip
         return self._store.wrote_offset
 
-    def _count(self, endings: Sequence[Ending]) -> None:
+    def new_moves(self) -> Any | None:
+        """Return what `end_moves` stores, yet empty; None if all ends go to `end`."""
+        return new_moves(self._store, _NO_TARGETS)
+
+    def end_moves(self, moves: Any, ends: Sequence[Ended]) -> int | None:
+        """Do what `end` does, with real messages that the compiled engine makes; None if only `end` will do."""
+        queue = self._store.plain_queue(TRANS_OP_HALF_TOPIC, QUEUE_ID)
+        if queue is None:
+            return None
+        done = [one.open_at for one in ends]
+        first_op = end_op = queue.next_offset
+        for op in self._op_messages(done):
+            if not moves.add_made(queue, op.body, op.properties, op.tags_code, op.born_timestamp, op.born_host):
+                return None
+            end_op += 1
+        end_offset = self._store.append_usual(moves)
+        self._ended(done, range(first_op, end_op))
+        self._count(ends)
+        return end_offset
+
+    def _count(self, ends: Iterable[Ended]) -> None:
+        ages_s: dict[str, list[int]] = {}
         now_ms = self._clock.wall_ms()
-        for ending in endings:
-            topic = ending.half.target[0] if ending.half.target is not None else ""
-            if ending.is_commit:
-                self.committed[topic] += 1
-                self.latencies.add((topic,), (now_ms - ending.half.record.born_timestamp) // 1000)
+        for topic, born_timestamp, is_commit, _ in ends:
+            if is_commit:
+                ages_s.setdefault(topic, []).append((now_ms - born_timestamp) // 1000)
             else:
                 self.rolled_back[topic] += 1
+        for topic, ages in ages_s.items():
+            self.committed[topic] += len(ages)
+            self.latencies.of((topic,)).add_all(ages)
+
+    def _op_messages(self, done: Sequence[int]) -> list[PendingMessage]:
+        max_bytes = self._config.broker.transaction_op_msg_max_size
+        return list(op_messages(done, max_bytes, self._store.store_host, self._clock.wall_ms()))
 
     def append(self, messages: list[PendingMessage], done: Sequence[int]) -> list[Appended]:
         """Store `messages` with op messages for the half messages at `done`; return where `messages` were stored."""
-        max_bytes = self._config.broker.transaction_op_msg_max_size
-        ops = list(op_messages(done, max_bytes, self._store.store_host, self._clock.wall_ms()))
-        appended = self._store.append([*messages, *ops])
+        appended = self._store.append([*messages, *self._op_messages(done)])
+        self._ended(done, [op_offset for op_offset, _, _ in appended[len(messages) :]])
+        return appended[: len(messages)]
+
+    def _ended(self, done: Sequence[int], op_offsets: Iterable[int]) -> None:
+        """Note that the half messages at `done` are done, which op messages say."""
         for offset in done:
             self.open.end(offset)
-        for op_offset, _, _ in appended[len(messages) :]:
+        for op_offset in op_offsets:
             self.open.noted(op_offset, max(done))
         self.moved()
-        return appended[: len(messages)]
 
     # Offsets
 

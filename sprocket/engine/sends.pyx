@@ -21,6 +21,7 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, java_hash, put_head, put_seal
 from sprocket.engine.send_kinds cimport (
     HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once, put,
     put_added, put_base64, put_handle, take_special,
@@ -67,14 +68,9 @@ cdef enum:
     TIMED_RESPONSE_VALUES = 5
     # Flags of a message that is part of a transaction.
     TRANSACTION_MASK = 0xC
-    # Name, 0x01, digits, 0x02.
-    SEAL_NAME_BYTES = 9
-    SEAL_DIGITS = 10
-    HOST_BYTES = 8
     # Records of this size take about 20 us: other threads may run meanwhile.
     LONG_BYTES = 64 * 1024
 
-cdef const uint8_t *SEAL_NAME = b"__CRC32#\x01"
 cdef bint CAN_FOLD = False
 
 crc32_prepare()
@@ -270,14 +266,6 @@ cdef bint is_fit(const uint8_t *properties, Py_ssize_t size, const Properties *f
 
 cdef inline bint is_false(const uint8_t *value, Py_ssize_t size) noexcept nogil:
     return size == 5 and not memcmp(value, b"false", 5)
-
-
-cdef int32_t java_hash(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    """Return Java's hash of a text of ASCII."""
-    cdef uint32_t value = 0
-    for i in range(size):
-        value = 31 * value + octets[i]
-    return <int32_t> value
 
 
 cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
@@ -633,27 +621,18 @@ cdef class Sends:
     ) noexcept nogil:
         """Write one record: fixed fields, body, topic, properties, seal."""
         cdef uint8_t *begin = to
-        cdef RecordFixed *head = <RecordFixed *> to
-        cdef RecordRestIpv4 *rest = <RecordRestIpv4 *> (to + sizeof(RecordFixed))
-        head.total_size = from_big32(<int32_t> send.size)
-        head.magic = from_big32(lane.magic)
-        head.body_crc = from_big32(crc32_of(send.body, send.body_bytes, CAN_FOLD) & CRC_MASK)
-        head.queue_id = from_big32(<int32_t> lane.queue_id)
-        head.flag = from_big32(send.flag)
-        head.queue_offset = from_big64(send.queue_offset)
-        head.physical_offset = from_big64(send.physical_offset)
-        head.sys_flag = from_big32(send.sys_flag)
-        head.born_timestamp = from_big64(send.born_timestamp)
-        memcpy(rest.born_host, self.born_host, HOST_BYTES)
-        rest.store_timestamp = from_big64(store_timestamp)
-        memcpy(rest.store_host, store_host, HOST_BYTES)
-        rest.reconsume_times = from_big32(send.reconsume_times)
-        rest.prepared_transaction_offset = 0
-        rest.body_bytes = from_big32(<int32_t> send.body_bytes)
-        to = put(begin + FIXED_IPV4_BYTES, send.body, send.body_bytes)
+        cdef RecordHead head
+        head.size, head.magic, head.flag, head.sys_flag = <int32_t> send.size, lane.magic, send.flag, send.sys_flag
+        head.body_crc = crc32_of(send.body, send.body_bytes, CAN_FOLD) & CRC_MASK
+        head.queue_id, head.queue_offset = <int32_t> lane.queue_id, send.queue_offset
+        head.physical_offset, head.prepared_transaction_offset = send.physical_offset, 0
+        head.born_timestamp, head.store_timestamp = send.born_timestamp, store_timestamp
+        head.born_host, head.store_host = self.born_host, store_host
+        head.reconsume_times, head.body_bytes = send.reconsume_times, <int32_t> send.body_bytes
+        to = put(put_head(to, &head), send.body, send.body_bytes)
         to = put(to, lane.topic_bytes, lane.topic_size)
         to = self.write_properties(to, send)
-        write_seal(to, crc32_of(begin, to - begin, CAN_FOLD) & CRC_MASK)
+        put_seal(to, crc32_of(begin, to - begin, CAN_FOLD) & CRC_MASK)
 
     cdef uint8_t *write_properties(self, uint8_t *to, const Send *send) noexcept nogil:
         """Write length and properties, up to the seal."""
@@ -876,13 +855,3 @@ cdef class SendGroup:
         for sends in self.members:
             sends.add_delays(found)
         return found
-
-
-cdef void write_seal(uint8_t *to, uint32_t crc) noexcept nogil:
-    """Write the seal that `store.record.checksum` describes: the lowest digit is first."""
-    memcpy(to, SEAL_NAME, SEAL_NAME_BYTES)
-    to += SEAL_NAME_BYTES
-    for i in range(SEAL_DIGITS):
-        to[i] = c'0' + crc % 10
-        crc //= 10
-    to[SEAL_DIGITS] = VALUE_END

@@ -257,11 +257,10 @@ class RemotingChannel(asyncio.Protocol):
             if len(self._pending) and self._table.guard is None:
                 index = self._pending.resolve_usual(frames)
             while index < count:
-                index = self._serve_next(frames, index)
-                if not is_grouped and index + 1 < count:
+                if not is_grouped and self._table.differ(frames, index):
                     # One read holds requests for several handlers: give each handler a batch, where order allows it.
-                    frames = self._table.grouped(frames, index)
-                    is_grouped = True
+                    frames, is_grouped = self._table.grouped(frames, index), True
+                index = self._serve_next(frames, index)
                 if self._out_bytes > limits.WRITE_PAUSE_BYTES:
                     self._flush()
                     if self.stalled_at is not None or self.is_closed:

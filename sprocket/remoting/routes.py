@@ -378,6 +378,13 @@ class RouteTable:
             end += 1
         return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
+    def differ(self, frames: Sequence[Frame], index: int) -> bool:
+        """Return whether the frame at `index` and the one after it begin like requests with different codes."""
+        if index + 1 >= len(frames):
+            return False
+        size = _PREFIX_BYTES if frames[index][0] == JSON else _BINARY_CODE_BYTES
+        return frames[index][1][:size] != frames[index + 1][1][:size]
+
     def entry_of(self, frame: Frame) -> Entry | None:
         """Return the entry for a frame, as far as its first bytes tell."""
         serialization, header, _ = frame

@@ -5,12 +5,13 @@ Source: RocketMQ 5.3.3, `TimerMessageStore.dequeue`, `TimerDequeueGetMessageServ
 
 import logging
 from array import array
-from typing import Final
+from typing import Any, Final
 
+from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
 from store.record.record import PendingMessage
-from store.timer.timed_message import TimedMessage, read_timed
-from store.timer.timer_log import DELETE, ROLL, TimerLog, Unit
+from store.timer.timed_message import TOPIC_FIELD, TimedMessage, read_timed
+from store.timer.timer_log import DEFAULT, DELETE, ROLL, TimerLog, Unit
 from store.timer.timer_state import TimerState
 from store.timer.timer_wheel import Slot
 
@@ -75,16 +76,22 @@ class SlotDelivery:
 
 
 class _Delivery:
-    """Deliveries of one turn."""
+    """Deliveries of one turn: messages, or with `moves` the records that the compiled engine makes."""
 
-    def __init__(self) -> None:
+    def __init__(self, moves: Any | None) -> None:
         self.messages: list[PendingMessage] = []
+        self.moves = moves
+        # Whether there is one that `moves` does not take: then all become messages, because their order counts.
+        self.is_unusual = False
         self.counts: dict[str, int] = {}  # by real topic
         self.deleted: list[tuple[SlotDelivery, bytes]] = []
         self.bytes = 0
         # Slots that this delivery completes; the slot that it does not, with the number of its delivered units.
         self.whole: list[SlotDelivery] = []
         self.partial: tuple[SlotDelivery, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.messages if self.moves is None else self.moves)
 
     def count(self, topic: str, change: int) -> None:
         """Add `change` to the count of a topic."""
@@ -111,11 +118,17 @@ class TimerDequeue:
         state = self._state
         if state.config.timer_stop_dequeue or not state.wheel.is_open:
             return False
-        delivery = _Delivery()
+        delivery = _Delivery(state.new_moves())
         read_ms, more = self._gather(delivery, max_messages)
-        if delivery.messages:
+        if delivery.is_unusual:
+            delivery = _Delivery(None)
+            read_ms, more = self._gather(delivery, max_messages)
+        if delivery:
             _BEFORE_DELIVERY()
-        state.deliver(delivery.messages, lambda: self._delivered(delivery, read_ms))
+        if delivery.moves:
+            state.deliver_moves(delivery.moves, lambda: self._delivered(delivery, read_ms))
+        else:
+            state.deliver(delivery.messages, lambda: self._delivered(delivery, read_ms))
         return more
 
     def _gather(self, delivery: _Delivery, max_messages: int) -> tuple[int, bool]:
@@ -133,7 +146,7 @@ class TimerDequeue:
                 slot = self._begin(read_ms)
             before = len(slot.positions)
             if not slot.prepare(state, walk):
-                if not delivery.messages:
+                if not delivery:
                     self._slot = slot
                 return read_ms, True
             walk -= min(walk, len(slot.positions) - before)
@@ -143,7 +156,7 @@ class TimerDequeue:
                 return read_ms, True
             delivery.whole.append(slot)
             slot, read_ms = None, read_ms + state.slot_ms
-            if len(delivery.messages) >= max_messages or not walk:
+            if len(delivery) >= max_messages or not walk:
                 return read_ms, True
 
     def _begin(self, time_ms: int) -> SlotDelivery:
@@ -156,12 +169,34 @@ class TimerDequeue:
         state, positions = self._state, slot.positions
         now_ms = state.clock.wall_ms()
         taken = 0
-        while taken < len(positions) and len(delivery.messages) < max_messages and delivery.bytes < _MAX_BYTES:
-            taken += 1
-            unit = state.log.unit(positions[-taken])
+        while taken < len(positions) and len(delivery) < max_messages and delivery.bytes < _MAX_BYTES:
+            unit = state.log.unit(positions[-taken - 1])
             if unit is not None:
-                self._add(slot, unit, now_ms, delivery)
+                if delivery.moves is None:
+                    self._add(slot, unit, now_ms, delivery)
+                elif not self._move(slot, unit, now_ms, delivery):
+                    delivery.is_unusual = True
+                    return taken
+                delivery.bytes += unit.record_bytes
+            taken += 1
         return taken
+
+    def _move(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> bool:
+        """Let the compiled engine take a record; return False if it is unusual."""
+        state, moves = self._state, delivery.moves
+        if slot.deleted or unit.magic != DEFAULT or moves is None:
+            return False
+        try:
+            record = state.store.record_at(unit.physical_offset, unit.record_bytes)
+        except CorruptRecord:
+            return False
+        if record is None:
+            return False
+        topic = moves.add_timed(record, TOPIC_FIELD, slot.time_ms, state.slot_ms, unit.write_ms, now_ms)
+        if topic is None:
+            return False
+        delivery.count(topic, -1)
+        return True
 
     def _add(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> None:
         state = self._state
@@ -188,13 +223,12 @@ class TimerDequeue:
 
     def _put(self, message: PendingMessage, delivery: _Delivery) -> None:
         delivery.messages.append(message)
-        delivery.bytes += len(message.body) + len(message.properties)
 
     def _delivered(self, delivery: _Delivery, read_ms: int) -> None:
         state = self._state
-        if delivery.messages:
+        if delivery:
             _DELIVERED()
-        state.dequeued += len(delivery.messages)
+        state.dequeued += len(delivery)
         for topic, change in delivery.counts.items():
             state.on_count(topic, change)
         for slot, key in delivery.deleted:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreBusy, StoreError
@@ -11,6 +12,7 @@ from store.config.store_config import StoreConfig
 from store.config.timer_config import BLANK_SLOTS
 from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore
+from store.moves import new_moves
 from store.record.record import PendingMessage, TagsCodes
 from store.timer.timer_log import TimerLog
 from store.timer.timer_progress import Progress, ProgressLog
@@ -106,13 +108,27 @@ class TimerState:
 
         try:
             self.outstanding = deliver_fitting(self._delivery, messages, delivered, _log_dropped)
-        except (DiskFull, StoreBusy, DiskFailed):
-            raise
         except StoreError as error:
-            if not self.config.timer_skip_unknown_error:
-                raise
-            _log.error("event=timed_messages_dropped count=%d reason=%r", len(messages), str(error))
+            self._skip(error, len(messages))
             done()
+
+    def new_moves(self) -> Any | None:
+        """Return what `deliver_moves` delivers, yet empty; None if messages are to be delivered."""
+        return new_moves(self._delivery.own_store(), self.barred_topics)
+
+    def deliver_moves(self, moves: Any, done: Callable[[], None]) -> None:
+        """Do what `deliver` does, with records that the compiled engine makes."""
+        try:
+            self.store.append_usual(moves)
+        except StoreError as error:
+            self._skip(error, len(moves))
+        done()
+
+    def _skip(self, error: StoreError, messages: int) -> None:
+        """Raise `error`, unless it is an unknown one and timerSkipUnknownError tells to drop the messages then."""
+        if isinstance(error, (DiskFull, StoreBusy, DiskFailed)) or not self.config.timer_skip_unknown_error:
+            raise error
+        _log.error("event=timed_messages_dropped count=%d reason=%r", messages, str(error))
 
     def cancel(self) -> None:
         """Abandon the delivery in flight; its messages stay due."""

@@ -67,8 +67,7 @@ def run(script: list[str], seconds: float) -> "subprocess.CompletedProcess[str]"
 def test_fuzz_targets_under_sanitizers(sanitized: Path) -> None:
     done = run(["-m", "tests.engine.sanitized_run", str(sanitized), SECONDS], 20 * float(SECONDS) + 600)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.count(" inputs
-") == len(TWIN_TARGETS)
+    assert done.stdout.count(" inputs\n") == len(TWIN_TARGETS)
     print(done.stdout)
 
 

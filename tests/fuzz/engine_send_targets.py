@@ -98,7 +98,7 @@ def path_of(is_native: bool) -> Iterator[None]:
 class Twin:
     """A store in memory, and the path of sends before it."""
 
-    def __init__(self, is_native: bool, *, sync_flush: bool, **store: object) -> None:
+    def __init__(self, is_native: bool, *, sync_flush: bool, messages_at: int = 0, **store: object) -> None:
         self.is_native = is_native
         self.clock, self.disk, self.flow = ManualClock(), SimDisk(), MessageFlow()
         self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush, **store), self.clock)
@@ -108,7 +108,7 @@ class Twin:
         topics: Any = Topics()
         groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
         below = random.Random(7).randrange
-        timer = TimerIntake(config, self.clock, below, lambda slot_time: 0)
+        self.timer = timer = TimerIntake(config, self.clock, below, lambda slot_time: messages_at)
         waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None))
         keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
         intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
@@ -187,6 +187,7 @@ _AFTER_KEY: Final = (
     "__CRC32#\x010123456789\x02", "\x02", "novalue\x02", "\x01v\x02", "a\x01b\x01c\x02", 'K\x01"quoted" \\ /\n\t\x02',
     "K\x01日本\U0001f600\x02", "POP_CK\x01c\x02", "K\x01" + "v" * 3000 + "\x02", "TIMER_DELAY_MS\x0150\x02",
     "REAL_TOPIC\x01t\x02", "\x00\x01\x00\x02", "UNIQ_KEY\x01B\x02", "K\x01open",
+    "TIMER_DELAY_SEC\x015\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02__SHARDINGKEY\x01s\x02",
     "TAGS\x01A\x02TAGS\x01B\x02", "TAGS\x01A\x02TAGS\x01\x02", "TAGS\x01\x02TAGS\x01B\x02", "TAGS\x01\x02",
     "UNIQ_KEY\x01\x02", "xUNIQ_KEY\x01B\x02", "TAGS\x01A\x02xTAGS\x01B\x02",
 )  # fmt: skip

@@ -14,6 +14,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.headers.base import to_ext_fields
+from tests.clock import ManualClock
 from tests.fuzz.engine_send_targets import (
     DELAYED,
     PROPERTIES,
@@ -83,6 +84,72 @@ def test_every_kind_of_properties_after_usual_sends(serialization: int) -> None:
 def test_usual_sends_are_handled_compiled(serialization: int) -> None:
     assert appended_compiled([usual(64, serialization), usual(1, serialization)]) == 65
     assert appended_compiled([usual(3, properties=USUAL + "a\x01DELAY\x02")]) == 3
+
+
+KINDS = (
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "TIMER_DELAY_MS\x0150\x02", "TIMER_DELAY_SEC\x015\x02",
+    f"TIMER_DELIVER_MS\x01{ManualClock().wall_ms() + 3_600_000}\x02", "__SHARDINGKEY\x01s\x02",
+    "__SHARDINGKEY\x01s\x02TIMER_DELAY_MS\x01999\x02",
+    "__SHARDINGKEY\x01s\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02",
+)  # fmt: skip
+NEARLY = (
+    "TRAN_MSG\x01TRUE\x02PGROUP\x01g\x02", "TRAN_MSG\x01true\x02", "TRAN_MSG\x01true\x02PGROUP\x01\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02PGROUP\x01h\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02K\x01xPGROUP\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02K\x01UNIQ_KEY\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02TIMER_DELAY_MS\x015\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02WAIT\x01false\x02", "TIMER_DELAY_MS\x010\x02", "TIMER_DELAY_MS\x01-5\x02",
+    "TIMER_DELAY_MS\x01007\x02", "TIMER_DELAY_MS\x01\x02", "TIMER_DELAY_MS\x01x\x02", "TIMER_DELIVER_MS\x015\x02",
+    "TIMER_DELAY_MS\x015\x02TIMER_DELAY_SEC\x011\x02", "TIMER_DELAY_SEC\x01999999999999999\x02",
+    "TIMER_DELIVER_MS\x019223372036854775807\x02", "TIMER_OUT_MS\x015\x02", "TIMER_DELAY_MS\x0150\x02K\x01UNIQ_KEY\x02",
+    "TIMER_DEL_UNIQKEY\x01k\x02TIMER_DELAY_MS\x0150\x02", "T__SHARDINGKEY\x01s\x02",
+    "REAL_TOPIC\x01t\x02TIMER_DELAY_MS\x015\x02",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+@pytest.mark.parametrize("flag", [0, 4, 8, 0xC])
+def test_half_and_timed_messages_are_stored_alike(serialization: int, flag: int) -> None:
+    def read(properties: str, count: int, body_bytes: int = 100) -> bytes:
+        return b"".join(
+            encode_request(
+                310, n, send_header(queue_id=n % 4, properties=properties, sys_flag=flag), body_bytes,
+                serialization=serialization,
+            ) + bytes(body_bytes)
+            for n in range(count)
+        )  # fmt: skip
+
+    for rest in (*KINDS, *NEARLY):
+        compare_sends([read(USUAL + rest, 18), read(USUAL + rest.removesuffix("\x02"), 1, 2000)], sync_flush=False)
+    mixed = b"".join(read(USUAL + rest, 2) for rest in KINDS)
+    compare_sends([mixed, mixed + mixed], sync_flush=True)
+
+
+@pytest.mark.parametrize("properties", KINDS)
+def test_half_and_timed_messages_are_handled_compiled(properties: str) -> None:
+    twin = Twin(True, sync_flush=False)
+    twin.serve([usual(4, properties=USUAL + properties)])
+    assert appends_of(twin, [[(0, usual(64, properties=USUAL + properties))]]) == [64]
+
+
+def test_a_slot_that_may_refuse_is_left_to_the_python_path() -> None:
+    properties = USUAL + "TIMER_DELAY_MS\x015000\x02"
+    counts = []
+    for full in (0, 1 << 31):
+        twin = Twin(True, sync_flush=False, messages_at=full)
+        twin.serve([usual(4), usual(4, properties=properties)])
+        counts.append(sum(appends_of(twin, [[(0, usual(20, properties=properties))]])))
+    assert counts == [20, 0]
+
+
+def test_delays_are_counted_alike() -> None:
+    found = []
+    for is_native in (False, True):
+        twin = Twin(is_native, sync_flush=False)
+        for delay_s in (1, 30, 4000):
+            twin.serve([usual(20, properties=f"{USUAL}TIMER_DELAY_SEC\x01{delay_s}\x02")])
+        found.append([(labels, one.counts, one.total) for labels, one in twin.timer.delays.read()])
+    assert found[0] == found[1]
+    assert found[0][0][1][0] == 40
 
 
 def test_few_sends_before_an_unusual_one_are_one_append_with_it() -> None:

@@ -1,0 +1,29 @@
+from collections.abc import Callable
+from typing import Any, Final
+
+SOURCES: Final[str]
+
+class Moves:
+    size_bytes: Final[int]
+    def __init__(
+        self, usual_flags: int, room_bytes: int, max_record_bytes: int, queue_of: Callable[[str, int], Any]
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def add_timed(
+        self, record: memoryview, topic_field: bytes, slot_ms: int, width_ms: int, enqueue_ms: int, now_ms: int
+    ) -> str | None: ...
+    def add_half(
+        self,
+        record: memoryview,
+        topic_field: bytes,
+        queue_offset: int,
+        physical_offset: int,
+        group: bytes,
+        is_commit: bool,
+    ) -> tuple[str, int] | None: ...
+    def add_made(
+        self, queue: Any, body: bytes, properties: bytes, tags_code: int, born_timestamp: int, born_host: bytes
+    ) -> bool: ...
+    def encode(
+        self, physical_offset: int, store_timestamp: int, store_host: bytes
+    ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...

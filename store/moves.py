@@ -1,0 +1,46 @@
+"""Appends of records that go on to another topic, made from the stored ones by the compiled engine.
+
+Used where a broker moves many messages: ends of transactions, and timed messages that are due.  With pure Python, and
+for unusual records, each becomes a `PendingMessage` instead.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final, Protocol, runtime_checkable
+
+from sprocket.engine.choice import native
+from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
+from store.appender import UsualRecords
+from store.queue.logic_queue import LogicQueue
+
+engine: Final = native("moves")
+# Other flags need more than the bytes of a record.
+USUAL_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
+
+
+@runtime_checkable
+class MovingStore(Protocol):
+    """Part of `MessageStore` that takes such records."""
+
+    def usual_limits(self) -> tuple[int, int]: ...
+
+    def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
+
+    def append_usual(self, records: UsualRecords, /) -> int: ...
+
+
+def new_moves(store: object, barred_topics: Collection[str]) -> Any | None:
+    """Return an empty `Moves` of the compiled engine, for the next `append_usual` of `store`.
+
+    Records for `barred_topics` are unusual.  None with pure Python, or if the store accepts only messages now.
+    """
+    if engine is None or not isinstance(store, MovingStore):
+        return None
+    room_bytes, max_record_bytes = store.usual_limits()
+    if not room_bytes:
+        return None
+    plain_queue = store.plain_queue
+
+    def queue_of(topic: str, queue_id: int) -> LogicQueue | None:
+        return None if topic in barred_topics else plain_queue(topic, queue_id)
+
+    return engine.Moves(USUAL_FLAGS, room_bytes, max_record_bytes, queue_of)
