@@ -27,6 +27,7 @@ from sprocket.client.send.reply import Reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
 from sprocket.client.send.sender import is_retried
+from sprocket.client.send.usual_starts import UsualStart
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import Tracing, new_tracing
 from sprocket.common.clock import Clock
@@ -174,7 +175,8 @@ class Producer:
         """
         is_anywhere = queue is None and sharding_key is None and timeout_s is None
         if is_anywhere and self._is_direct and type(message) is Message:
-            attempt = self._start_usual(message)
+            start = self._sender.usual.start
+            attempt = None if start is None else self._start_usual(start, message)
             if attempt is not None:
                 try:
                     if attempt.outcome is None:
@@ -195,11 +197,10 @@ class Producer:
             return await self._accumulator.add(message, queue)
         return await self._send_alone(message, queue, sharding_key, timeout_s)
 
-    def _start_usual(self, message: Message) -> Attempt | None:
+    def _start_usual(self, start: UsualStart, message: Message) -> Attempt | None:
         """Start a usual message with compiled code, if there is room for it now; None if that cannot be."""
         sender, body = self._sender, message.body
-        start = sender.usual.start
-        if start is None or self._is_closed or not self._instance.is_open or type(body) is not bytes:
+        if self._is_closed or not self._instance.is_open or type(body) is not bytes:
             return None
         if not sender.take_free_room(len(body)):
             return None

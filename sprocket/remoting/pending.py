@@ -41,14 +41,16 @@ def _name(code: int) -> str:
 class Waiter(Protocol):
     """What waits for a response: a future, or an object that takes it in the turn of the loop that reads it.
 
-    Its methods raise nothing: other responses follow in the same read.
+    Its methods raise nothing else than InvalidStateError: other responses follow in the same read.
     """
 
     def done(self) -> bool:
-        """Whether it waits no longer; the response is dropped then."""
+        """Whether it waits no longer."""
         ...
 
-    def set_result(self, response: ReceivedResponse, /) -> object: ...
+    def set_result(self, response: ReceivedResponse, /) -> object:
+        """Take the response.  One that waits no longer drops it, or raises InvalidStateError."""
+        ...
 
     def set_exception(self, error: ClientError, /) -> object: ...
 
@@ -79,8 +81,11 @@ class PendingRequests:
     def resolve(self, response: ReceivedResponse) -> None:
         """Hand `response` to its waiter; one that came too late is dropped."""
         entry = self._waiting.pop(response.opaque, None)
-        if entry is not None and not entry[0].done():
-            entry[0].set_result(response)
+        if entry is not None:
+            try:  # noqa: SIM105 - a context manager for every response costs more
+                entry[0].set_result(response)
+            except asyncio.InvalidStateError:
+                pass  # its caller was cancelled
 
     def resolve_usual(self, frames: Sequence[Frame]) -> int:
         """Resolve the usual responses with which `frames` begin, and return their number."""

@@ -227,6 +227,8 @@ class _Pull:
 
     def set_result(self, response: ReceivedResponse) -> None:
         """Take the response."""
+        if self.answered.done():
+            return
         try:
             self._take(self, response)
         except Exception as error:  # for the task of the loop: the connection has responses of others
