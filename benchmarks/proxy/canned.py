@@ -1,8 +1,11 @@
 """Control: a gRPC server that answers every send, receive and acknowledgement with the same bytes.
 
     python -m benchmarks.proxy.canned asyncio|uvloop|threads
+    python -m benchmarks.proxy.canned relay ADDRESS
 
-It reads no message and asks no broker, so it shows what grpcio's server costs alone.  It prints its port.
+It reads no message and asks no broker, so it shows what grpcio's server costs alone.  `relay` is `uvloop`, where each
+send and acknowledgement waits for the answer of the broker at ADDRESS to one small request.  So it shows what any proxy
+on grpcio costs at least.  It prints its port.
 """
 
 import asyncio
@@ -24,8 +27,13 @@ from proxy.server.grpc_server import options
 from proxy.status import OK
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import timestamp
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 
-KINDS: Final = ("asyncio", "uvloop", "threads")
+RELAY: Final = "relay"
+KINDS: Final = ("asyncio", "uvloop", "threads", RELAY)
 # Messages of one answer to a receive: as many as `compat.grpc.Bench` asks for.
 _BATCH: Final = 32
 _BODY: Final = bytes(1024)
@@ -87,12 +95,31 @@ _UNARY: Final[dict[str, Callable[[bytes], bytes]]] = {
 }
 
 
-def _handlers(*, is_async: bool) -> Any:
+class _Relay:
+    """Unary methods that ask the broker at `address` first, for a figure that costs it next to nothing."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client = RemotingClient()
+        self._header = GetMaxOffsetRequestHeader(topic=AUTO_CREATE_TOPIC, queue_id=0)
+
+    def method(self, answer: Callable[[bytes], bytes]) -> Any:
+        async def serve(request: bytes, context: Any) -> bytes:
+            await self._client.invoke(self._address, RequestCode.GET_MAX_OFFSET, self._header)
+            return answer(request)
+
+        return serve
+
+
+def _handlers(*, is_async: bool, relay: _Relay | None = None) -> Any:
     """Return handlers of bytes: nothing is decoded or encoded for sends and acknowledgements."""
     table = {
         name: grpc.unary_unary_rpc_method_handler(_async(answer) if is_async else _sync(answer))
         for name, answer in _UNARY.items()
     }
+    if relay is not None:
+        for name in ("SendMessage", "AckMessage"):
+            table[name] = grpc.unary_unary_rpc_method_handler(relay.method(_UNARY[name]))
     receive, telemetry = (_receive_async, _telemetry_async) if is_async else (_receive_sync, _telemetry_sync)
     table["ReceiveMessage"] = grpc.unary_stream_rpc_method_handler(receive)
     table["Telemetry"] = grpc.stream_stream_rpc_method_handler(telemetry)
@@ -133,9 +160,10 @@ def _telemetry_sync(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
             yield answer
 
 
-async def _serve() -> None:
+async def _serve(relay_to: str | None = None) -> None:
     server = grpc.aio.server(options=options(ProxyConfig()))
-    server.add_generic_rpc_handlers((_handlers(is_async=True),))
+    relay = None if relay_to is None else _Relay(relay_to)
+    server.add_generic_rpc_handlers((_handlers(is_async=True, relay=relay),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(port, flush=True)
@@ -153,11 +181,15 @@ def _serve_in_threads() -> None:
 
 def main() -> None:
     """Serve until a signal."""
-    kind = sys.argv[1] if len(sys.argv) == 2 else ""
+    kind, *address = sys.argv[1:] or [""]
     if kind not in KINDS:
         raise SystemExit(f"{kind!r}: allowed is {', '.join(KINDS)}")
+    if (kind == RELAY) != (len(address) == 1):
+        raise SystemExit(f"{RELAY} alone takes the address of a broker")
     if kind == "threads":
         _serve_in_threads()
+    elif kind == RELAY:
+        uvloop.run(_serve(address[0]))
     elif kind == "uvloop":
         uvloop.run(_serve())
     else:

@@ -5,7 +5,8 @@
 The client is RocketMQ's for Java, 5.0.8 (`compat.grpc.Bench`), one process for all servers, with plain text and bodies
 of 1 KiB.  All servers run side by side before one Sprocket broker.  A round is a slice of sends and a slice of receives
 with acknowledgements at each server, the first one in turns.  Shown are medians of the rounds.  CPU is that of the
-server's processes alone, from /proc: unlike a rate it hardly depends on what else the machine does.
+server's processes alone, from /proc.  A rate and, less so, the CPU depend on what else the machine does, so the ratios
+to RocketMQ's proxy are shown too: each is the median of the ratios of the rounds.
 """
 
 import argparse
@@ -38,7 +39,10 @@ _OURS: Final = {
     "ours-2": {"tlsServerMode": "disabled", "proxyProcesses": "2"},
 }
 KINDS: Final = (*_OURS, APACHE, *canned.KINDS)
-_WARM_S: Final = 6.0
+# A warm-up ends if the last slices of this number bring no rise by this factor.
+_WARM_SLICE_S: Final = 3.0
+_WARM_LOOK: Final = 4
+_WARM_RISE: Final = 1.03
 _RECEIVERS: Final = 8
 _SCENARIO: Final = "bench"
 
@@ -133,6 +137,7 @@ def started(kind: str, broker: Broker, folder: Path) -> Iterator[Server]:
             theirs.end()
     else:
         command = [sys.executable, "-m", "benchmarks.proxy.canned", kind]
+        command += [broker.address] if kind == canned.RELAY else []
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:
@@ -150,6 +155,7 @@ def main() -> None:
     parser.add_argument("--slice", type=float, default=1.5)
     parser.add_argument("--outstanding", type=int, default=64)
     parser.add_argument("--clients", type=int, default=1, help="connections, over which the sends are spread")
+    parser.add_argument("--warm", type=float, default=180, help="max seconds of the warm-up of each server")
     parser.add_argument("--kinds", default=f"{OURS},{APACHE},asyncio", help=", ".join(KINDS))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -163,6 +169,8 @@ def main() -> None:
         return
     for name in rows[0]:
         print(f"{name:>16}", *(f"{one[name]:>16}" for one in rows))
+    for name, ratios in compared(servers).items():
+        print(f"{name:>16}", *(f"{ratio:>16.2f}" for ratio in ratios))
 
 
 def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
@@ -178,8 +186,7 @@ def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
         for server in servers:
             # A new group begins at the end of its topic.
             client.run(servers, server, "receive", _RECEIVERS, 0.1)
-            client.run(servers, server, "send", options.outstanding, _WARM_S)
-            client.run(servers, server, "receive", _RECEIVERS, _WARM_S / 2)
+            warm_up(client, servers, server, options)
         for number in range(options.rounds):
             for index in range(len(servers)):
                 server = servers[(index + number) % len(servers)]
@@ -189,6 +196,37 @@ def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
         for server in servers:
             server.peak_mib = server.memory_mib
         return servers
+
+
+def compared(servers: list[Server]) -> dict[str, list[float]]:
+    """Return the ratios of the servers to RocketMQ's proxy if it is there, else to the first."""
+    base = next((server for server in servers if server.kind == APACHE), servers[0])
+
+    def ratio(server: Server, what: str, figure: str) -> float:
+        own, other = getattr(server, what), getattr(base, what)
+        return median(getattr(a, figure) / getattr(b, figure) for a, b in zip(own, other, strict=True))
+
+    names = (("sends", "rate"), ("sends", "cpu_ms"), ("receives", "rate"), ("receives", "cpu_ms"))
+    return {f"{what} {figure}": [ratio(server, what, figure) for server in servers] for what, figure in names}
+
+
+def warm_up(client: Client, servers: list[Server], server: Server, options: argparse.Namespace) -> None:
+    """Run slices until neither rate rises any more: Java compiles while it runs, for a minute and longer."""
+    rates: dict[str, list[float]] = {"send": [], "receive": []}
+    end = time.monotonic() + options.warm
+    while time.monotonic() < end:
+        for what, parallel in (("send", options.outstanding), ("receive", _RECEIVERS)):
+            rates[what].append(client.run(servers, server, what, parallel, _WARM_SLICE_S).rate)
+        if not any(_rises(found) for found in rates.values()):
+            break
+    said = {what: [round(rate) for rate in found] for what, found in rates.items()}
+    print(f"warm-up {server.kind}: {said}", file=sys.stderr)
+
+
+def _rises(rates: list[float]) -> bool:
+    """Return whether the last rates have a new maximum, or are too few to tell."""
+    before, last = rates[:-_WARM_LOOK], rates[-_WARM_LOOK:]
+    return not before or max(last) > max(before) * _WARM_RISE
 
 
 def row(server: Server) -> dict[str, str]:

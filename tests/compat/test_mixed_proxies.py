@@ -18,7 +18,7 @@ from tests.proxy.remoting.test_remoting_port import Caller
 from tests.proxy.rig import consumer_settings, create_topic, running
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
-_START_LIMIT_S = 60
+_START_LIMIT_S = 180
 _CLIENTS = ["at-apache", "at-ours", "grpc-at-apache", "grpc-at-ours"]
 
 

@@ -34,7 +34,8 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # In spite of its name, the time that one attempt to connect gets: TLS to a far or busy proxy takes a while.
+    ("grpc.min_reconnect_backoff_ms", 3000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.use_local_subchannel_pool", 1),
@@ -98,6 +99,8 @@ class Calls:
         self._tls = tls
         self._wall_s = wall_s
         self._turn = 0
+        # Called when calls go to another endpoint from now on.
+        self.on_move: list[Callable[[], None]] = []
         # One for each endpoint that was used.  An endpoint that failed keeps its own: its calls may still run there.
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -108,7 +111,11 @@ class Calls:
 
     def next_endpoint(self) -> None:
         """Use the next endpoint from now on, if there are several."""
+        before = self.address
         self._turn += 1
+        if self.address != before:
+            for listener in self.on_move:
+                listener()
 
     def check_tls(self) -> None:
         """Raise TlsUnusable for settings or files that gRPC cannot use."""

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
+from sprocket.client import arguments
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import (
@@ -27,6 +28,7 @@ from sprocket.client.message import Message, ReceivedMessage, SendResult, SendSt
 from sprocket.client.producer import Producer, as_async
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.producer_link import ProducerLink
+from sprocket.client.send.recall import RecallHandle, recallable_topic
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.client.send.sender import Sender, is_retried
 from sprocket.common.clock import Clock
@@ -83,7 +85,7 @@ class GrpcSender(Sender):
     def __init__(self, link: GrpcLink, group: str, settings: SendSettings) -> None:
         super().__init__(link.instance, group, settings)
         self._link = link
-        self._grpc = link.grpc
+        self.grpc = link.grpc
 
     def start(self, request: SendRequest, timeout_s: float) -> Attempt | None:
         """Return None: a send needs a task of its own, which `send` is run in."""
@@ -118,7 +120,7 @@ class GrpcSender(Sender):
         topic, loop = requests[0].topic, asyncio.get_running_loop()
         begun = loop.time()
         deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
-        messages = [outgoing(request, sharding_key, self._grpc.clock.wall_ms()) for request in requests]
+        messages = [outgoing(request, sharding_key, self.grpc.clock.wall_ms()) for request in requests]
         call = wire.SendMessageRequest(messages=messages)
         self._check_size(messages)
         tried: list[str] = []
@@ -127,12 +129,12 @@ class GrpcSender(Sender):
         while left > 0 and loop.time() < deadline:
             if tried:
                 await backoff.pause(deadline - loop.time())
-            tried.append(self._grpc.calls.address)
+            tried.append(self.grpc.calls.address)
             try:
                 await self._link.publishes(topic)
                 limit_s = max(deadline - loop.time(), 0.001)
-                await self._grpc.session.ready(limit_s)
-                answer = await self._grpc.calls.call("SendMessage", call, max(deadline - loop.time(), 0.001))
+                await self.grpc.session.ready(limit_s)
+                answer = await self.grpc.calls.call("SendMessage", call, max(deadline - loop.time(), 0.001))
                 return self._results(requests, answer)
             except ConnectFailed as unsent:
                 error = unsent
@@ -152,32 +154,37 @@ class GrpcSender(Sender):
     def _attempts(self) -> int:
         """Return the max attempts: the server's, unless the application wants fewer."""
         own = self.settings.retry_times_when_send_failed + 1
-        policy = self._grpc.session.server.backoff_policy.max_attempts
+        policy = self.grpc.session.server.backoff_policy.max_attempts
         return min(own, policy) if policy else own
 
     def _check_size(self, messages: Sequence[wire.Message]) -> None:
-        limit = self._grpc.session.server.publishing.max_body_size
+        limit = self.grpc.session.server.publishing.max_body_size
         for message in messages:
             if 0 < limit < len(message.body):
                 raise IllegalMessage(f"the body has {len(message.body)} bytes, and the proxy takes at most {limit}")
 
     def _results(self, requests: Sequence[SendRequest], answer: wire.SendMessageResponse) -> list[SendResult]:
         """Return the results.  Raises the error of the first entry that was not stored."""
-        address, topic = self._grpc.calls.address, requests[0].topic
-        if len(answer.entries) != len(requests):
+        address, topic = self.grpc.calls.address, requests[0].topic
+        if len(answer.entries) == 1 < len(requests):
+            # RocketMQ's proxy stores them as a batch, whose messages follow each other in one queue.
+            places = [(answer.entries[0], request.message_id, index) for index, request in enumerate(requests)]
+        elif len(answer.entries) == len(requests):
+            places = [(entry, entry.message_id, 0) for entry in answer.entries]
+        else:
             raise refusal_of(answer.status, address, topic)
         results = []
-        for entry in answer.entries:
+        for entry, message_id, index in places:
             status = _STATUS.get(entry.status.code)
             if status is None:
                 raise refusal_of(entry.status, address, topic)
             results.append(
                 SendResult(
                     status,
-                    entry.message_id,
+                    message_id,
                     "",
                     MessageQueue(topic, "", _NO_QUEUE),
-                    entry.offset,
+                    entry.offset + index,
                     entry.transaction_id or None,
                     entry.recall_handle or None,
                 )
@@ -246,5 +253,14 @@ class GrpcProducer(Producer):
         raise needs_name_server("request and reply")
 
     async def recall(self, handle: str) -> str:
-        """Raise IllegalArgument: a handle does not name its topic to this client."""
-        raise needs_name_server("recall")
+        """Recall a delayed message before its delivery; `handle` is its `SendResult.recall_handle`.
+
+        Returns its message id.  Raises IllegalMessage for an invalid handle; BrokerRefused if it is too late or the
+        broker does not recall messages; ConnectFailed, ConnectionLost, RemotingTimeout.
+        """
+        self._check_open()
+        arguments.text("handle", handle, "pass the recall_handle of a SendResult", IllegalMessage)
+        topic = recallable_topic(RecallHandle.decode(handle))
+        request = wire.RecallMessageRequest(topic=resource(topic), recall_handle=handle)
+        answer = await self._grpc_sender.grpc.ask("RecallMessage", request, timeout_s=self._settings.send_msg_timeout_s)
+        return str(answer.message_id)

@@ -1,6 +1,8 @@
 """The telemetry stream of one client: its settings, the server's answer, and commands of the proxy.
 
-Settings are sent at the start, after every reconnection, and when they change.
+Settings are sent at the start, after every reconnection, and when they change.  The stream goes where calls go: if
+they move to another endpoint, that one gets a stream too, because a proxy refuses or delays calls of clients whose
+settings it does not know.
 Source: RocketMQ 5.3.3, `ClientActivity.telemetry`.
 """
 
@@ -41,6 +43,8 @@ class Session:
         self._recover = recover
         self._stream: Any = None
         self._answered = asyncio.Event()
+        self._moved = asyncio.Event()
+        calls.on_move.append(self._calls_moved)
         self.server = wire.Settings()  # what the proxy answered; empty before
 
     async def ready(self, timeout_s: float) -> None:
@@ -63,9 +67,12 @@ class Session:
     async def run(self) -> None:
         """Keep the stream open forever."""
         while True:
+            self._moved.clear()
             address = self._calls.address
             try:
-                await self._serve(address)
+                if await self._serve(address):
+                    logger.info("event=telemetry_moved from=%s to=%s", address, self._calls.address)
+                    continue
                 error: ClientError = ConnectionLost(f"{address} ended the telemetry stream")
             except grpc.RpcError as failed:
                 error = failure_of(failed, address, 0)
@@ -80,19 +87,36 @@ class Session:
                 logger.warning("event=telemetry_lost proxy=%s reason=%r", address, str(error))
             await pause(_RETRY_S)
 
-    async def _serve(self, address: str) -> None:
-        """Serve one stream to its end.  Raises ClientError if the proxy refuses the settings."""
+    async def _serve(self, address: str) -> bool:
+        """Serve one stream until its end, or until calls go elsewhere; return whether they do.
+
+        Raises ClientError if the proxy refuses the settings.
+        """
         stream = self._calls.telemetry()
+        moving = asyncio.ensure_future(self._moved.wait())
+        reading: asyncio.Future[Any] | None = None
         try:
             await stream.write(wire.TelemetryCommand(settings=self._settings()))
             self._stream = stream
             while True:
-                command = await stream.read()
+                reading = asyncio.ensure_future(stream.read())
+                await asyncio.wait([reading, moving], return_when=asyncio.FIRST_COMPLETED)
+                if moving.done():
+                    return True
+                command = reading.result()
                 if command is grpc.aio.EOF:
-                    return
+                    return False
                 await self._take(command, stream, address)
         finally:
+            moving.cancel()
+            if reading is not None and not reading.cancel() and not reading.cancelled():
+                reading.exception()  # retrieve it: the stream is over
             stream.cancel()
+
+    def _calls_moved(self) -> None:
+        # Calls wait until the new endpoint knows this client.
+        self._answered.clear()
+        self._moved.set()
 
     async def _take(self, command: wire.TelemetryCommand, stream: Any, address: str) -> None:
         if command.HasField("status") and command.status.code not in (wire.OK, wire.CODE_UNSPECIFIED):

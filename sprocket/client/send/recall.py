@@ -39,6 +39,14 @@ class RecallHandle:
         return cls(*parts[1:_PARTS])
 
 
+def recallable_topic(handle: RecallHandle) -> str:
+    """Return the topic of `handle`.  Raises IllegalMessage for one whose messages cannot be recalled."""
+    check_topic(handle.topic)
+    if handle.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        raise IllegalMessage(f"messages of {handle.topic} cannot be recalled")
+    return handle.topic
+
+
 async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: float) -> str:
     """Let the broker of `handle` recall its message.  Return the message's id.
 
@@ -46,9 +54,7 @@ async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: f
     broker does not recall messages), ConnectFailed, ConnectionLost, RemotingTimeout.
     """
     wanted = RecallHandle.decode(handle)
-    check_topic(wanted.topic)
-    if wanted.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        raise IllegalMessage(f"messages of {wanted.topic} cannot be recalled")
+    recallable_topic(wanted)
     if instance.master_address(wanted.broker_name) is None:
         await instance.refresh_route(wanted.topic)
     address = instance.master_address(wanted.broker_name)

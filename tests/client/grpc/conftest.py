@@ -11,6 +11,7 @@ from tests.proxy.rig import Rig, create_topic, running
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     properties = {"transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enableMixedMessageType": "true"}
+    properties["recallMessageEnable"] = "true"
     with Broker(tmp_path_factory.mktemp("grpc"), properties=properties) as running_broker:
         yield running_broker
 
