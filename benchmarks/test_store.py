@@ -1,6 +1,6 @@
 """Micro benchmarks of the store: one record, appends of 1 and 64 over 8 queues, a lookup, reads of 32.
 
-Run with ``make bench``.  A batch of 64 with bodies of 128 bytes may cost 1.5 us a message, a read of 32
+Run with ``make bench-micro``.  A batch of 64 with bodies of 128 bytes may cost 1.5 us a message, a read of 32
 neighbours 4 us.
 """
 

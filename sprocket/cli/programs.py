@@ -8,6 +8,7 @@ from importlib import import_module
 
 from sprocket.cli import exit_codes
 from sprocket.common.extras import missing_package
+from sprocket.common.pause_gc import pause_gc
 
 
 def sprocket() -> None:
@@ -43,7 +44,10 @@ def mqproxy() -> None:
 def _run(program: str, module: str) -> None:
     """Run the command `main` of `module`; without a package that an extra brings, print its name and exit."""
     try:
-        import_module(module).main(prog_name=program)
+        # Hundreds of modules are loaded, which all stay.
+        with pause_gc():
+            command = import_module(module)
+        command.main(prog_name=program)
     except ModuleNotFoundError as error:
         text = missing_package(error, program)
         if text is None:

@@ -104,6 +104,13 @@ class Disk(Protocol):
         """Open an existing file for reading and writing.  Raises `DiskFailed`."""
         ...
 
+    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+        """Return a part of a file without keeping it open; None without a file of `file_bytes` at `path`.
+
+        Raises `DiskFailed` for a file that cannot be opened for reading and writing.
+        """
+        ...
+
     def names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted; empty if it does not exist."""
         ...
@@ -208,6 +215,20 @@ class RealDisk:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             return RealFile(path, descriptor, os.fstat(descriptor).st_size, self._new_directories)
+        except OSError as error:
+            raise as_store_error(error, "open", path) from error
+
+    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_size != file_bytes:
+                    return None
+                return os.pread(descriptor, size_bytes, position)
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
         except OSError as error:
             raise as_store_error(error, "open", path) from error
 

@@ -63,17 +63,18 @@ class MappedFileQueue:
         if detached:
             raise StoreError(detached[0].reason)
 
-    def load_only(self, offset: int) -> bool:
-        """Open the file that begins at `offset` as the only one, without a look at the directory.
+    def load_only(self, offset: int, position: int, size_bytes: int) -> bytes | None:
+        """Take the file that begins at `offset` as the only one, without a look at the directory.
 
-        Return False if there is no such file of the configured size; then nothing is open.  Raises `DiskFailed`.
+        Return `size_bytes` of it from `position` on.  Return None if there is no such file of the configured size; then
+        nothing is open.  Raises `DiskFailed`.
         """
         path = self.path_at(offset)
-        if self._disk.size(path) != self.file_bytes:
-            return False
-        self.first_offset = offset
-        self.files.append(self._disk.open(path, preallocate=self._preallocate))
-        return True
+        content = self._disk.peek(path, self.file_bytes, position, size_bytes)
+        if content is not None:
+            self.first_offset = offset
+            self.files.append(self._disk.open(path, preallocate=self._preallocate))
+        return content
 
     def load_front(self) -> list["Detached"]:
         """Open the files before the first misfit; return the misfit and all files after it.

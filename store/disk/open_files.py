@@ -153,6 +153,9 @@ class PooledDisk:
         """Return the file; its first use opens it."""
         return PooledFile(self, path, None, preallocate)
 
+    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+        return self._real.peek(path, file_bytes, position, size_bytes)
+
     def names(self, directory: Path) -> list[str]:
         return self._real.names(directory)
 

@@ -52,6 +52,7 @@ class ConsumeQueue:
     __slots__ = (
         "_files",
         "_flushed_offset",
+        "_head",
         "_last_end",
         "_last_file",
         "_last_start",
@@ -88,6 +89,8 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self._flushed_offset = offset
         self.cold_end = 0
+        # The first entries, from `load_listed` to `border_units`.
+        self._head = b""
         self.pending.clear()
         self._forget_last_file()
 
@@ -118,9 +121,15 @@ class ConsumeQueue:
 
     def load_listed(self, first: int, end: int) -> bool:
         at, file_bytes = first * UNIT, self._files.file_bytes
-        if at % file_bytes or not at < end * UNIT <= at + file_bytes or not self._files.load_only(at):
+        if at % file_bytes or not at < end * UNIT <= at + file_bytes:
+            return False
+        # The check of the queue needs both ends.  The files of most queues of a large broker are nearly empty, so one
+        # read has them, and the entry after them.
+        content = self._files.load_only(at, 0, min(end - first + 1, _NEAR_UNITS) * UNIT)
+        if content is None:
             return False
         self._reset(first)
+        self._head = content
         return True
 
     @property
@@ -298,15 +307,11 @@ class ConsumeQueue:
         return self.entry(unit)
 
     def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
-        located = self._files.locate(start * UNIT)
-        count = end - start
-        if located is None or count >= _NEAR_UNITS or located[1] + (count + 1) * UNIT > self._files.file_bytes:
+        head, self._head = self._head, b""
+        if start != self.first_offset or len(head) < (end - start + 1) * UNIT:
             return self.entry(start), self.entry(end - 1), self.entry(end)
-        # The files of most queues of a large broker are nearly empty: one read has it all.
-        file, position = located
-        content = file.read(position, (count + 1) * UNIT)
-        unpack = ENTRY.unpack_from
-        return unpack(content), unpack(content, (count - 1) * UNIT), unpack(content, count * UNIT)
+        unpack, count = ENTRY.unpack_from, end - start
+        return unpack(head), unpack(head, (count - 1) * UNIT), unpack(head, count * UNIT)
 
     def offset_of(self, unit: int) -> int:
         """Return the queue offset of an entry: its number."""

@@ -1,9 +1,9 @@
 """All ConsumeQueues of a store, by topic and queue.  Source: RocketMQ 5.3.3, `ConsumeQueueStore`."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
@@ -14,7 +14,6 @@ from store.config.store_config import StoreConfig
 from store.disk.disk import Disk
 from store.disk.mapped_file_queue import warn_of_strangers
 from store.disk.open_files import PooledDisk, descriptor_budget
-from store.flush.queue_list import QueueList
 from store.queue.batch_consume_queue import BatchConsumeQueue
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
@@ -24,6 +23,19 @@ _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
 _MAX_FILE_NAME_BYTES: Final = 255
 _DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
 _QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
+
+
+class ListedUnits(Protocol):
+    """Units that a list of queues names (`store.flush.queue_list`): first unit with a file, and end, by queue.
+
+    A queue without a first unit begins at 0.
+    """
+
+    @property
+    def first_units(self) -> Mapping[tuple[str, int], int]: ...
+
+    @property
+    def end_units(self) -> Mapping[tuple[str, int], int]: ...
 
 
 def is_file_name(topic: str) -> bool:
@@ -62,7 +74,7 @@ class ConsumeQueueTable:
     def __iter__(self) -> Iterator[LogicQueue]:
         return iter(list(self.by_key.values()))
 
-    def load(self, listed: QueueList | None = None) -> bool:
+    def load(self, listed: ListedUnits | None = None) -> bool:
         """Find the queues on the disk.  Return False if one was unusable and removed: it must be rebuilt from the log.
 
         Only names and sizes are checked; the first use of a file opens it.  With the list of a run that stopped
@@ -70,12 +82,11 @@ class ConsumeQueueTable:
         `DiskFailed`, also for a file in place of a directory, and `StoreError` for a topic with queues of a type other
         than its own.
         """
-        known = QueueList(0) if listed is None else listed
         with pause_gc():
-            usable = self._load(self._directory, QueueType.SIMPLE, known)
-            return self._load(self._batch_directory, QueueType.BATCH, known) and usable
+            usable = self._load(self._directory, QueueType.SIMPLE, listed)
+            return self._load(self._batch_directory, QueueType.BATCH, listed) and usable
 
-    def _load(self, directory: Path, queue_type: QueueType, listed: QueueList) -> bool:
+    def _load(self, directory: Path, queue_type: QueueType, listed: ListedUnits | None) -> bool:
         usable = True
         strange = []
         for topic, size in self._disk.entries(directory):
@@ -94,10 +105,10 @@ class ConsumeQueueTable:
             warn_of_strangers(directory, strange)
         return usable
 
-    def _load_queue(self, queue: LogicQueue, listed: QueueList) -> bool:
+    def _load_queue(self, queue: LogicQueue, listed: ListedUnits | None) -> bool:
         key = queue.topic, queue.queue_id
         try:
-            if not queue.load_listed(listed.first_units.get(key, 0), listed.end_units.get(key, 0)):
+            if listed is None or not queue.load_listed(listed.first_units.get(key, 0), listed.end_units.get(key, 0)):
                 queue.load()
         except DiskFailed:
             raise

@@ -98,9 +98,9 @@ class LogicQueue(Protocol):
         ...
 
     def load_listed(self, first: int, end: int) -> bool:
-        """Open the file of the units from `first` to before `end`, without a look at the directory.
+        """Take the file of the units from `first` to before `end`, without a look at the directory.
 
-        Return False if these units are not exactly in one file; then nothing is open.
+        Return False if these units are not exactly in one file; then nothing is open.  Raises `DiskFailed`.
         """
         ...
 
@@ -156,7 +156,7 @@ class LogicQueue(Protocol):
         ...
 
     def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
-        """Return the units `start`, ``end - 1`` and `end`, each as `unit` does."""
+        """Return the units `start`, ``end - 1`` and `end`, each as `unit` does.  For recovery, before any write."""
         ...
 
     def offset_of(self, unit: int) -> int:

@@ -30,7 +30,7 @@ def test_one_engine_keeps_the_rows_of_the_other(tmp_path: Path) -> None:
     path = tmp_path / "targets.json"
     Results(path).put("native", "pull", Outcome({"rate": 2.5}))
     Results(path).put("python", "pull", Outcome({"rate": 1.5}))
-    assert [Results(path).get(engine, "pull") for engine in ("native", "python")] == [  # type: ignore[arg-type]
+    assert [Results(path).get(engine, "pull") for engine in ("native", "python")] == [
         Outcome({"rate": 2.5}),
         Outcome({"rate": 1.5}),
     ]

@@ -20,7 +20,7 @@ def results(tmp_path: Path) -> Results:
     found = Results(tmp_path / "targets.json")
     for engine in ("python", "native"):
         found.put(
-            engine,  # type: ignore[arg-type]
+            engine,
             "send-64",
             Outcome({"rate": 5.0, "p99": 0.4}, {"rate": 7.5}, load=(1.4, 2.0), taken_at="2026-11-27 10:00"),
         )
@@ -40,8 +40,10 @@ def results(tmp_path: Path) -> Results:
         ),
     ],
 )
-def test_rates_are_at_least_and_latencies_at_most(results: Results, engine: Engine, expected: list[str]) -> None:
-    assert [row[2:] for row in rows(results, engine, [RATE, LATENCY])] == expected
+def test_rates_are_at_least_and_latencies_at_most(
+    results: Results, engine: Engine, expected: list[tuple[str, ...]]
+) -> None:
+    assert [tuple(row[2:]) for row in rows(results, engine, [RATE, LATENCY])] == expected
 
 
 def test_a_floor_that_reaches_the_target_is_no_excuse(results: Results) -> None:

@@ -21,8 +21,15 @@ def files(tmp_path: Path) -> MappedFileQueue:
 
 def test_the_only_file_is_opened_without_a_look_at_its_directory(files: MappedFileQueue) -> None:
     again = MappedFileQueue(RealDisk(), files.directory, FILE_BYTES, preallocate=False)
-    assert again.load_only(64)
+    files.write(64 + 10, b"content")
+    assert again.load_only(64, 8, 4) == b"\0\0co"
     assert (again.first_offset, again.end_offset, numbers(again, 0, 1000)) == (64, 128, [1])
+
+
+def test_a_directory_in_the_place_of_the_only_file_is_not_opened(tmp_path: Path) -> None:
+    queue = MappedFileQueue(RealDisk(), tmp_path, FILE_BYTES, preallocate=False)
+    queue.path_at(0).mkdir()
+    assert queue.load_only(0, 0, 8) is None
 
 
 @pytest.mark.parametrize("size", [None, 0, FILE_BYTES - 1, FILE_BYTES + 1])
@@ -30,7 +37,7 @@ def test_an_only_file_of_another_size_is_not_opened(tmp_path: Path, size: int | 
     queue = MappedFileQueue(RealDisk(), tmp_path, FILE_BYTES, preallocate=False)
     if size is not None:
         queue.path_at(0).write_bytes(bytes(size))
-    assert not queue.load_only(0)
+    assert queue.load_only(0, 0, 8) is None
     assert queue.files == []
 
 
