@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dashboard.asking.at_once import answered, check_rights
+from dashboard.asking.at_once import answered, check_rights, failures
 from dashboard.asking.cluster import true_masters_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.accounts import account_rows, plain_rows
-from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.admin_client import AdminDenied, AdminError
 from sprocket.remoting.bodies.auth import UserInfo
 
 _TYPES: Final = {"Normal": "normal user: only what its policies allow", "Super": "super user: everything"}
@@ -26,7 +26,10 @@ async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
     acls = await visit.at_once.each(brokers, lambda name: visit.admin.acls(brokers[name]))
     # A broker without ACL 1.0 refuses.  One that does not answer is named already.
     plain = await visit.at_once.each(brokers, lambda name: visit.admin.plain_accounts(brokers[name]))
-    silent = [(name, str(one)) for name, one in users.items() if isinstance(one, AdminError)]
+    # A broker without ACL 2.0 refuses to list users: it has none.
+    silent = [
+        (name, str(one)) for name, one in failures(users).items() if one.code is None or isinstance(one, AdminDenied)
+    ]
     values = {
         "rows": account_rows(answered(users), answered(acls)), "plain": plain_rows(answered(plain)),
         "brokers": sorted(brokers), "silent_brokers": silent,

@@ -67,6 +67,14 @@ def yarn_classpath() -> str:
     return f"{target / 'lib'}/*"
 
 
+def search_classpath() -> str:
+    """OpenSearch, which takes Elasticsearch's bulk requests."""
+    target = BUILD / "opensearch"
+    pom = JAVA_SOURCES / "search" / "pom.xml"
+    _build(pom, target, [pom])
+    return f"{target / 'lib'}/*"
+
+
 def old_tools_classpath() -> str:
     """mqadmin of 4.9.8, which has ACL 1.0's commands."""
     target = BUILD / "tools-4.9.8"

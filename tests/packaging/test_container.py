@@ -21,15 +21,14 @@ from .container import Image, missing
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200), pytest.mark.skipif(bool(missing()), reason=missing())]
 
 _START_LIMIT_S = 300.0
-# Both servers end in order when the input ends; the last lines are their exit statuses.
+# Both servers end in order when the input ends.  The status is 0 if that of both is.
 _SERVERS = """
 id -un; python -c 'from sprocket.engine.choice import ENGINE; print(ENGINE.name)'
 mqnamesrv --set listenPort={namesrv} & namesrv=$!
 mqbroker -n 127.0.0.1:{namesrv} --set listenPort={broker} --set brokerIP1=127.0.0.1 --set healthPort={health} \
     --set storePathRootDir=/var/lib/sprocket/store --set mappedFileSizeCommitLog=67108864 & broker=$!
 cat
-kill -TERM $broker; wait $broker; echo broker $?
-kill -TERM $namesrv; wait $namesrv; echo namesrv $?
+kill -TERM $broker && wait $broker && kill -TERM $namesrv && wait $namesrv
 """
 
 
@@ -53,7 +52,6 @@ def test_servers_of_the_image_serve_a_client(image: Image, tmp_path: Path) -> No
         assert container.wait(120) == 0, output.read_text()[-4000:]
     lines = output.read_text().splitlines()
     assert lines[:2] == ["sprocket", "native"]  # not root; the engine was compiled in the image
-    assert [line for line in lines if line.startswith(("broker ", "namesrv "))] == ["broker 0", "namesrv 0"]
 
 
 def is_ready(port: int) -> bool:

@@ -66,7 +66,7 @@ def bulk_lines(records: Iterable[tuple[TraceRecord, str]], index: str) -> Iterat
     for record, host in records:
         document = as_dict(record, host)
         # The name that Kibana expects of a time, in the form that an index without a mapping takes for a date.
-        if 0 <= record.time_ms <= _MAX_TIME_MS:
+        if 0 < record.time_ms <= _MAX_TIME_MS:  # 0: unknown
             document["@timestamp"] = _iso_time(record.time_ms)
         yield json.dumps({"index": {"_index": index, "_id": _hex(24, *document.values())}})
         yield json.dumps(document, ensure_ascii=False)
