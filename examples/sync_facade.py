@@ -31,7 +31,7 @@ def main(namesrv: str) -> None:
         mq.producer().send(Message("PlainWork", b"work"))
         worker.run(handle, concurrency=4)
 
-        print("topics:", [topic for topic in mq.admin(lambda aio: aio.topic_list()) if topic == "Plain"])
+        print("topics:", [topic for topic in mq.admin.topic_list() if topic == "Plain"])
 
 
 if __name__ == "__main__":

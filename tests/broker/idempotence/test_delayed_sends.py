@@ -96,7 +96,7 @@ async def test_delivery_does_not_prolong_the_window(tmp_path: Path) -> None:
 
 async def test_a_repeated_send_tells_the_handle_that_recalls_the_first(tmp_path: Path) -> None:
     async with running_broker(tmp_path, recall_message_enable=True) as (broker, client):
-        first = await send(client, "a", "KA", TIMER_DELAY_MS="2000")
+        first = await send(client, "a", "KA", TIMER_DELAY_MS="4000")
         again = await send(client, "a", TIMER_DELAY_MS="60000")
         handle = again.header(SendMessageResponseHeader).recall_handle
         assert handle == first.header(SendMessageResponseHeader).recall_handle
@@ -104,7 +104,7 @@ async def test_a_repeated_send_tells_the_handle_that_recalls_the_first(tmp_path:
             RequestCode.RECALL_MESSAGE,
             RecallMessageRequestHeader(producer_group="PG", topic=TOPIC, recall_handle=handle),
         )
-        await send(client, "b", TIMER_DELAY_MS="4000")
+        await send(client, "b", "KB", TIMER_DELAY_MS="6000")
         await until(lambda: broker.store.max_offset(TOPIC, 1) == 1)
         assert b"UNIQ_KEY\x01KB\x02" in bytes(stored(broker, TOPIC, 1, 0).properties)
         assert duplicates(await send(client, "a")) == 1  # recalled, and still known
