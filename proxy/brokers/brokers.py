@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `ClusterMessageService`, `ConsumerProcessor`, `AbstractP
 """
 
 import logging
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -124,7 +125,8 @@ class Brokers:
         else:
             opaque = channel.next_opaque()
             frame = encoded_ack(group, stored_topic, handle, receipt.offset, opaque)
-            answer = channel.request_encoded(RequestCode.ACK_MESSAGE, opaque, frame, b"", timeout_s=TIMEOUT_S)
+            answer = asyncio.get_running_loop().create_future()
+            channel.request_encoded(answer, RequestCode.ACK_MESSAGE, opaque, frame, b"", TIMEOUT_S)
         self.success(await answer, broker_name)
 
     async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
