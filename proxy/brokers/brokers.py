@@ -3,8 +3,8 @@
 Source: RocketMQ 5.3.3, `ClusterMessageService`, `ConsumerProcessor`, `AbstractProcessor`.
 """
 
-import logging
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
