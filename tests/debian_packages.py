@@ -18,7 +18,7 @@ class PackageMissingError(Exception):
 
 
 def unpacked(packages: Sequence[str], limit_s: float = _LIMIT_S) -> Path:
-    """Return the folder into which the packages are unpacked, the first of which is the program's.
+    """Return the folder of the unpacked packages.  The first package is the program's.
 
     They are fetched once; `limit_s` is the limit of each of three steps.  Raises PackageMissingError.
     """

@@ -37,7 +37,7 @@ if _engine is not None and (
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
-_MOST: Final = 1024
+_MAX_USUAL: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HASH: Final = b"#"
 
@@ -128,7 +128,15 @@ class UsualAcks:
             return None
         lane_of = partial(self._lane, channel.peer)
         return self._reader.read(
-            frames, index, _MOST, room_bytes, max_record_bytes, self._clock.wall_ms(), queue, ACK_TAGS_CODE, lane_of
+            frames,
+            index,
+            _MAX_USUAL,
+            room_bytes,
+            max_record_bytes,
+            self._clock.wall_ms(),
+            queue,
+            ACK_TAGS_CODE,
+            lane_of,
         )
 
     def _lane(

@@ -46,8 +46,8 @@ if _engine is not None and (
 # Other flags need more than the bytes of a record.
 _USUAL_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
 # If an unusual send follows fewer usual ones, all go one way: a second append costs more than it saves.
-_LEAST: Final = 16
-_MOST: Final = 1024
+_MIN_USUAL: Final = 16
+_MAX_USUAL: Final = 1024
 # With SYNC_MASTER: max sends of one read that are stored together while the others wait.
 OVERLAPPING: Final = 32
 # Max sends, and bytes of their records, of one append: a longer one would hold up the loop.
@@ -154,7 +154,7 @@ class UsualSends:
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
-        most = OVERLAPPING if self._waits.is_for_slaves else _MOST
+        most = OVERLAPPING if self._waits.is_for_slaves else _MAX_USUAL
         if index or len(frames) > most:
             frames = frames[index : index + most]
         try:
@@ -238,7 +238,7 @@ class UsualSends:
             return None
         room_bytes -= self._group.size_bytes
         queue_of = store.plain_queue
-        return reader.read(frames, _LEAST, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof)
+        return reader.read(frames, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof)
 
     def _count(self, group: Any) -> None:
         for topic, is_fifo, messages, total_bytes, largest_bytes in group.by_topic():

@@ -17,7 +17,7 @@ Positions = npt.NDArray[np.int64]
 HEAD_BYTES: Final = 20
 FLAG_AT: Final = 12
 _BODY_LENGTH_AT: Final = 16
-_LEAST_BYTES: Final = HEAD_BYTES + 2
+_MIN_BYTES: Final = HEAD_BYTES + 2
 # Flags of batches that consumers unwrap.
 _FLAGS: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 
@@ -55,7 +55,7 @@ def unwrap(data: memoryview, is_batch: npt.NDArray[np.bool_], begins: Positions,
     place = 0
     while record.size:
         size = _integers(data, cursor)
-        holds = (size >= _LEAST_BYTES) & (size <= end - cursor)
+        holds = (size >= _MIN_BYTES) & (size <= end - cursor)
         holds &= _adds_up(data, np.where(holds, cursor, 0), size, holds)
         if not holds.all():
             broken.append(record[~holds])
@@ -84,10 +84,10 @@ def _adds_up(
     data: memoryview, cursor: Positions, size: Positions, holds: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     length = np.where(holds, _integers(data, cursor + _BODY_LENGTH_AT), 0)
-    fits = holds & (length >= 0) & (length <= size - _LEAST_BYTES)
+    fits = holds & (length >= 0) & (length <= size - _MIN_BYTES)
     at = np.where(fits, cursor + HEAD_BYTES + length, 0)
     properties = np.ndarray((len(data) - 1,), ">i2", data, 0, (1,))[at].astype(np.int64)
-    exact: npt.NDArray[np.bool_] = fits & (properties == size - _LEAST_BYTES - length)
+    exact: npt.NDArray[np.bool_] = fits & (properties == size - _MIN_BYTES - length)
     return exact
 
 

@@ -119,7 +119,7 @@ cdef class ValueChooser:
                Py_ssize_t at):
         """Return the numbers of the first `limit` wanted entries, and how many entries were searched.
 
-        `entries` are the bytes of entries, of which the first has the place `at` in `block`.  `segment` begins at the
+        `entries` are the bytes of entries; the first has the place `at` in `block`.  `segment` begins at the
         physical offset `base`; bytes from `end` on are not read.  The search ends before the first entry whose record
         is not within these bounds, and at the end of the block.
         """

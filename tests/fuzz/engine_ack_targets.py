@@ -51,7 +51,7 @@ _MESSAGES: Final = 50  # in each queue
 _POPPED_MS: Final = ManualClock().wall_ms()
 _QUEUES: Final = 4
 # Two stores take more memory than the bound on short inputs allows.
-LEAST_BYTES: Final = 40
+MIN_BYTES: Final = 40
 _NAMES: Final = ("Orders", "Orders", "Orders", "%RETRY%CG_Orders", "Unknown")
 
 
@@ -200,7 +200,7 @@ def compare_acks(pieces: list[bytes], *, sync_flush: bool = False, **changes: An
 
 def ack_twins(data: bytes) -> None:
     """Acknowledgements that `data` chooses, then `data` itself as a stream of frames, in one piece and in many."""
-    if compiled is None or len(data) < LEAST_BYTES:
+    if compiled is None or len(data) < MIN_BYTES:
         return
     chance = random.Random(data)
     made = b"".join(ack_of(chance, chance.choice((0.0, 0.8, 1.0))) for _ in range(chance.choice((1, 10, 40))))

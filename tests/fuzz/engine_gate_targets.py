@@ -187,7 +187,7 @@ def pulls_twins(data: bytes) -> None:
 
 
 def reads_of(data: bytes, made: Callable[[random.Random, float], bytes]) -> Iterator[bytes]:
-    """Reads of which some have changed bytes; then `data` itself."""
+    """Reads, some with changed bytes; then `data` itself."""
     chance = random.Random(data)
     for _ in range(4):
         read = bytearray(made(chance, chance.choice((0.7, 0.95, 1.0))))

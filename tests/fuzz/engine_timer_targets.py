@@ -52,7 +52,7 @@ def message_of(chance: random.Random, plain: float, data: bytes = b"") -> Pendin
 
 
 # Two stores take more memory than the bound on short inputs allows.
-LEAST_BYTES: Final = 40
+MIN_BYTES: Final = 40
 
 
 class Twin:
@@ -94,7 +94,7 @@ def compare_entries(batches: Sequence[Sequence[PendingMessage]], seed: int) -> N
 
 def timer_twins(data: bytes) -> None:
     """Messages that `data` chooses; some have `data` among their properties."""
-    if compiled is None or len(data) < LEAST_BYTES:
+    if compiled is None or len(data) < MIN_BYTES:
         return
     chance = random.Random(data)
     plain = chance.choice((0.0, 0.8, 1.0))

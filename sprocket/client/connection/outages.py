@@ -14,7 +14,7 @@ from sprocket.client.errors import (
 
 logger = logging.getLogger(__name__)
 
-# A server of which no failure was heard for this time was left alone: the next failure is a new outage.
+# If no failure of a server was reported for this time, the next failure is a new outage.
 _FORGET_S: Final = 120.0
 
 

@@ -15,7 +15,7 @@ from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from tests.fuzz.engine_ack_targets import (
-    LEAST_BYTES,
+    MIN_BYTES,
     Twin,
     ack_header,
     ack_of,
@@ -53,7 +53,7 @@ def served_compiled(twin: Twin, pieces: list[bytes]) -> int:
 
 @pytest.mark.parametrize("seed", seeds(100, quick=6))
 def test_any_acknowledgements_and_any_bytes(seed: int) -> None:
-    ack_twins(random.Random(seed).randbytes(LEAST_BYTES + seed % 9))
+    ack_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 9))
 
 
 @pytest.mark.parametrize("seed", seeds(40, quick=3))

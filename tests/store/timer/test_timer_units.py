@@ -9,7 +9,7 @@ from store.message_store import MessageStore
 from store.record.record import PendingMessage
 from store.timer import timer_enqueue
 from store.timer.timed_message import TimedMessage
-from tests.fuzz.engine_timer_targets import LEAST_BYTES, Twin, compare_entries, compiled, message_of, timer_twins
+from tests.fuzz.engine_timer_targets import MIN_BYTES, Twin, compare_entries, compiled, message_of, timer_twins
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is
 
 @pytest.mark.parametrize("seed", seeds(60, quick=6))
 def test_any_messages(seed: int) -> None:
-    timer_twins(random.Random(seed).randbytes(LEAST_BYTES + seed % 31))
+    timer_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 31))
 
 
 @pytest.mark.parametrize("seed", range(3))
