@@ -37,7 +37,7 @@ if _engine is not None and (
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
-_MAX_USUAL: Final = 1024
+_MAX_ACKS: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HASH: Final = b"#"
 
@@ -130,7 +130,7 @@ class UsualAcks:
         return self._reader.read(
             frames,
             index,
-            _MAX_USUAL,
+            _MAX_ACKS,
             room_bytes,
             max_record_bytes,
             self._clock.wall_ms(),
