@@ -18,7 +18,7 @@ from tests.compat import maven
 from tests.compat.test_mixed_proxies import ApacheProxy
 from tests.proxy.rig import create_group, create_topic
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 # Java compiles during the first calls, which can take seconds on a busy machine.
 _INVISIBLE_S, _ANSWER_S, _LIMIT_S = 40, 20, 120
 

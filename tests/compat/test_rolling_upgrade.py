@@ -39,6 +39,7 @@ def source() -> Path:
     return previous_source()
 
 
+@pytest.mark.slow
 def test_controllers_with_snapshots_and_their_brokers(source: Path, tmp_path: Path) -> None:
     """Followers, leader, slave, master; then one controller goes back.  Groups and epochs outlive all steps."""
 
@@ -155,6 +156,7 @@ class Promise:
         assert same_logs(self._brokers[0], self._brokers[1], end) == 0
 
 
+@pytest.mark.slow
 async def test_a_proxy_its_broker_and_its_name_server(source: Path, tmp_path: Path) -> None:
     """Each runs beside previous versions of the others; what was sent before a step is received after it."""
     port = ports.free_port()
@@ -237,6 +239,7 @@ def keys(tmp_path: Path) -> TlsFolder:
     return folder
 
 
+@pytest.mark.slow
 async def test_a_master_and_its_slave_that_demand_tls(source: Path, keys: TlsFolder, tmp_path: Path) -> None:
     """Slave, master, and back: a client sends over TLS, and each send waits for the slave."""
     security = {

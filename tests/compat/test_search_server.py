@@ -14,7 +14,7 @@ from sprocket.client.trace.encoding import TraceKind, TraceRecord
 from sprocket.client.trace.export import bulk_lines
 from tests.compat import maven, ports
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(900)]
 
 _NODE = Path(__file__).parent / "java" / "search" / "SearchNode.java"
 _START_LIMIT_S = 300.0

@@ -101,6 +101,7 @@ def followers(master: Server, *, in_step: bool = False) -> int:
     return sum(not in_step or slave["diff"] == 0 for slave in slaves)
 
 
+@pytest.mark.slow
 def test_a_group_is_upgraded_and_goes_back_while_it_serves(tmp_path: Path) -> None:
     """Slave first, then the master; back in the other order.  Each step replicates between the two versions."""
     source = previous_source()
