@@ -90,14 +90,17 @@ def change_topics(cluster: Cluster) -> None:
         assert routed(cluster) >= topics | {"TBW102", "SELF_TEST_TOPIC", cluster.brokers[0].name}
 
 
-_WAYS: list[dict[str, str]] = [
-    {},
-    {"enableSingleTopicRegister": "true"},
-    {"enableSplitRegistration": "true", "splitRegistrationSize": "3"},
+_WAYS = [
+    pytest.param({}, id="default"),
+    pytest.param({"enableSingleTopicRegister": "true"}, id="enableSingleTopicRegister", marks=pytest.mark.slow),
+    pytest.param(
+        {"enableSplitRegistration": "true", "splitRegistrationSize": "3"},
+        id="enableSplitRegistration+splitRegistrationSize",
+    ),
 ]
 
 
-@pytest.mark.parametrize("properties", _WAYS, ids=lambda properties: "+".join(properties) or "default")
+@pytest.mark.parametrize("properties", _WAYS)
 def test_our_broker_at_rocketmqs_name_server(
     make: Callable[[type[ApacheCluster], Mapping[str, str]], Cluster], properties: dict[str, str]
 ) -> None:
@@ -109,7 +112,7 @@ def test_our_broker_at_rocketmqs_name_server(
         assert routed(cluster) >= {"Payments", "Invoices"}
 
 
-@pytest.mark.parametrize("properties", _WAYS, ids=lambda properties: "+".join(properties) or "default")
+@pytest.mark.parametrize("properties", _WAYS)
 def test_rocketmqs_broker_at_our_name_server(
     make: Callable[[type[ApacheCluster], Mapping[str, str]], Cluster], properties: dict[str, str]
 ) -> None:

@@ -97,7 +97,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
-@pytest.mark.parametrize("client", [_JAVA, "python", _NODE, "go"])
+@pytest.mark.parametrize("client", [_JAVA, _PYTHON, _NODE, "go"])
 def test_proxy_is_killed_twice(broker: Broker, tmp_path: Path, client: str) -> None:
     proxy = ProxyProcess(broker, tmp_path / "proxy").start()
 

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.unsteady(reason="kills and starts processes beside a cl
 _MESSAGES, _KILLS_AFTER, _LIMIT_S = 60, (15, 35), 90
 
 
+@pytest.mark.slow
 async def test_nothing_is_missing_after_two_kills(broker: Broker, topic: str, tmp_path: Path) -> None:
     handled: Counter[str] = Counter()
     sent: list[str] = []
