@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from sprocket.common.errors import DiskFailed, DiskFull
+from sprocket.engine.choice import native
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
@@ -301,6 +302,7 @@ def served_within_a_turn(twin: Twin, between: Callable[[RemotingChannel], None])
     return asyncio.run(run())
 
 
+@pytest.mark.skipif(native("sends") is None, reason="with SPROCKET_ENGINE=python responses are not made compiled")
 @pytest.mark.parametrize("name", ["eof_received", "close", "hold"])
 def test_the_end_of_a_connection_ends_the_wait_for_the_turn(name: str) -> None:
     twin = Twin(True, sync_flush=False)
