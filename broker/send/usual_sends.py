@@ -27,11 +27,12 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.framing import Frame
-from sprocket.remoting.message.record import COMPRESSION_MASK, FIXED_IPV4_RAW, IPV4_HOST_BYTES, SysFlag
+from sprocket.remoting.message.record import FIXED_IPV4_RAW, IPV4_HOST_BYTES
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.appender import UsualRecords
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
+from store.moves import USUAL_FLAGS
 from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
@@ -43,8 +44,6 @@ if _engine is not None and (
 ) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
-# Other flags need more than the bytes of a record.
-_USUAL_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
 # If an unusual send follows fewer usual ones, all go one way: a second append costs more than it saves.
 _MIN_USUAL: Final = 16
 _MAX_USUAL: Final = 1024
@@ -139,7 +138,7 @@ class UsualSends:
             self._timer.usual_times, self._timer.has_room,
         )  # fmt: skip
         self._readers = {
-            code: self._engine.SendReader(code, fields, _USUAL_FLAGS, settled.suffix, kinds)
+            code: self._engine.SendReader(code, fields, USUAL_FLAGS, settled.suffix, kinds)
             for code, fields in (self._fields.items() if is_usual else ())
         }
 

@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
@@ -18,7 +18,7 @@ from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
 from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
-from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, put_head, put_seal
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, put, put_head, put_seal
 from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
@@ -91,11 +91,6 @@ cdef struct Ack:
     int32_t opaque
     int serialization
     int lane
-
-
-cdef inline uint8_t *put(uint8_t *to, const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    memcpy(to, octets, size)
-    return to + size
 
 
 cdef inline Octets octets_of(bytes kept) noexcept:

@@ -16,8 +16,8 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES, VALUE_END,
     from_big32, from_big64,
 )
-from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, java_hash, put_head, put_seal
-from sprocket.engine.send_kinds cimport digits_of, is_text, put, put_number
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
+from sprocket.engine.send_kinds cimport digits_of, is_text, put_number
 from sprocket.engine.wire_text cimport Cursor, int16_at, take_number
 
 cdef extern from *:
@@ -90,13 +90,6 @@ cdef bint take_decimal(const uint8_t *octets, Py_ssize_t size, int64_t *number) 
     cdef Cursor digits
     digits.at, digits.end = octets, octets + size
     return take_number(&digits, number) and digits.at == digits.end and number[0] >= 0
-
-
-cdef bint is_ascii(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    cdef uint8_t every = 0
-    for i in range(size):
-        every |= octets[i]
-    return every < 128
 
 
 cdef bint read_place(const uint8_t *at, Py_ssize_t size, Place *place) noexcept nogil:

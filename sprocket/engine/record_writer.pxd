@@ -31,6 +31,19 @@ cdef struct RecordHead:
     const uint8_t *store_host
 
 
+cdef inline uint8_t *put(uint8_t *to, const uint8_t *octets, Py_ssize_t size) noexcept nogil:
+    memcpy(to, octets, size)
+    return to + size
+
+
+cdef inline bint is_ascii(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
+    cdef uint8_t every = 0
+    cdef Py_ssize_t i
+    for i in range(size):
+        every |= octets[i]
+    return every < 128
+
+
 cdef inline uint8_t *put_head(uint8_t *to, const RecordHead *head) noexcept nogil:
     """Write the fields before the body."""
     cdef RecordFixed *fixed = <RecordFixed *> to

@@ -2,10 +2,11 @@
 # Their twins are `broker/transaction/half_sends.py` and `broker/timer/timed_sends.py`.
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp
 
 from sprocket.engine.framing cimport Value, put_decimal
 from sprocket.engine.layout cimport VALUE_END
+from sprocket.engine.record_writer cimport put
 from sprocket.engine.wire_text cimport Cursor, take_number
 
 cdef enum:
@@ -33,11 +34,6 @@ cdef struct Special:
     Kind kind
     TimeForm form
     int64_t number  # delay or time
-
-
-cdef inline uint8_t *put(uint8_t *to, const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    memcpy(to, octets, size)
-    return to + size
 
 
 cdef inline uint8_t *put_number(uint8_t *to, int64_t number) noexcept nogil:

@@ -21,9 +21,9 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
-from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, java_hash, put_head, put_seal
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport (
-    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once, put,
+    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once,
     put_added, put_base64, put_handle, take_special,
 )
 from sprocket.engine.signatures cimport Proof
@@ -161,13 +161,6 @@ cdef struct Topic:
     int64_t queue_limit
     int64_t flags
     Tally tallies[2]  # without and with a sharding key
-
-
-cdef bint is_ascii(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    cdef uint8_t every = 0
-    for i in range(size):
-        every |= octets[i]
-    return every < 128
 
 
 cdef bint is_alphanumeric(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
