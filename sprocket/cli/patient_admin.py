@@ -1,11 +1,11 @@
 """Admin client that waits for a name server, for commands typed right after ``mqnamesrv &``."""
 
 import asyncio
-import errno
 from collections.abc import Sequence
 from typing import Final
 
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.admin_requests import NothingListens
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.credentials import Credentials
@@ -14,7 +14,6 @@ from sprocket.remoting.tls.settings import TlsSettings
 
 START_LIMIT_S: Final = 5.0
 _PAUSE_S: Final = 0.1
-_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
 
 
 class PatientAdminClient(AdminClient):
@@ -43,9 +42,8 @@ class PatientAdminClient(AdminClient):
         while True:
             try:
                 return await super().ask(address, code, header, body, timeout_s=timeout_s)
-            except AdminError as error:
-                is_starting = address == self._last and error.code is None and _REFUSED in str(error)
-                if not is_starting or self._left_s <= 0:
+            except NothingListens:
+                if address != self._last or self._left_s <= 0:
                     raise
             self._left_s -= _PAUSE_S
             await asyncio.sleep(_PAUSE_S)

@@ -1,7 +1,7 @@
 """The calling side: connections to servers by address, opened on first use and shared."""
 
 import asyncio
-import socket
+import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -17,7 +17,7 @@ from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.tls.watch import ClientTls
 
-__all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
+__all__ = ["ConnectFailed", "ConnectionLost", "ConnectionRefused", "RemotingClient", "RemotingTimeout", "split_address"]
 
 CONNECT_TIMEOUT_S = 3.0
 # A peer that takes no more data must not hold up the end of a program.
@@ -33,6 +33,10 @@ class ConnectFailed(ClientError):
         self.address = address
 
 
+class ConnectionRefused(ConnectFailed):
+    """Nothing listens at `address`."""
+
+
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` in two; an IPv6 host may stand in brackets.  Raises ValueError."""
     host, separator, port = address.rpartition(":")
@@ -41,12 +45,18 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _reason(error: Exception) -> str:
-    """Return the cause, without what asyncio adds to the usual ones."""
+def _is_refused(error: Exception) -> bool:
+    """Whether every address of the host refused; asyncio tells of several of them only in the text of one OSError."""
     if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, socket.gaierror):
-        return error.strerror or str(error)
+        return True
+    text = str(error)
+    return 0 < text.count("[Errno ") == text.count(f"[Errno {errno.ECONNREFUSED}]")
+
+
+def _reason(error: Exception) -> str:
+    """Return the cause; errors of the resolver, which have negative numbers, without the number."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno < 0:
+        return error.strerror
     return str(error)
 
 
@@ -124,6 +134,8 @@ class RemotingClient:
         except TimeoutError:
             raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s", address) from None
         except (OSError, ValueError, ConfigError) as error:
+            if _is_refused(error):
+                raise ConnectionRefused(f"connect to {address}: connection refused", address) from None
             raise ConnectFailed(f"connect to {address}: {_reason(error)}", address) from None
         await self._prove(channel, address)
         if not channel.is_closed:  # the peer may have closed it in the same turn of the loop

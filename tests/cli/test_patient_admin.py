@@ -11,6 +11,7 @@ from sprocket.cli import patient_admin
 from sprocket.cli.mqadmin.main import main as mqadmin
 from sprocket.cli.patient_admin import START_LIMIT_S, PatientAdminClient
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_requests import NothingListens
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 from tests.cli.processes import server
@@ -48,7 +49,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def ask(self: AdminClient, address: str, *_: object, **__: object) -> ReceivedResponse:
         asked.append(address)
-        raise AdminError(f"connect to {address}: [Errno 111] Connection refused")
+        raise NothingListens(f"connect to {address}: connection refused")
 
     async def no_pause(_: float) -> None:
         pass

@@ -13,7 +13,7 @@ from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refu
 from sprocket.common.errors import ClientError, ConfigError, ProtocolError
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
 from sprocket.remoting.bodies.stats import KVTable
-from sprocket.remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
+from sprocket.remoting.client import ConnectFailed, ConnectionLost, ConnectionRefused, RemotingClient, RemotingTimeout
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -42,6 +42,10 @@ class AdminError(ClientError):
         self.code = code
         self.fields = fields or {}
         self.remark = remark
+
+
+class NothingListens(AdminError):
+    """The address of the server refuses connections: nothing listens there, or not yet."""
 
 
 class AdminDenied(AdminError, PermissionDenied):
@@ -165,6 +169,8 @@ class AdminRequests:
         within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
+        except ConnectionRefused as error:
+            raise NothingListens(f"{code.name} to {address}: {error}") from None
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
             raise AdminError(f"{code.name} to {address}: {error}") from None
         if response.code != ResponseCode.SUCCESS:
