@@ -13,16 +13,14 @@ from abc import ABC, abstractmethod
 from array import array
 from typing import Final
 
-from benchmarks.system.frames import FIRST_OPAQUE, PULL_BATCH, QUEUES, ack_parts, pull_parts, sends
+from benchmarks.system.frames import FIRST_OPAQUE, PULL_BATCH, QUEUES, ack_parts, end_parts, pull_parts, sends
 from benchmarks.system.workload import LoadError, Workload
 from tests.compat import wire
 
-END_TRANSACTION: Final = 37
 POP_MESSAGE: Final = 200_050
 # A tenth of the values that `frames.value_property` gives.
 SQL_EXPRESSION: Final = "a BETWEEN 0 AND 9"
 _SUCCESS: Final = 0
-_COMMIT: Final = "8"
 _PREPARED_FLAG: Final = "4"
 _DELIVERY_LIMIT_S: Final = 60.0
 _POLL_S: Final = 0.002
@@ -98,6 +96,7 @@ class Transactions(_Timed):
                 sends(topic, workload.body_bytes, workload.slots, "TRAN_MSG\x01true\x02PGROUP\x01bench-producer\x02")
             )
         ]
+        self._ends = [end_parts(topic, slot) for slot in range(workload.slots)]
         self._before = stored(address, topic)
 
     def frame(self, slot: int) -> bytes:
@@ -107,19 +106,10 @@ class Transactions(_Timed):
         message_id, queue_offset = _OFFSET_MESSAGE_ID.search(header), _QUEUE_OFFSET.search(header)
         if code != _SUCCESS or message_id is None or queue_offset is None:
             raise LoadError(f"half message: {header!r}")
-        key = f"7F0000010B2A18B4AAC2{slot:012X}"
-        end = {
-            "topic": self.topic,
-            "producerGroup": "bench-producer",
-            "tranStateTableOffset": queue_offset[1].decode(),
-            "commitLogOffset": str(int(message_id[1], 16)),
-            "commitOrRollback": _COMMIT,
-            "fromTransactionCheck": "false",
-            "msgId": key,
-            "transactionId": key,
-        }
+        before, between, after = self._ends[slot]
+        end_header = b"%b%b%b%d%b" % (before, queue_offset[1], between, int(message_id[1], 16), after)
         self.messages += 1
-        return wire.request(END_TRANSACTION, 1, end, oneway=True) + self.next(slot, refill)
+        return _PREFIX.pack(len(end_header) + 4, len(end_header)) + end_header + self.next(slot, refill)
 
     def settle(self, address: str) -> None:
         await_stored(address, self.topic, self._before + self.messages)

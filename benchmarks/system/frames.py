@@ -12,6 +12,8 @@ QUEUES = 4
 # Every slot's opaque has as many digits, so that every frame of a workload is of one size.
 FIRST_OPAQUE = 100_000
 ACK_MESSAGE = 200_051
+END_TRANSACTION = 37
+_COMMIT = "8"
 _OFFSET_MARK = 9_007_199_254_740_991  # stands for the offset in a pull frame until the real one is known
 
 
@@ -85,6 +87,24 @@ def pull_parts(
     frame = wire.request(wire.PULL_MESSAGE, opaque, fields)
     before, after = frame[8:].split(str(_OFFSET_MARK).encode())
     return before, after
+
+
+def end_parts(topic: str, slot: int) -> tuple[bytes, bytes, bytes]:
+    """The header of a oneway END_TRANSACTION (JSON) that commits; its queue offset and log offset are left out."""
+    key = f"7F0000010B2A18B4AAC2{slot:012X}"
+    fields = {
+        "topic": topic,
+        "producerGroup": "bench-producer",
+        "tranStateTableOffset": str(_OFFSET_MARK),
+        "commitLogOffset": str(_OFFSET_MARK),
+        "commitOrRollback": _COMMIT,
+        "fromTransactionCheck": "false",
+        "msgId": key,
+        "transactionId": key,
+    }
+    frame = wire.request(END_TRANSACTION, 1, fields, oneway=True)
+    before, between, after = frame[8:].split(str(_OFFSET_MARK).encode())
+    return before, between, after
 
 
 def ack_parts(opaque: int, group: str, topic: str, queue: int, handle: str) -> tuple[bytes, bytes, bytes]:
