@@ -57,6 +57,7 @@ class Report:
     missing: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     stocked: dict[int, set[str]] = field(default_factory=dict)
+    warm: set[tuple[int, str]] = field(default_factory=set)
 
     def medians(self, workload: str, engine: str) -> dict[str, float]:
         """Medians by name; empty when this was not measured."""

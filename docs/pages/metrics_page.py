@@ -82,8 +82,17 @@ agent on the machine read it. Brokers on one machine need different ports. The k
 ## Cost
 
 Values are read when somebody asks, in the event loop; groups and topics are walked in slices. While messages flow, a
-batch of sends costs one call: 64 sends of 128 bytes take 1.5 % longer than without counting, and 2.5 % with an
-exporter, which also measures latencies; one send takes 1 and 3 us longer.
+batch of sends costs one call. `python -m benchmarks.metrics_cost --rounds 61` measures the CPU of a read of sends.
+On two quiet cores; the control is a second connection without counting, so differences below 2 % are noise:
+
+| Sends in a read | Without counting, us | Control | Counting | With an exporter |
+|---|--:|--:|--:|--:|
+| 1 of 128 bytes | 83.0 | -0.2 % | -1.8 % | +3.3 % |
+| 8 of 128 bytes | 12.8 for each | +1.8 % | +0.8 % | +0.8 % |
+| 64 of 128 bytes | 3.0 for each | -0.6 % | -0.7 % | +0.8 % |
+| 64 of 1 KiB | 8.5 for each | +0.9 % | +0.3 % | +0.3 % |
+
+An exporter also measures latencies.
 
 """
 

@@ -56,7 +56,7 @@ def _is_refused(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     """Return the cause; errors of the resolver, which have negative numbers, without the number."""
     if isinstance(error, OSError) and error.errno is not None and error.errno < 0:
-        return error.strerror
+        return str(error.strerror)
     return str(error)
 
 
