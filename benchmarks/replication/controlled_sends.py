@@ -64,7 +64,7 @@ def measure(pair: Running, brokers: tuple[Server, Server], arguments: argparse.N
         plain: list[Measured] = []
         elected: list[Measured] = []
         for number in range(arguments.rounds):
-            turns = [(plain, (pair.pair.master, pair.slave)), (elected, brokers)]
+            turns = [(plain, (pair.master, pair.slave)), (elected, brokers)]
             for slices, (master, slave) in turns if number % 2 else reversed(turns):
                 slices.append(measure_sends(master, slave, outstanding, arguments.seconds))
         ratios.append(show(outstanding, plain, elected))

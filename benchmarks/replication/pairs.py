@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.system.engines import APACHE_NAME_SERVER_HEAP
+from benchmarks.system.engines import APACHE_NAME_SERVER_HEAP, EngineMissingError
 from tests.compat import maven, ports, wire
 from tests.compat.cluster import (
     CLUSTER_NAME,
@@ -31,10 +31,6 @@ APACHE_HEAP = (
     *("-XX:+AlwaysPreTouch", "-XX:MaxDirectMemorySize=2g"),
 )
 _LIMIT_S = 120.0
-
-
-class EngineMissingError(Exception):
-    """This engine cannot run here; the text says what is missing."""
 
 
 @dataclass(frozen=True)

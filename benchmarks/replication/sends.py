@@ -1,9 +1,11 @@
-"""What replication costs senders: SYNC_MASTER beside ASYNC_MASTER, with a slave and without, and beside RocketMQ's.
+"""What replication costs senders: SYNC_MASTER beside ASYNC_MASTER, with a slave and without, and beside others.
+
+The others are RocketMQ's SYNC_MASTER, and the C floor with a slave that does the least.
 
     python -m benchmarks.replication.sends [--rounds 5] [--seconds 1] [--outstanding 1,64,256] [--no-apache]
 
 All clusters run side by side and are measured in turns, in short slices; ratios are taken slice by slice, medians are
-shown.  CPU is that of master and slave together.
+shown.  CPU is that of master and slave; the floor's slave is not counted.
 """
 
 import argparse
@@ -16,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.replication.pairs import EngineMissingError, Pair, leave_on_sigterm, started
-from benchmarks.system import generator
+from benchmarks.replication.pairs import leave_on_sigterm, started
+from benchmarks.system import engines, generator
 from benchmarks.system.frames import QUEUES
 from benchmarks.system.process import cpu_s
 from benchmarks.system.workload import Workload
@@ -44,6 +46,8 @@ KINDS = (
     Kind("sprocket async", "sprocket", "ASYNC_MASTER", True),
     Kind("sprocket sync", "sprocket", "SYNC_MASTER", True),
     Kind("apache sync", "apache", "SYNC_MASTER", True),
+    Kind("floor async", "floor", "ASYNC_MASTER", True),
+    Kind("floor sync", "floor", "SYNC_MASTER", True),
 )
 
 
@@ -60,11 +64,11 @@ class Measured(NamedTuple):
 class Running(NamedTuple):
     """A cluster that runs."""
 
-    pair: Pair
+    master: Server
     slave: Server | None
 
     def measure(self, outstanding: int, seconds: float) -> Measured:
-        return measure_sends(self.pair.master, self.slave, outstanding, seconds)
+        return measure_sends(self.master, self.slave, outstanding, seconds)
 
 
 def measure_sends(master: Server, slave: Server | None, outstanding: int, seconds: float) -> Measured:
@@ -95,6 +99,11 @@ def _cpu(master: Server, slave: Server | None) -> tuple[float, float]:
 @contextlib.contextmanager
 def running(kind: Kind, folder: Path) -> Iterator[Running]:
     """The cluster, its slave in step.  Raises EngineMissingError, ClusterError."""
+    if kind.engine == "floor":
+        with engines.single("floor", folder / kind.name.replace(" ", "-"), kind.role) as server:
+            warm_up(server)
+            yield Running(server, None)
+        return
     properties = {"brokerRole": kind.role}
     if kind.engine == "apache":
         # Its default is 1, with which SYNC_MASTER waits for nobody.
@@ -108,7 +117,7 @@ def running(kind: Kind, folder: Path) -> Iterator[Running]:
         warm_up(pair.master)
         if slave is not None:
             pair.await_in_step(slave)
-        yield Running(pair, slave)
+        yield Running(pair.master, slave)
 
 
 class Slices(NamedTuple):
@@ -126,7 +135,7 @@ def measure(kinds: Sequence[Kind], outstanding: Sequence[int], rounds: int, seco
         for kind in kinds:
             try:
                 clusters[kind.name] = stack.enter_context(running(kind, folder))
-            except EngineMissingError as missing:
+            except engines.EngineMissingError as missing:
                 found.missing[kind.name] = str(missing)
         for count in outstanding:
             slices = found.measured[count] = {name: [] for name in clusters}
@@ -152,7 +161,7 @@ def show(slices_of: Slices) -> None:
     for outstanding, slices in slices_of.measured.items():
         for name, rounds in slices.items():
             rate, p50, p99, master, slave = (median(column) for column in zip(*rounds, strict=True))
-            of_async = _ratio(rounds, slices["sprocket async"])
+            of_async = _ratio(rounds, slices.get("floor async" if name == "floor sync" else "sprocket async", []))
             of_apache = _ratio(rounds, slices.get("apache sync", []))
             added = median(one.p50_us - two.p50_us for one, two in zip(rounds, slices["sprocket async"], strict=True))
             numbers = f"{rate:,.0f} | {of_async} | {of_apache} | {p50:,.0f} | {p99:,.0f} | {master:.1f} | {slave:.1f}"

@@ -30,8 +30,9 @@ static int send_all(int fd, const uint8_t *bytes, size_t size) {
     return 0;
 }
 
-/* Listen on a port of the loopback address and serve until the process is killed.  Return 1 if the port is taken. */
-static int serve_all(int port) {
+/* Listen on a port of the loopback address and serve until the process is killed.  Return 1 if the port is taken.
+ * `other` is a connection that is served besides; NULL for none. */
+static int serve_all(int port, struct peer *other) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), poll = epoll_create1(0);
@@ -40,6 +41,8 @@ static int serve_all(int port) {
     struct peer door = {.fd = listener};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &door}, events[MAX_EVENTS];
     epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
+    event.data.ptr = other;
+    if (other) epoll_ctl(poll, EPOLL_CTL_ADD, other->fd, &event);
     for (;;) {
         int ready = epoll_wait(poll, events, MAX_EVENTS, -1);
         for (int i = 0; i < ready; i++) {

@@ -51,13 +51,23 @@ def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Runni
             broker, name_server = cluster.brokers[0], cluster.name_servers[0]
             yield Running(broker.address, broker.pid, name_server.pid, cluster.registered_s)
     else:
-        server = _single(engine, directory, flush)
-        server.start()
-        try:
-            _await_port(server)
+        with single(engine, directory, flush) as server:
             yield Running(server.address, server.pid, None, None)
-        finally:
-            server.stop()
+
+
+@contextlib.contextmanager
+def single(engine: str, directory: Path, mode: str) -> Iterator[Server]:
+    """Run a control; `mode` is how it flushes, for the floor also ASYNC_MASTER or SYNC_MASTER, which have a slave.
+
+    Raises EngineMissingError, ClusterError.
+    """
+    server = _server(engine, directory, mode)
+    server.start()
+    try:
+        _await_port(server)
+        yield server
+    finally:
+        server.stop()
 
 
 def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
@@ -75,17 +85,17 @@ def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
         raise EngineMissingError(str(missing)) from missing
 
 
-def _single(engine: str, directory: Path, flush: str) -> Server:
+def _server(engine: str, directory: Path, mode: str) -> Server:
     directory.mkdir(parents=True)
     port = ports.free_port()
     if engine == "naive":
-        command = [sys.executable, "-m", "benchmarks.system.naive", str(port), str(directory / "store"), flush]
+        command = [sys.executable, "-m", "benchmarks.system.naive", str(port), str(directory / "store"), mode]
     elif engine == "floor":
         if native.compiler() is None:
             raise EngineMissingError("the floor is written in C, and there is no C compiler")
         store = directory / "store"
         store.mkdir()
-        command = [str(native.compiled("floor.c", shared=False)), str(port), str(store), flush]
+        command = [str(native.compiled("floor.c", shared=False)), str(port), str(store), mode]
     elif native.compiler():
         pulled = directory / "pulled"
         pulled.write_bytes(message_record(b"x" * 128) * PULL_BATCH)

@@ -1,15 +1,20 @@
-/* The least that a broker can do, in C: `floor PORT DIRECTORY ASYNC_FLUSH|SYNC_FLUSH`.
+/* The least that a broker can do, in C: `floor PORT DIRECTORY ASYNC_FLUSH|SYNC_FLUSH|ASYNC_MASTER|SYNC_MASTER`.
  *
  * One thread and epoll.  For each send: the frame, the header (JSON or ROCKETMQ), a record with its CRC, an entry of the
  * ConsumeQueue with the hash of the tag, and the response.  What arrives with one read is written with one pwrite to the
  * log, one to each queue, and one send.  Pulls give records as they lie in the log.  It checks nothing, recovers
  * nothing, and has no topics to create: no broker can be measured above it.  Its log grows, as each log does: a page that
  * is written again costs far less than a new one.  It keeps the newest segments and removes the others.
+ *
+ * With ASYNC_MASTER and SYNC_MASTER it has a slave: a process that gets each batch over TCP, writes it with one pwrite,
+ * and answers where its log ends.  A SYNC_MASTER keeps responses until then, and serves others meanwhile.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "../../sprocket/engine/crc32.h"
@@ -18,14 +23,21 @@
 enum { MAX_QUEUES = 256, MAX_ENTRIES = 1 << 23, ENTRY_BYTES = 20, MAX_BATCH = 32768 };
 enum { SEND_MESSAGE_V2 = 310, PULL_MESSAGE = 11, GET_MAX_OFFSET = 30, PULL_NOT_FOUND = 19, MAGIC_V1 = -626843481 };
 enum { RECORD_FIXED_BYTES = 88, RECORD_SPARE_BYTES = 1 << 17, PULLED_BYTES = 1 << 20 };
-enum { MAX_SEGMENTS = 4096, KEPT_SEGMENTS = 8 };
+enum { MAX_SEGMENTS = 4096, KEPT_SEGMENTS = 8, BATCH_HEADER_BYTES = 16 };
 static const int64_t SEGMENT_BYTES = 1 << 30;
 
 struct text { const uint8_t *at; size_t size; };
 struct request { int code, opaque; struct text topic, queue_id, queue_offset, max_messages, born, flag, properties; };
 struct queue { uint8_t topic[256]; size_t topic_bytes; int id, fd, pending; int64_t count; uint8_t *entries, *added; };
 
+/* Responses that wait until the slave has all before `end`. */
+struct waiting { struct peer *peer; struct waiting *next; int64_t end; size_t size; uint8_t bytes[]; };
+
 static struct queue queues[MAX_QUEUES];
+static struct waiting *oldest, **newest = &oldest;
+static struct peer *slave;
+static int waits_for_slave;
+static int64_t reached; /* where the slave's log ends */
 static int queue_count, log_fd, segment_count, is_sync, can_fold;
 static int64_t log_end, batch_begin;
 static uint8_t *segments[MAX_SEGMENTS], *batch, *out, scratch[1 << 16];
@@ -136,9 +148,18 @@ static int64_t tags_code(struct text properties) {
     return (int32_t)hash;
 }
 
+/* Send a batch to the slave: position, size, records. */
+static void replicate(void) {
+    uint8_t header[BATCH_HEADER_BYTES];
+    put64(put64(header, batch_begin), batch_bytes);
+    if (send(slave->fd, header, sizeof header, MSG_NOSIGNAL | MSG_MORE) != sizeof header) exit(4);
+    if (send_all(slave->fd, batch, batch_bytes)) exit(4);
+}
+
 /* Write what this read has appended: the log with one call, each queue with one. */
 static void write_batch(void) {
     if (!batch_bytes) return;
+    if (slave) replicate();
     if (pwrite(log_fd, batch, batch_bytes, batch_begin % SEGMENT_BYTES) != (ssize_t)batch_bytes) exit(3);
     for (struct queue *queue = queues; queue < queues + queue_count; queue++) {
         int64_t first = (queue->count - queue->pending) % MAX_ENTRIES;
@@ -259,9 +280,79 @@ static void answer(struct request *request, int is_binary, struct text body, int
 
 static int flush_out(struct peer *peer) {
     write_batch();
-    if (send_all(peer->fd, out, out_bytes)) return -1;
+    if (waits_for_slave && log_end > reached) {
+        struct waiting *one = malloc(sizeof *one + out_bytes);
+        *one = (struct waiting){peer, NULL, log_end, out_bytes};
+        memcpy(one->bytes, out, out_bytes);
+        *newest = one, newest = &one->next;
+    } else if (send_all(peer->fd, out, out_bytes)) return -1;
     out_bytes = 0;
     return 0;
+}
+
+/* Send the responses of what the slave has by now. */
+static int take_acknowledgements(void) {
+    ssize_t received = recv(slave->fd, slave->in + slave->held, BUFFER_BYTES - slave->held, 0);
+    if (received <= 0) exit(4);
+    size_t end = slave->held + received, whole = end / 8 * 8;
+    slave->held = end - whole;
+    if (whole) {
+        reached = (int64_t)u32(slave->in + whole - 8) << 32 | u32(slave->in + whole - 4);
+        memmove(slave->in, slave->in + whole, slave->held);
+        while (oldest && oldest->end <= reached) {
+            struct waiting *one = oldest;
+            if (one->peer) send_all(one->peer->fd, one->bytes, one->size);
+            if (!(oldest = one->next)) newest = &oldest;
+            free(one);
+        }
+    }
+    return 0;
+}
+
+/* The slave's whole life: write each batch, and say where the log ends. */
+static void follow(int fd) {
+    static uint8_t in[2 * BUFFER_BYTES], acknowledgement[8];
+    char path[4096];
+    snprintf(path, sizeof path, "%s/slave", folder);
+    int copy = open(path, O_RDWR | O_CREAT, 0644);
+    size_t held = 0;
+    for (;;) {
+        ssize_t received = recv(fd, in + held, sizeof in - held, 0);
+        if (received <= 0) exit(0);
+        size_t end = held + received, at = 0;
+        while (at + BATCH_HEADER_BYTES <= end) {
+            int64_t begin = (int64_t)u32(in + at) << 32 | u32(in + at + 4), size = u32(in + at + 12);
+            if (at + BATCH_HEADER_BYTES + size > end) break;
+            if (pwrite(copy, in + at + BATCH_HEADER_BYTES, size, begin % (KEPT_SEGMENTS * SEGMENT_BYTES)) != size) exit(3);
+            put64(acknowledgement, begin + size);
+            at += BATCH_HEADER_BYTES + size;
+        }
+        if (at && send_all(fd, acknowledgement, sizeof acknowledgement)) exit(0);
+        memmove(in, in + at, held = end - at);
+    }
+}
+
+/* Start the slave, and connect to it. */
+static void start_slave(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int one = 1, door = socket(AF_INET, SOCK_STREAM, 0), master = getpid();
+    if (bind(door, (struct sockaddr *)&address, size) || listen(door, 1)) exit(4);
+    getsockname(door, (struct sockaddr *)&address, &size);
+    int child = fork(), fd;
+    if (child < 0) exit(4);
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != master || (fd = socket(AF_INET, SOCK_STREAM, 0)) < 0) exit(4);
+        if (connect(fd, (struct sockaddr *)&address, size)) exit(4);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        follow(fd);
+    }
+    slave = calloc(1, sizeof *slave);
+    slave->in = malloc(BUFFER_BYTES);
+    if ((slave->fd = accept(door, NULL, NULL)) < 0) exit(4);
+    setsockopt(slave->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    close(door);
 }
 
 static int answer_read(struct peer *peer) {
@@ -288,9 +379,12 @@ static int answer_read(struct peer *peer) {
 }
 
 static int serve(struct peer *peer) {
+    if (peer == slave) return take_acknowledgements();
     if (!answer_read(peer)) return 0;
     out_bytes = 0;
     write_batch();
+    for (struct waiting *one = oldest; one; one = one->next)
+        if (one->peer == peer) one->peer = NULL;
     return -1;
 }
 
@@ -302,5 +396,7 @@ int main(int count, char **arguments) {
     open_segment();
     batch = malloc(BUFFER_BYTES + RECORD_SPARE_BYTES);
     out = malloc(2 * BUFFER_BYTES + (2 << 20));
-    return serve_all(atoi(arguments[1]));
+    waits_for_slave = !strcmp(arguments[3], "SYNC_MASTER");
+    if (waits_for_slave || !strcmp(arguments[3], "ASYNC_MASTER")) start_slave();
+    return serve_all(atoi(arguments[1]), slave);
 }

@@ -77,5 +77,5 @@ int main(int count, char **arguments) {
     pulled_bytes = fread(pulled, 1, sizeof pulled, body);
     fclose(body);
     out = malloc(BUFFER_BYTES * 2);
-    return serve_all(atoi(arguments[1]));
+    return serve_all(atoi(arguments[1]), NULL);
 }

@@ -103,10 +103,13 @@ def _start(effort: Effort) -> Figures:
 
 
 def _sync_master(effort: Effort) -> Figures:
-    pair = [kind for kind in sends.KINDS if kind.name in ("sprocket async", "sprocket sync")]
+    kinds = [kind for kind in sends.KINDS if kind.engine != "apache" and kind.has_slave]
     with tempfile.TemporaryDirectory(prefix="sprocket-bench-") as folder:
-        slices = sends.measure(pair, [64], effort.rounds, effort.seconds, Path(folder)).measured[64]
-    return Figures({"share": sends.rate_ratio(slices["sprocket sync"], slices["sprocket async"])}, {})
+        slices = sends.measure(kinds, [64], effort.rounds, effort.seconds, Path(folder)).measured[64]
+    floor = {}
+    if "floor sync" in slices:
+        floor["share"] = sends.rate_ratio(slices["floor sync"], slices["floor async"])
+    return Figures({"share": sends.rate_ratio(slices["sprocket sync"], slices["sprocket async"])}, floor)
 
 
 def _catch_up(record_bytes: int, effort: Effort) -> Figures:
