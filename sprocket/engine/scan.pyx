@@ -9,8 +9,8 @@ touched while records are read, so the interpreter's lock is released meanwhile.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
 
 from sprocket.engine.layout cimport (
     BLANK_MIN_BYTES,
@@ -21,21 +21,28 @@ from sprocket.engine.layout cimport (
     MAGIC_V2,
     MIN_RECORD_BYTES,
     SEAL_BYTES,
-    SEAL_MAX_UNLIKE,
-    SEAL_NAME_BYTES,
     STORE_V6,
     V6_GROWTH_BYTES,
     VALUE_END,
     RecordFixed,
-    from_big16,
     from_big32,
     from_big64,
 )
-
-cdef extern from "crc32.h" nogil:
-    void crc32_prepare()
-    bint crc32_can_fold()
-    uint32_t crc32_of(const uint8_t *data, size_t size, bint can_fold)
+from sprocket.engine.record_check cimport (
+    DAMAGED_SEAL,
+    NO_SEAL,
+    TOPIC_LIMIT,
+    Log,
+    Parts,
+    claimed_crc,
+    crc32_can_fold,
+    crc32_prepare,
+    crc_holds,
+    java_hash,
+    lengths_fit,
+    masked_crc,
+    tag_at,
+)
 
 cdef extern from *:
     """
@@ -80,43 +87,18 @@ RECORD_FIXED = {
 MAX_TOPIC_BYTES = 288
 
 cdef enum:
-    TOPIC_LIMIT = 288
     # Different topics of one batch; a power of two of slots, at most half full.
     MAX_TOPICS = 4096
     TOPIC_SLOTS = 2 * MAX_TOPICS
-    NO_SEAL = -1
-    DAMAGED_SEAL = -2
-    TAGS_NAME_BYTES = 5
 
 # No Java hash: those have 32 bits.
 cdef int64_t NOT_ASCII = (<int64_t> 1) << 62
-cdef const uint8_t *TAGS_NAME = b"TAGS\x01"
-cdef const uint8_t *SEAL_NAME = b"__CRC32#\x01"
 cdef bint CAN_FOLD = False
 
 crc32_prepare()
 CAN_FOLD = crc32_can_fold()
 
 assert TOPIC_LIMIT == MAX_TOPIC_BYTES
-
-
-# Bytes of one segment from a record's begin on, as far as they exist.
-cdef struct Log:
-    const uint8_t *octets
-    int64_t size
-    int64_t base  # physical offset of the first byte
-    bint check_crc
-    bint require_seal
-
-
-# Positions of the variable parts of one record.
-cdef struct Parts:
-    int64_t body_at
-    int64_t body_end
-    int64_t topic_at
-    int64_t topic_bytes
-    int64_t properties_at
-    int64_t end
 
 
 # A row of the columns of `store.scan.record_batch.RecordBatch`, each an array of its own.
@@ -137,104 +119,6 @@ cdef struct Topics:
     int32_t slots[TOPIC_SLOTS]  # number + 1; 0 is a free slot
     int32_t count
     int32_t latest
-
-
-cdef bint lengths_fit(const Log *log, int64_t at, Parts *parts) noexcept nogil:
-    """Return whether a record may begin at `at`, and its lengths add up; `parts` is then filled.
-
-    The checks are those of `store.scan.record_batch._heads` and `_lengths`, in the same order.
-    """
-    if at < 0 or at > log.size - MIN_RECORD_BYTES - BLANK_MIN_BYTES:
-        return False
-    cdef const RecordFixed *head = <const RecordFixed *> (log.octets + at)
-    cdef int32_t magic = from_big32(head.magic)
-    cdef int64_t size = from_big32(head.total_size)
-    cdef int32_t sys_flag = from_big32(head.sys_flag)
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
-        return False
-    if size < MIN_RECORD_BYTES or size > log.size - BLANK_MIN_BYTES - at:
-        return False
-    if from_big64(head.physical_offset) != log.base + at:
-        return False
-    parts.end = at + size
-    parts.body_at = at + FIXED_IPV4_BYTES
-    if sys_flag & BORN_V6:
-        parts.body_at += V6_GROWTH_BYTES
-    if sys_flag & STORE_V6:
-        parts.body_at += V6_GROWTH_BYTES
-    if parts.body_at + (MIN_RECORD_BYTES - FIXED_IPV4_BYTES) > parts.end:
-        return False
-    cdef int64_t body_bytes = int32_at(log, parts.body_at - 4)
-    parts.body_end = parts.body_at + body_bytes
-    parts.topic_at = parts.body_end + (1 if magic == MAGIC_V1 else 2)
-    if body_bytes < 0 or parts.topic_at + 2 > parts.end:
-        return False
-    parts.topic_bytes = log.octets[parts.body_end] if magic == MAGIC_V1 else uint16_at(log, parts.body_end)
-    parts.properties_at = parts.topic_at + parts.topic_bytes + 2
-    if parts.properties_at > parts.end or parts.topic_bytes > TOPIC_LIMIT:
-        return False
-    if uint16_at(log, parts.properties_at - 2) != parts.end - parts.properties_at:
-        return False
-    # Properties never end with a zero: a page that did not reach the disk does.
-    return parts.properties_at == parts.end or log.octets[parts.end - 1] != 0
-
-
-cdef inline int64_t int32_at(const Log *log, int64_t at) noexcept nogil:
-    cdef int32_t value
-    memcpy(&value, log.octets + at, 4)
-    return from_big32(value)
-
-
-cdef inline int64_t uint16_at(const Log *log, int64_t at) noexcept nogil:
-    cdef uint16_t value
-    memcpy(&value, log.octets + at, 2)
-    return from_big16(value)
-
-
-cdef int64_t claimed_crc(const uint8_t *tail) noexcept nogil:
-    """Return `store.record.checksum.sealed_crc` of the 20 bytes at `tail`."""
-    cdef int64_t crc = 0
-    cdef int64_t place = 1
-    cdef int unlike = 0
-    cdef int zeros = 0
-    cdef int i
-    cdef uint8_t octet
-    for i in range(SEAL_BYTES):
-        octet = tail[i]
-        if i < SEAL_NAME_BYTES:
-            if octet == SEAL_NAME[i]:
-                continue
-        elif i < SEAL_BYTES - 1:
-            if 48 <= octet <= 57:  # digits, the lowest first
-                crc += (octet - 48) * place
-                place *= 10
-                continue
-        elif octet == VALUE_END:
-            continue
-        if octet == 0:
-            zeros += 1
-        else:
-            unlike += 1
-            if unlike > SEAL_MAX_UNLIKE:
-                return NO_SEAL
-    return crc if not unlike and not zeros else DAMAGED_SEAL
-
-
-cdef bint crc_holds(
-    const Log *log, int64_t at, int64_t body_at, int64_t body_end, int64_t end, int64_t body_crc, int64_t claim
-) noexcept nogil:
-    """Return whether a record matches its seal, or without a seal its body matches its CRC."""
-    if claim == DAMAGED_SEAL:
-        return False
-    if claim != NO_SEAL:
-        return masked_crc(log.octets + at, end - SEAL_BYTES - at) == claim
-    if log.require_seal:
-        return False
-    return body_end <= body_at or masked_crc(log.octets + body_at, body_end - body_at) == body_crc
-
-
-cdef inline int64_t masked_crc(const uint8_t *octets, int64_t size) noexcept nogil:
-    return crc32_of(octets, size, CAN_FOLD) & CRC_MASK
 
 
 cdef inline uint64_t hash_of(const uint8_t *name, int64_t size) noexcept nogil:
@@ -285,16 +169,11 @@ cdef int64_t read_records(
     cdef Parts parts
     cdef const RecordFixed *head
     cdef int64_t count = 0
-    cdef int64_t claim
     cdef int32_t topic
     while count < most and at < limit and lengths_fit(log, at, &parts):
         head = <const RecordFixed *> (log.octets + at)
-        if log.check_crc:
-            claim = NO_SEAL
-            if parts.end - parts.properties_at >= SEAL_BYTES:
-                claim = claimed_crc(log.octets + parts.end - SEAL_BYTES)
-            if not crc_holds(log, at, parts.body_at, parts.body_end, parts.end, from_big32(head.body_crc), claim):
-                break
+        if log.check_crc and not crc_holds(log, at, &parts):
+            break
         topic = number_of(log, topics, parts.topic_at, parts.topic_bytes)
         if topic < 0:
             break
@@ -354,7 +233,7 @@ def read_batch(
     columns.sys_flags = <int32_t *> memory(sys_flags, max_records, sizeof(int32_t))
     columns.properties_at = <int64_t *> memory(properties_at, max_records, sizeof(int64_t))
     columns.topic_index = <int64_t *> memory(topic_index, max_records, sizeof(int64_t))
-    cdef Log log = Log(<const uint8_t *> octets.buffer.buf, octets.buffer.len, base, check_crc, require_seal)
+    cdef Log log = Log(<const uint8_t *> octets.buffer.buf, octets.buffer.len, base, check_crc, require_seal, CAN_FOLD)
     cdef Topics topics
     cdef int64_t count
     with nogil:
@@ -363,33 +242,6 @@ def read_batch(
         memset(topics.slots, 0, sizeof(topics.slots))
         count = read_records(&log, at, limit, max_records, &columns, &topics)
     return count, [<bytes> log.octets[topics.at[i]:topics.at[i] + topics.bytes[i]] for i in range(topics.count)]
-
-
-cdef int64_t tag_at(const uint8_t *octets, int64_t at, int64_t end, int64_t *tag_end) noexcept nogil:
-    """Return where the last non-empty value of TAGS in [`at`, `end`) begins, and its end; -1 without one.
-
-    The rule is that of `sprocket.remoting.message.properties.find_last`.
-    """
-    cdef const uint8_t *separator
-    cdef int64_t found = -1, value_end
-    while end - at > TAGS_NAME_BYTES:
-        separator = <const uint8_t *> memchr(octets + at, VALUE_END, end - at)
-        value_end = end if separator == NULL else separator - octets
-        if value_end - at > TAGS_NAME_BYTES and not memcmp(octets + at, TAGS_NAME, TAGS_NAME_BYTES):
-            found, tag_end[0] = at + TAGS_NAME_BYTES, value_end
-        at = value_end + 1
-    return found
-
-
-cdef bint java_hash(const uint8_t *octets, int64_t at, int64_t end, int64_t *code) noexcept nogil:
-    """Compute Java's hash of a text of ASCII; return False for any other text."""
-    cdef uint32_t value = 0
-    cdef uint8_t every = 0
-    for i in range(at, end):
-        every |= octets[i]
-        value = 31 * value + octets[i]
-    code[0] = <int32_t> value
-    return every < 128
 
 
 def tags_codes(object data, object properties_at, object positions, object sizes, object codes, Py_ssize_t count):
@@ -528,4 +380,4 @@ def crcs_hold(
 
 cdef inline int64_t slice_crc(const uint8_t *octets, int64_t size, int64_t begin, int64_t end) noexcept nogil:
     begin, end = min(begin, size), min(end, size)
-    return masked_crc(octets + begin, end - begin if end > begin else 0)
+    return masked_crc(octets + begin, end - begin if end > begin else 0, CAN_FOLD)

@@ -1,13 +1,14 @@
-"""Dispatch of a few records to their ConsumeQueues, one by one.
+"""Dispatch of a few records to their ConsumeQueues, without arrays.
 
 Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
 master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
-also handle every unusual record.
+also handle every unusual record.  The compiled twin is `sprocket/engine/intake.pyx`.
 """
 
 import struct
-from typing import Final
+from typing import Any, Final
 
+from sprocket.engine.choice import native
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
@@ -20,22 +21,26 @@ from store.appender import Batch
 from store.dispatch.redispatch import Redispatch
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.logic_queue import LogicQueue
 from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, crc_damage, topic_name
 
 _UNUSUAL_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.TRANSACTION_PREPARED)
 
 _SHORT: Final = struct.Struct(">H")
+# The compiled engine, None with pure Python.
+_ENGINE: Final = native("intake")
 # More records than this are cheaper in arrays.
-_FEW: Final = 128
+_FEW: Final = 128 if _ENGINE is None else _ENGINE.MAX_RECORDS
 
 
 class RecordIntake:
     """Dispatcher of a few records.  For the owner thread of its store."""
 
-    def __init__(self, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes) -> None:
+    def __init__(self, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes, engine: Any = _ENGINE) -> None:
         self._log = log
         self._table = table
         self._tags_codes = tags_codes
+        self._engine = engine
 
     def are_few(self, start: int, end: int) -> bool:
         """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
@@ -47,8 +52,10 @@ class RecordIntake:
         """Dispatch usual records from `start` to before `end`, all in one segment.
 
         Return the offset of the first record that was not dispatched.  `batch` gets the store timestamp of the last
-        dispatched record.
+        dispatched record.  Raises `DiskFull` or `DiskFailed`.
         """
+        if self._engine is not None:
+            return self._take_compiled(dispatch, batch, start, end)
         log, queue_of, tag_code_of = self._log, self._table.by_key.get, self._tags_codes.of_tag
         fields_at, enter, requires_seals = FIXED_IPV4_RAW.unpack_from, dispatch.enter, log.requires_seals
         segment = log.slice_at(start, end - start)
@@ -79,9 +86,37 @@ class RecordIntake:
             if crc_damage(segment[at:end], len(properties), body, body_crc, requires_seals):
                 break
             queue = queue_of((topic, queue_id))
-            if queue is None or queue.is_batch or queue.is_schedule:
+            if queue is None or not _is_usual(queue):
                 break
             enter(queue, queue_offset, start + at, size, tag_code_of(find_last(properties, TAGS_NAME) or b""))
             batch.store_timestamp = store_timestamp
             at = end
         return start + at
+
+    def _take_compiled(self, dispatch: Redispatch, batch: Batch, start: int, end: int) -> int:
+        """Do as `take`; it ends after `MAX_RECORDS` as well."""
+        segment = self._log.slice_at(start, end - start)
+        if segment is None or self._table.dispatches:
+            return start
+        taken_bytes, store_timestamp, entries = self._engine.take(
+            segment,
+            start,
+            self._log.segment_end(start) - start,
+            _UNUSUAL_FLAGS,
+            require_seal=self._log.requires_seals,
+            queue_of=self._usual_queue,
+        )
+        for queue, units in entries:
+            dispatch.enter_units(queue, units)
+        if taken_bytes:
+            batch.store_timestamp = store_timestamp
+        return start + int(taken_bytes)
+
+    def _usual_queue(self, topic_field: bytes, queue_id: int) -> LogicQueue | None:
+        topic = topic_name(topic_field)
+        queue = None if topic is None else self._table.by_key.get((topic, queue_id))
+        return queue if queue is not None and _is_usual(queue) else None
+
+
+def _is_usual(queue: LogicQueue) -> bool:
+    return not queue.is_batch and not queue.is_schedule

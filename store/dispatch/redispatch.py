@@ -86,6 +86,15 @@ class Redispatch:
         else:
             self._put(queue, offset, physical_offset, size_bytes, tags_code)
 
+    def enter_units(self, queue: ConsumeQueue, units: bytes) -> None:
+        """Write encoded entries that follow the last one of `queue`.  No batch may be held (`add_batch`)."""
+        if queue not in self._firsts:
+            self._firsts[queue] = queue.next_offset
+        if queue.pending:
+            queue.write_pending()
+        queue.next_offset += len(units) // CONSUME_QUEUE_DTYPE.itemsize
+        queue.write_units(units)
+
     def _is_deleted(self, topic: str, physical_offset: int) -> bool:
         return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
 

@@ -44,14 +44,14 @@ PROPERTIES: Final = (
 FLAGS: Final = (0, 0, 0, SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
-def log_of(chance: random.Random, records: int) -> bytes:
-    """A log of many shapes of records from offset `BASE` on, all of them valid."""
+def log_of(chance: random.Random, records: int, queue_offset_of: Callable[[str], int] = lambda _: 5) -> bytes:
+    """A log of many shapes of records from offset `BASE` on, all of them valid; all queues have the id 0."""
     content = bytearray()
     for _ in range(records):
         body = chance.randbytes(chance.choice((0, 1, 40, 64, 65, 500)))
         topic = TOPICS[0] if chance.random() < 0.5 else chance.choice(TOPICS)
         record = bytearray(whole_record(body, chance.choice(PROPERTIES), int(chance.choice(FLAGS)), topic))
-        struct.pack_into(">q", record, PHYSICAL_OFFSET_AT, BASE + len(content))
+        struct.pack_into(">qq", record, PHYSICAL_OFFSET_AT - 8, queue_offset_of(topic), BASE + len(content))
         if chance.random() < 0.5:
             properties_at = properties_of(bytes(record))
             struct.pack_into(">i", record, 0, len(record) + 20)
