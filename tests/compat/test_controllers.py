@@ -70,6 +70,7 @@ def fail_over(cluster: ControllerCluster, brokers: tuple[Server, Server], *, wit
     return killed_ms
 
 
+@pytest.mark.slow  # 2 minutes; `test_brokers_under_apache.py` and `test_mixed_groups.py` run such failovers in CI
 def test_a_stock_client_goes_on_through_failovers_of_apaches_brokers(tmp_path: Path) -> None:
     with ControllerCluster(tmp_path) as cluster:
         brokers = start_group(cluster)
