@@ -1,7 +1,7 @@
 """RECALL_MESSAGE: recall of a message that waits in the timer wheel.
 
 The recall is a message of the wheel's topic that enters the slot of the message that it names.  When the slot is due,
-neither is delivered.
+neither is delivered.  The broker does not look for that message, so a second recall of it succeeds like the first.
 Source: RocketMQ 5.3.3, `RecallMessageProcessor`.
 """
 

@@ -23,6 +23,8 @@ T = TypeVar("T")
 # The default messageDelayLevel of brokers, s: 1s 5s 10s 30s 1m to 10m, 20m 30m 1h 2h
 _LEVELS_S: Final = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 MAX_DELAY_LEVEL: Final = len(_LEVELS_S)
+# Before addresses of proxies, which speak gRPC.
+PROXY_SCHEME: Final = "grpc://"
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 # The year 2001 in ms: a smaller number is most likely a time in seconds.
 _SMALLEST_EPOCH_MS: Final = 1_000_000_000_000
@@ -200,19 +202,34 @@ def names_of(name: str, value: object) -> list[str]:
 
 
 def addresses(name: str, value: str | Sequence[str]) -> list[str]:
-    """Return addresses ``host:port``, given as a str with ``;`` or ``,`` between them, or as a list."""
+    """Return addresses ``host:port`` of name servers, given as a str with ``;`` or ``,`` between them, or as a list.
+
+    Raises IllegalArgument, also for the address of a proxy.
+    """
+    parts = servers(name, value)
+    for part in parts:
+        if part.startswith(PROXY_SCHEME):
+            raise IllegalArgument(
+                f"{name}: {part!r} is a proxy, and name servers are expected here; use sprocket.connect({part!r})"
+            )
+    return parts
+
+
+def servers(name: str, value: str | Sequence[str]) -> list[str]:
+    """Return addresses of name servers, ``host:port``, or of proxies, ``grpc://host:port``.  Raises IllegalArgument."""
     listed = [value] if isinstance(value, str) else names_of(name, value)
     parts = [part.strip() for entry in listed for part in re.split("[;,]", entry) if part.strip()]
     if not parts:
         raise IllegalArgument(f"no name server given: pass {name}='host:9876' or 'a:9876;b:9876', or set NAMESRV_ADDR")
     for part in parts:
-        scheme, separator, _ = part.partition("://")
-        if separator and scheme != "grpc":
+        address = part.removeprefix(PROXY_SCHEME)
+        if "://" in address:
             raise IllegalArgument(f"{name}: {part!r} has a scheme; pass 'host:9876', or 'grpc://host:8081' of a proxy")
         try:
-            split_address(part)
+            split_address(address)
         except ValueError as error:
-            raise IllegalArgument(f"{name}: {error}; pass 'host:9876' or 'a:9876;b:9876'") from None
+            form = "'host:9876' or 'a:9876;b:9876'" if address == part else "'grpc://host:8081'"
+            raise IllegalArgument(f"{name}: {error}; pass {form}") from None
     return parts
 
 

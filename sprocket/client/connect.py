@@ -4,6 +4,7 @@ import asyncio
 import importlib
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
@@ -61,13 +62,17 @@ def connect(
     settings = settings_of(namesrv, client)
     if client is None:
         settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls)
-    if endpoints(settings.namesrv) is None:
+    proxies = endpoints(settings.namesrv)
+    if proxies is None:
         return Connection(settings)
-    return _grpc_connection(settings)
+    return _grpc_connection(replace(settings, namesrv=proxies))
 
 
 def _grpc_connection(settings: ClientSettings) -> "Connection":
-    """Return a connection to proxies.  Raises IllegalArgument without grpcio, which only this kind needs."""
+    """Return a connection to the proxies in `settings.namesrv`, addresses without scheme.
+
+    Raises IllegalArgument without grpcio, which only this kind needs.
+    """
     try:
         made = importlib.import_module("sprocket.client.grpc.connection")
     except ImportError as error:

@@ -3,6 +3,7 @@
 `ConnectFailed`, `ConnectionLost` and `RemotingTimeout` of the layer below are part of this tree.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -143,16 +144,21 @@ class TlsUnusable(ClientError, ConfigError):
 
 
 class SendFailed(ClientError):
-    """A message was tried on every broker that was allowed and none took it; the last error is the cause."""
+    """No attempt to send a message succeeded; the last error is the cause.  `brokers`: the broker of each attempt."""
 
     def __init__(self, topic: str, brokers: list[str], elapsed_ms: int, last: ClientError | None) -> None:
-        on = ", ".join(brokers) or "no broker"
+        counts = Counter(brokers)
+        on = ", ".join(f"{broker} ({_attempts(count)})" for broker, count in counts.items()) or "no broker"
         super().__init__(
-            f"topic {topic}: not sent after {len(brokers)} attempts in {elapsed_ms} ms on {on}"
+            f"topic {topic}: not sent after {_attempts(len(brokers))} in {elapsed_ms} ms on {on}"
             f"; the last error was: {last}. {_advice(topic, last)}"
         )
         self.topic = topic
         self.brokers = brokers
+
+
+def _attempts(count: int) -> str:
+    return f"{count} attempt" if count == 1 else f"{count} attempts"
 
 
 def _advice(topic: str, last: ClientError | None) -> str:

@@ -38,9 +38,9 @@ class ConnectionRefused(ConnectFailed):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` in two; an IPv6 host may stand in brackets.  Raises ValueError."""
+    """``host:port`` in two; an IPv6 host may stand in brackets.  Raises ValueError, also for a scheme."""
     host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not separator or not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)
 

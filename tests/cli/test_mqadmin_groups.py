@@ -333,6 +333,9 @@ def test_notices_name_group_client_and_queue() -> None:
     blocked = "MessageQueue [topic=T, brokerName=b, queueId=0] can't consume for a while, maybe blocked, 1000000ms"
     head = "[MONITOR]  [NOTIFY] reportConsumerRunningInfo: ConsumerGroup: G, "
     assert notices("G", {"c1": info()}, now) == [f"{head}ClientId: c1, c1 {blocked}"]
+    two = info(mq_table={MessageQueue("T", "b", number): ProcessQueueInfo(cached_msg_count=1) for number in (0, 1)})
+    second = blocked.replace("queueId=0", "queueId=1")
+    assert notices("G", {"c1": two}, now) == [f"{head}ClientId: c1, c1 {blocked}\nc1 {second}"]
     other = info(subscription_set=[SubscriptionData("T")])
     assert notices("G", {"c1": info(), "c2": other}, now)[0] == f"{head}Subscription different"
     assert notices("G", {}, now) == []

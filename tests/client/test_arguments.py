@@ -213,6 +213,26 @@ def test_constructor_names_the_argument_that_is_wrong(
     assert isinstance(refused.value, TypeError)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda proxy: Producer("g", proxy),
+        lambda proxy: Producer("g", client=ClientSettings(namesrv=proxy)),
+        lambda proxy: TransactionProducer("g", proxy, checker=lambda _: sprocket.TransactionState.UNKNOWN),
+        lambda proxy: Consumer("g", "T", proxy),
+        lambda proxy: OrderlyConsumer("g", "T", proxy),
+        lambda proxy: SimpleConsumer("g", "T", proxy),
+        lambda proxy: AdminClient(proxy),
+        lambda proxy: sync.Producer("g", proxy),
+        lambda proxy: sync.Consumer("g", "T", proxy),
+        lambda proxy: sync.Admin(proxy),
+    ],
+)
+def test_a_proxy_is_no_name_server(make: Callable[[str], object]) -> None:
+    with pytest.raises(IllegalArgument, match=r"'grpc://host:8081' is a proxy.*use sprocket\.connect\('grpc://host"):
+        make("grpc://host:8081")
+
+
 def test_one_name_is_a_list_of_one() -> None:
     assert set(consumer(topics="Clicks")._subscriptions) == {"Clicks", "%RETRY%g"}
     assert set(consumer(topics=["Clicks", "Views"])._subscriptions) == {"Clicks", "Views", "%RETRY%g"}

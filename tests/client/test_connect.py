@@ -89,7 +89,7 @@ async def test_wrong_arguments() -> None:
     client = sprocket.ClientSettings(namesrv="127.0.0.1:9876")
     with pytest.raises(IllegalArgument, match="credentials"):
         sprocket.connect(client=client, credentials=sprocket.Credentials("a", "secret-secret"))
-    with pytest.raises(IllegalArgument, match="not host:port"):
+    with pytest.raises(IllegalArgument, match="not host:port; pass 'grpc://host:8081'"):
         sprocket.connect("grpc://127.0.0.1")
 
 

@@ -59,6 +59,13 @@ POP_VERSION = "5.3.3"
 _AT_ONCE = 6
 # Stock clients rebalance every 20 s unless a broker tells them to; scenarios only wait less for it.
 _REBALANCE_MS = 2_000
+_QUIET = '<configuration><root level="OFF"/></configuration>'
+_ONE_LOGGER = """<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder></appender>
+  <logger name="{}" level="INFO"><appender-ref ref="out"/></logger>
+  <root level="OFF"/>
+</configuration>
+"""
 
 
 @dataclass(frozen=True)
@@ -124,15 +131,24 @@ def _outcomes(output: str) -> dict[str, Outcome]:
 
 def mqadmin(home: Path, *arguments: str, is_old: bool = False) -> subprocess.CompletedProcess[str]:
     """RocketMQ's own mqadmin, or that of 4.9.8.  Raises maven.JavaMissingError."""
-    classpath = maven.old_tools_classpath() if is_old else maven.apache_classpath()
-    command = [*_tools_command(home, classpath), "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
+    command = mqadmin_command(home, *arguments, is_old=is_old)
     return subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_LIMIT_S, check=False)
 
 
-def _tools_command(home: Path, classpath: str) -> list[str]:
+def mqadmin_command(home: Path, *arguments: str, is_old: bool = False, logger: str = "") -> list[str]:
+    """Return the words that run `mqadmin`.  The log lines of the class `logger` go to standard output.
+
+    Raises maven.JavaMissingError.
+    """
+    classpath = maven.old_tools_classpath() if is_old else maven.apache_classpath()
+    command = _tools_command(home, classpath, _ONE_LOGGER.format(logger) if logger else _QUIET)
+    return [*command, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
+
+
+def _tools_command(home: Path, classpath: str, logback: str = _QUIET) -> list[str]:
     home.mkdir(parents=True, exist_ok=True)
-    quiet = home / "quiet.xml"
-    quiet.write_text('<configuration><root level="OFF"/></configuration>')
+    configuration = home / "logback.xml"
+    configuration.write_text(logback)
     return [
         maven.java(),
         "-Xmx128m",
@@ -140,7 +156,7 @@ def _tools_command(home: Path, classpath: str) -> list[str]:
         "-XX:+UseSerialGC",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
-        f"-Drmq.logback.configurationFile={quiet}",
+        f"-Drmq.logback.configurationFile={configuration}",
         "-cp",
         classpath,
     ]

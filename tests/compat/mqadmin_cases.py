@@ -237,6 +237,19 @@ GUARDED: Final = (
     Case("deleteUser -c {cluster} -u more-{who}"),
 )
 
-ENDLESS: Final = "It prints until it is interrupted; RocketMQ's cannot be ended without its JVM."
-# Commands of both that are not compared, each with its reason.
-NOT_COMPARED: Final = {"clusterRT": ENDLESS, "startMonitoring": ENDLESS}
+
+def _same_width_left(found: re.Match[str]) -> str:
+    """Return a word as wide as the number and the blanks after it, so that columns are still compared."""
+    return "<ms>".ljust(len(found[0]))
+
+
+# Commands that report until they are interrupted, each with a pattern for the last line of its first report.
+ENDLESS: Final = (
+    (Case("clusterRT -c {cluster} -a 3 -s 10", masks=((r"\b\d+\.\d\d +", _same_width_left),)), r"^{cluster} "),
+    (Case("clusterRT -a 2 -p true -m room", masks=((r"(?<=\|)\d+$", "<ms>"),)), r"\|{broker}\|"),
+    # RocketMQ's has a consumer itself, which reads OFFSET_MOVED_EVENT.
+    (
+        Case("startMonitoring", masks=((r"\b\d+ms$", "<ms>"),), only="^(?!.*__MONITOR_CONSUMER)", any_order=True),
+        r"\[MONITOR\] =+endRound",
+    ),
+)

@@ -308,7 +308,7 @@ async def test_header_of_a_response() -> None:
 def test_addresses() -> None:
     assert split_address("a:1") == ("a", 1)
     assert split_address("[::1]:65535") == ("::1", 65535)
-    for bad in ("", "a", "a:", ":1", "a:0", "a:65536", "a:x"):
+    for bad in ("", "a", "a:", ":1", "a:0", "a:65536", "a:x", "grpc://a:1"):
         with pytest.raises(ValueError, match="host:port"):
             split_address(bad)
 

@@ -14,7 +14,7 @@ from sprocket.cli.mqadmin.options import repeat
 from sprocket.common.clock import SystemClock
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.admin_client import AdminClient, AdminError
     from sprocket.remoting.bodies.client import MessageQueue
     from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
     from sprocket.remoting.bodies.stats import OffsetWrapper
@@ -76,18 +76,16 @@ async def _group_lines(admin: "AdminClient", group: str) -> list[str]:
     from sprocket.client.admin.admin_client import AdminError
     from sprocket.client.admin.group_admin import GroupAdmin
 
-    groups = GroupAdmin(admin)
+    groups, lines = GroupAdmin(admin), []
     try:
         client_ids = sorted(each.client_id for each in (await groups.consumers(group)).connection_set)
-        table = (await admin.consume_stats(group)).offset_table
     except AdminError as error:
-        if error.code is None:
-            click.echo(str(error), err=True)
+        _show_unreachable(error)
         return []
-    lines = []
-    for topic in sorted({queue.topic for queue in table}):
-        offsets = {queue: each for queue, each in table.items() if queue.topic == topic}
-        lines.append(f"{_PREFIX}reportUndoneMsgs: {await _backlog(admin, group, topic, offsets)}")
+    try:
+        lines = await _backlog_lines(admin, group)
+    except AdminError as error:
+        _show_unreachable(error)
     infos: dict[str, ConsumerRunningInfo[str]] = {}
     for client_id in client_ids:
         try:
@@ -97,13 +95,33 @@ async def _group_lines(admin: "AdminClient", group: str) -> list[str]:
     return lines + notices(group, infos, _CLOCK.wall_ms())
 
 
+def _show_unreachable(error: "AdminError") -> None:
+    """Name a server that does not respond; a refusal, such as that of a group without members, is no news."""
+    if error.code is None:
+        click.echo(str(error), err=True)
+
+
+async def _backlog_lines(admin: "AdminClient", group: str) -> list[str]:
+    """Return a line for each topic that the group consumes."""
+    table = (await admin.consume_stats(group)).offset_table
+    lines = []
+    for topic in sorted({queue.topic for queue in table}):
+        offsets = {queue: each for queue, each in table.items() if queue.topic == topic}
+        lines.append(f"{_PREFIX}reportUndoneMsgs: {await _backlog(admin, group, topic, offsets)}")
+    return lines
+
+
 def notices(group: str, infos: "dict[str, ConsumerRunningInfo[str]]", now_ms: int) -> list[str]:
-    """Return a line for members that subscribe differently, and one for each queue that seems stuck."""
+    """Return a text for members that subscribe differently, and one for each member with queues that seem stuck.
+
+    Such a queue has a line of its own; as in RocketMQ, only the first line of a member begins with the group.
+    """
     lines = []
     if infos and not subscribe_alike(list(infos.values()), now_ms):
         lines.append(f"{_NOTIFY}{group}, Subscription different")
     for client_id, info in infos.items():
-        lines += [f"{_NOTIFY}{group}, ClientId: {client_id}, {line}" for line in stuck(client_id, info, now_ms)]
+        if stuck_lines := stuck(client_id, info, now_ms):
+            lines.append(f"{_NOTIFY}{group}, ClientId: {client_id}, " + "\n".join(stuck_lines))
     return lines
 
 

@@ -71,7 +71,7 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""
-        arguments.addresses("namesrv", self.namesrv)
+        arguments.servers("namesrv", self.namesrv)
         arguments.check(self, _CHECKS)
 
 

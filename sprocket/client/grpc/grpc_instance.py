@@ -6,13 +6,12 @@ Source: RocketMQ 5.3.3, `RouteActivity`, `ClientActivity`.
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
+from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import ClientError, PermissionDenied, TopicNotWritable
-from sprocket.client.grpc.address import endpoints
 from sprocket.client.grpc.calls import CLIENT_VERSION, Calls, refusal_of
 from sprocket.client.grpc.convert import resource
 from sprocket.client.grpc.session import Session
@@ -31,7 +30,10 @@ _END_TIMEOUT_S: Final = 1.0
 
 
 class GrpcInstance(ClientInstance):
-    """One client of the proxies in `settings`; `describe` fills what the client reports of itself into its settings."""
+    """One client of the proxies in `settings.namesrv`, addresses without scheme.
+
+    `describe` fills what the client reports of itself into its settings.
+    """
 
     def __init__(
         self,
@@ -44,8 +46,8 @@ class GrpcInstance(ClientInstance):
         recover: Callable[[wire.RecoverOrphanedTransactionCommand], None] = lambda command: None,
     ) -> None:
         """`group` is the consumer group, empty for producers; the others as of `ClientInstance` and `Session`."""
-        self._endpoints = endpoints(settings.namesrv) or []
-        super().__init__(replace(settings, namesrv=self._endpoints), clock=clock, denied=denied)
+        super().__init__(settings, clock=clock, denied=denied)
+        self._endpoints = arguments.addresses("namesrv", settings.namesrv)
         self._describe = describe
         self._group = group
         self.calls = Calls(

@@ -82,6 +82,21 @@ async def test_recalled_message_does_not_come(tmp_path: Path) -> None:
         await until(lambda: broker.timer.metrics.by_topic[TOPIC].count == 0)
 
 
+async def test_a_second_recall_succeeds_as_the_first_does(tmp_path: Path) -> None:
+    """RocketMQ stores each recall until the message is due, without looking whether the message still waits."""
+    async with running_broker(tmp_path, store=FAST, recall_message_enable=True) as (broker, client):
+        sent = [await client.send(b"%d" % n, UNIQ_KEY=key(n), TIMER_DELAY_MS="600") for n in range(3)]
+        unknown = RecallHandle.decode(sent[1].recall_handle or "")._replace(unique_key=key(9)).encode()
+        for handle, unique_key in ((sent[1].recall_handle, key(1)), (sent[1].recall_handle, key(1)), (unknown, key(9))):
+            response = await recall(client, handle or "")
+            assert response.code == ResponseCode.SUCCESS, response.remark
+            assert response.header(RecallMessageResponseHeader).msg_id == unique_key
+        assert broker.store.max_offset(TIMER_TOPIC, 0) == 6
+        await until(lambda: len(came(broker)) == 2)
+        await until(lambda: broker.timer.timer.waiting == 0)
+        assert came(broker) == [b"0", b"2"]
+
+
 async def test_recall_is_refused_as_the_reference_refuses_it(tmp_path: Path) -> None:
     async with running_broker(tmp_path, store=FAST, recall_message_enable=True) as (broker, client):
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
