@@ -33,6 +33,7 @@ from store.log.cold_area import ColdArea
 from store.log.commit_log import CommitLog
 from store.log.log_scan import ChunkScan
 from store.log_figures import log_figures
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
@@ -450,6 +451,13 @@ class MessageStore:
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
         return queue.entry(offset)
+
+    def mapped_entry(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
+        """Do as `entry`, for a queue of single messages that is read often: its file is mapped, so no call reads it."""
+        queue = self._table.by_key.get((topic, queue_id))
+        if not isinstance(queue, ConsumeQueue) or not queue.min_offset <= offset < queue.max_offset:
+            return None
+        return queue.mapped_entry(offset)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
         """Return the offset of a time, see `store.queue.time_search`; 0 for an unknown queue."""

@@ -110,7 +110,7 @@ class Transactions:
 
     def half_record(self, queue_offset: int, physical_offset: int) -> memoryview | None:
         """Return the record of a half message; None unless it is at both offsets.  Raises CorruptRecord."""
-        entry = self._store.entry(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset)
+        entry = self._store.mapped_entry(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset)
         if entry is None or entry[0] != physical_offset or entry[1] == BLANK_SIZE:
             return None
         return self._store.record_at(physical_offset, entry[1])

@@ -302,6 +302,14 @@ class ConsumeQueue:
         physical_offset, size, tags_code = ENTRY.unpack(located[0].read(located[1], UNIT))
         return physical_offset, size, tags_code
 
+    def mapped_entry(self, offset: int) -> Entry | None:
+        """Do as `entry`, through the mapping, which costs less than a read for a queue that is read often."""
+        found = self.view_at(offset)
+        if found is None:
+            return None
+        physical_offset, size, tags_code = ENTRY.unpack_from(found[0], found[1])
+        return physical_offset, size, tags_code
+
     def unit(self, unit: int) -> Entry | None:
         """Return the entry at the queue offset `unit`."""
         return self.entry(unit)

@@ -1,10 +1,15 @@
 """Free ports for servers under test."""
 
+import os
 import random
 import socket
 
 _TAKEN: set[int] = set()
-_LOW, _HIGH = 20_000, 32_000  # below the ephemeral range, so that outgoing connections do not take them
+_ALL = range(20_000, 32_000)  # below the ephemeral range, so that outgoing connections do not take them
+# Each worker of pytest-xdist has a part of its own: a port is free until a server binds it, some milliseconds later.
+_SHARE = len(_ALL) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_LOW = _ALL.start + _SHARE * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_HIGH = _LOW + _SHARE
 
 
 def free_broker_port() -> int:
