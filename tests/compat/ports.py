@@ -6,9 +6,10 @@ import socket
 
 _TAKEN: set[int] = set()
 _ALL = range(20_000, 32_000)  # below the ephemeral range, so that outgoing connections do not take them
-# Each worker of pytest-xdist has a part of its own: a port is free until a server binds it, some milliseconds later.
-_SHARE = len(_ALL) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-_LOW = _ALL.start + _SHARE * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+# Up to eight workers of pytest-xdist have a part each: a port is free until a server binds it, some milliseconds later.
+_PARTS = min(8, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+_SHARE = len(_ALL) // _PARTS
+_LOW = _ALL.start + _SHARE * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PARTS)
 _HIGH = _LOW + _SHARE
 
 
