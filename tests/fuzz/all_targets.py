@@ -7,6 +7,7 @@ from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
 from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS
 from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
 from tests.fuzz.engine_intake_targets import ENGINE_INTAKE_TARGETS
+from tests.fuzz.engine_move_targets import ENGINE_MOVE_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
@@ -35,6 +36,7 @@ TWIN_TARGETS: Final[tuple[Target, ...]] = (
     *ENGINE_FILTER_TARGETS,
     *ENGINE_TIMER_TARGETS,
     *ENGINE_INTAKE_TARGETS,
+    *ENGINE_MOVE_TARGETS,
 )
 TARGETS: Final[dict[str, Target]] = {
     target.name: target

@@ -1,0 +1,119 @@
+"""Records that the compiled engine moves to their real topic beside what Python makes of the same stored records."""
+
+import random
+import struct
+from types import SimpleNamespace
+from typing import Any, Final
+
+from broker.transaction.half_message import HalfMessage
+from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT
+from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
+from store.moves import USUAL_FLAGS
+from store.record.checksum import SEAL_BYTES, masked_crc, seal
+from store.record.record import PendingMessage, Record, TagsCodes, decode, topic_field
+from store.timer.timed_message import TimedMessage, read_timed
+from tests.fuzz.engine_targets import properties_of
+from tests.fuzz.store_targets import whole_record
+from tests.fuzz.target import Target
+
+try:
+    from sprocket.engine import moves as compiled
+except ImportError:  # no C compiler: `tests/engine` says so
+    compiled = None  # type: ignore[assignment]
+
+_AT: Final = 1 << 33  # physical offset of the stored record
+_QUEUE_OFFSET: Final = 5
+_SLOT_MS: Final = 1_700_000_001_000
+_WIDTH_MS: Final = 1000
+_ENQUEUE_MS, _NOW_MS = 1_700_000_000_500, 1_700_000_001_234
+_HOST: Final = bytes(8)
+_TAGS_CODES: Final = TagsCodes("1s 5s")
+_GROUP: Final = b"PG"
+_PLACE: Final = b"REAL_TOPIC\x01Orders\x02REAL_QID\x010\x02"
+_DUE: Final = b"TIMER_OUT_MS\x011700000001000\x02"
+_BASES: Final = (
+    b"",
+    b"UNIQ_KEY\x01K\x02",
+    b"TAGS\x01TagA\x02",
+    b"TAGS\x01a\x02TAGS\x01b\x02",
+    "K\x01Zürich\x02".encode(),
+    b"K\x01v\x02" * 40,
+)
+
+
+def _stored(topic: str, properties: bytes, body: bytes = b"body", sys_flag: int = 0) -> bytes:
+    """A sealed record of the timer's or of the half topic."""
+    record = bytearray(whole_record(body, properties, sys_flag, topic))
+    struct.pack_into(">qq", record, PHYSICAL_OFFSET_AT - 8, _QUEUE_OFFSET, _AT)
+    properties_at = properties_of(bytes(record))
+    struct.pack_into(">i", record, 0, len(record) + SEAL_BYTES)
+    struct.pack_into(">H", record, properties_at - 2, len(record) - properties_at + SEAL_BYTES)
+    return bytes(record + seal(masked_crc(bytes(record))))
+
+
+def _moves() -> Any:
+    magic, topic_bytes = topic_field("Orders")
+    queue = SimpleNamespace(topic="Orders", queue_id=0, topic_bytes=topic_bytes, magic=magic, next_offset=3)
+    return compiled.Moves(
+        USUAL_FLAGS, 1 << 20, 32_767, lambda topic, queue_id: queue if (topic, queue_id) == ("Orders", 0) else None
+    )
+
+
+def _compare(moves: Any, made: PendingMessage | None) -> None:
+    """What was moved is the message that Python makes."""
+    assert made is not None
+    assert (made.topic, made.queue_id) == ("Orders", 0)
+    records, ((_, entries),) = moves.encode(_AT + 1000, 77, _HOST)
+    found = decode(memoryview(records), check_crc=True)
+    assert isinstance(found, Record), found
+    assert (found.topic, found.queue_id, found.queue_offset, found.physical_offset) == ("Orders", 0, 3, _AT + 1000)
+    assert bytes(found.body) == bytes(made.body)
+    assert bytes(found.properties)[:-SEAL_BYTES] == made.properties
+    assert (found.flag, found.sys_flag, found.born_timestamp) == (made.flag, made.sys_flag, made.born_timestamp)
+    assert (found.reconsume_times, found.store_timestamp) == (made.reconsume_times, 77)
+    assert struct.unpack(">qiq", entries) == (_AT + 1000, len(records), made.tags_code)
+
+
+def _timed(data: bytes) -> None:
+    moves, view = _moves(), memoryview(data)
+    topic = moves.add_timed(view, topic_field(TIMER_TOPIC)[1], _SLOT_MS, _WIDTH_MS, _ENQUEUE_MS, _NOW_MS)
+    assert len(moves) == (topic is not None)
+    # The store gives whole records: these are none.
+    if topic is None or not isinstance(decode(view, check_crc=False), Record):
+        return
+    message = read_timed(SimpleNamespace(record_at=lambda *_: view), _AT, len(data))  # type: ignore[arg-type]
+    assert isinstance(message, TimedMessage), message
+    assert message.due_ms // _WIDTH_MS * _WIDTH_MS == _SLOT_MS
+    _compare(moves, message.real(_ENQUEUE_MS, _NOW_MS, _TAGS_CODES))
+
+
+def _half(data: bytes) -> None:
+    moves, view = _moves(), memoryview(data)
+    taken = moves.add_half(view, topic_field(TRANS_HALF_TOPIC)[1], _QUEUE_OFFSET, _AT, _GROUP, True)
+    assert len(moves) == (taken is not None)
+    record = decode(view, check_crc=False)
+    if taken is None or not isinstance(record, Record):
+        return
+    half = HalfMessage(record)
+    assert taken == ("Orders", record.born_timestamp)
+    assert half.target == ("Orders", 0)
+    _compare(moves, half.real("Orders", 0, _TAGS_CODES))
+
+
+def move_twins(data: bytes) -> None:
+    """One stored record, as a timed message and as a half message."""
+    if compiled is not None:
+        _timed(data)
+        _half(data)
+
+
+def _seeds() -> list[bytes]:
+    chance, found = random.Random(4), []
+    for base in _BASES:
+        body = chance.randbytes(chance.choice((0, 20, 300)))
+        found.append(_stored(TIMER_TOPIC, base + _DUE + _PLACE, body))
+        found.append(_stored(TRANS_HALF_TOPIC, base + b"TRAN_MSG\x01true\x02PGROUP\x01PG\x02" + _PLACE, body))
+    return found
+
+
+ENGINE_MOVE_TARGETS: Final = (Target("move_twins", move_twins, _seeds(), 4096),)
