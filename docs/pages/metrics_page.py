@@ -34,65 +34,67 @@ RocketMQ. [figures.md](figures.md) has the figures that `mqadmin brokerStatus` s
 |---|---|---|
 | `PROM` | Prometheus reads `http://<metricsPromExporterHost>:<metricsPromExporterPort>/metrics`, port 5557 | nothing |
 | `OTLP_GRPC` | the server sends to `metricsGrpcExporterTarget`, as `http://collector:4317` | the extra `metrics` |
-| `LOG` | the server writes OTLP JSON to its log, one line each time | the same |
+| `LOG` | the server writes OTLP JSON to its log, one line each time | the extra `metrics` |
 
     # broker.conf, controller.conf
     metricsExporterType = PROM
 
-The other keys are in [configuration.md](configuration.md). The page needs no password, as in RocketMQ: names of topics
-and groups are on it. Leave `metricsPromExporterHost` at the broker's own address, or set it to `127.0.0.1` and let an
-agent on the machine read it. Brokers on one machine need different ports. The keys are read at the start.
+The other keys are in [configuration.md](configuration.md). The page shows names of topics and groups, and needs no
+password, as in RocketMQ. Leave `metricsPromExporterHost` at the broker's own address. Or set it to `127.0.0.1`, and let
+an agent on the machine read the page. Brokers on one machine need different ports. A change of these keys needs a
+restart.
 
 ## What to watch
 
-`conf/prometheus/alerts.yml` has rules for these, `conf/grafana/sprocket.json` shows them;
+`conf/prometheus/alerts.yml` has alert rules for these questions, and `conf/grafana/sprocket.json` is a dashboard.
 `conf/prometheus/prometheus.yml` is a scrape configuration. A test runs every query against a broker.
 
 | Question | Query | Act when |
 |---|---|---|
-| Is a group behind? | `rocketmq_consumer_lag_latency_milliseconds` | older than the business allows |
-| Is it stuck? | `sprocket_consumer_stalled_time_milliseconds` | minutes: it has messages and does not move |
+| Is a group behind? | `rocketmq_consumer_lag_latency_milliseconds` | above the delay that the application allows |
+| Is it stuck? | `sprocket_consumer_stalled_time_milliseconds` | minutes: it has messages and makes no progress |
 | Is one queue behind the others? | `sprocket_consumer_lag_skew` | above 3 with a lag: one key or one slow member |
-| Does nobody read it? | `sprocket_consumer_group_connected == 0` with a lag | the application is down |
-| Are messages given up? | `increase(rocketmq_send_to_dlq_messages_total[10m])` | above 0: see `sprocket dlq` |
+| Has the group no consumer? | `sprocket_consumer_group_connected == 0` with a lag | always: the application is down |
+| Do dead letters appear? | `increase(rocketmq_send_to_dlq_messages_total[10m])` | above 0: see `sprocket dlq` |
 | Do sends wait? | `sprocket_send_wait_milliseconds` by `stage` | `flush`: the disk; `slave`: the network or the slave |
 | Is the store slow? | `sprocket_store_append_time_milliseconds` | the 99th percentile is above 10 ms |
 | Does the disk keep up? | `rocketmq_storage_flush_behind_bytes` | it grows |
-| Are requests slow? | `rocketmq_rpc_latency_milliseconds` by `request_code` | without `is_long_polling="true"` |
+| Are requests slow? | `rocketmq_rpc_latency_milliseconds` by `request_code` | high without `is_long_polling="true"` |
 | Are timers late? | `rocketmq_timer_dequeue_latency_milliseconds` | above a few seconds |
 | Do transactions stay open? | `rocketmq_half_messages` | it grows: producers do not commit |
 
 ## What differs
 
 - Counters begin at 0 with each start, as in RocketMQ. Use `rate` and `increase`.
-- `rocketmq_rpc_latency` ends when the connection has the response; RocketMQ's ends when the system took it. All
-  requests of one read have the latency of their batch. Requests that load shedding refuses are not in it.
+- `rocketmq_rpc_latency` ends when the connection has the response. RocketMQ's ends when the operating system has taken
+  the response. Requests that were read together all have the latency of their batch. Requests that load shedding
+  refuses are not counted.
 - `rocketmq_processor_watermark` is 0: requests wait in no queue.
 - `rocketmq_timer_dequeue_latency` is in ms, as its unit says; RocketMQ exports seconds under that unit.
 - `rocketmq_consumer_lag_latency` is 0 if there is no message; RocketMQ exports a huge negative number for an empty
   retry topic.
-- `rocketmq_finish_message_latency` counts seconds under the unit ms, and `rocketmq_pop_revive_lag` records under
-  milliseconds, as in RocketMQ: their names depend on it.
-- Retries and other messages of one pop share its bytes in `rocketmq_throughput_out_total` by their number.
-- With `estimateAccumulation`, lags count only messages that a group with a subscription to some tags wants, estimated
-  from the first `maxConsumeQueueScan` entries. SQL92 expressions are not estimated.
+- Two metrics have a wrong unit in their names, as in RocketMQ. `rocketmq_finish_message_latency` counts seconds, and
+  `rocketmq_pop_revive_lag` counts records; both names end with milliseconds. The right unit would change the names.
+- One pop can return retried messages and others. `rocketmq_throughput_out_total` divides its bytes between the two by
+  the number of messages.
+- With `estimateAccumulation`, the lag of a group that subscribes to some tags counts only messages with these tags.
+  Their number is estimated from the first `maxConsumeQueueScan` entries. SQL92 expressions are not estimated.
 - `metricsOtelCardinalityLimit` limits the series of each metric. Further series are not exported; the log says so once.
-- A proxy in local mode exports beside its broker, at a port of its own.
+- A proxy in local mode has a metrics page of its own, at another port than its broker's.
 
 ## Cost
 
-Values are read when somebody asks, in the event loop; groups and topics are walked in slices. While messages flow, a
-batch of sends costs one call. `python -m benchmarks.metrics_cost --rounds 61` measures the CPU of a read of sends.
-On two quiet cores; the control is a second connection without counting, so differences below 2 % are noise:
+Values are read in the event loop when an exporter asks for them. Groups and topics are read in slices. Counting a batch
+of sends costs one call; an exporter also measures latencies. CPU of a read of sends on two quiet cores
+(`python -m benchmarks.metrics_cost --rounds 61`); the control is a second connection without counting, so differences
+below 2 % are noise:
 
-| Sends in a read | Without counting, us | Control | Counting | With an exporter |
+| Sends in a read | Without counting, us for each | Control | Counting | With an exporter |
 |---|--:|--:|--:|--:|
 | 1 of 128 bytes | 83.0 | -0.2 % | -1.8 % | +3.3 % |
-| 8 of 128 bytes | 12.8 for each | +1.8 % | +0.8 % | +0.8 % |
-| 64 of 128 bytes | 3.0 for each | -0.6 % | -0.7 % | +0.8 % |
-| 64 of 1 KiB | 8.5 for each | +0.9 % | +0.3 % | +0.3 % |
-
-An exporter also measures latencies.
+| 8 of 128 bytes | 12.8 | +1.8 % | +0.8 % | +0.8 % |
+| 64 of 128 bytes | 3.0 | -0.6 % | -0.7 % | +0.8 % |
+| 64 of 1 KiB | 8.5 | +0.9 % | +0.3 % | +0.3 % |
 
 """
 
@@ -107,9 +109,10 @@ def _table(title: str, metrics: Iterable[Metric]) -> str:
 
 
 _NAMES: Final = """\
-The names are those of Prometheus. OTLP and the log have them without the unit at the end (`milliseconds`, `bytes`,
-`seconds`, `microseconds`), which is the metric's unit there. All metrics of a broker have the labels `cluster`,
-`node_type` and `node_id`, those of a controller `address`, `group` and `peer_id`, and all have those of `metricsLabel`.
+The names are those that Prometheus sees. In OTLP and in the log, a name does not end with the unit (`milliseconds`,
+`bytes`, `seconds`, `microseconds`): the unit is a field of the metric. All metrics of a broker have the labels
+`cluster`, `node_type` and `node_id`. Those of a controller have `address`, `group` and `peer_id`. The labels of
+`metricsLabel` are added to all.
 
 """
 _PROXY: Final = """\

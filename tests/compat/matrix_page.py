@@ -91,7 +91,8 @@ that starts servers. Where the tests inspect objects inside a broker, it request
 | gRPC, DLedger, broker container | not run: Sprocket does not have these servers |
 | controller | not run: it starts RocketMQ's classes; `test_controllers.py` has its brokers under our controllers |
 | rocketmq-e2e, Java, remoting client 4.9.3, with one broker | passes, `PushConsumerRetryTest` not always |
-| rocketmq-exporter 0.0.3 | works; TOPIC_PUT_SIZE and GROUP_GET_SIZE (bytes by topic and group) are missing |
+| rocketmq-exporter 0.0.3 | works, with sizes by topic and group; `test_monitors.py` sends its requests |
+| rocketmq-dashboard 1.0.0 | all pages work but those of ACL, not tried; `test_monitors.py` sends their requests |
 | rocketmq-dashboard 2.1.1 | the pages from clusters to settings and dead letters work; traces and ACL not tried |
 
 A consumer of a new group requests its offset. If the broker responds that there is none, the consumer requests the
