@@ -135,7 +135,6 @@ def main() -> None:
     parser.add_argument("--groups", default="1,2")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    leave_on_sigterm()
     dice = random.Random(arguments.seed)
     try:
         maven.apache_classpath()
@@ -159,4 +158,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     main()

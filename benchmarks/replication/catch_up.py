@@ -169,7 +169,6 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--folder", type=Path, default=None)
     arguments = parser.parse_args()
-    leave_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
     try:
         for record_bytes in map(int, arguments.records.split(",")):
@@ -180,4 +179,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     main()

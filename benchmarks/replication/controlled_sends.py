@@ -78,7 +78,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--outstanding", default="1,64,256")
     arguments = parser.parse_args()
-    leave_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-"))
     try:
         with running(_SYNC, folder) as pair, controlled(folder / "controlled") as brokers:
@@ -88,4 +87,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     sys.exit(main())

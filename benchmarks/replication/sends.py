@@ -180,7 +180,6 @@ def main() -> None:
     parser.add_argument("--no-apache", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     arguments = parser.parse_args()
-    leave_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
     try:
         kinds = [kind for kind in KINDS if kind.engine != "apache" or not arguments.no_apache]
@@ -191,4 +190,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     main()

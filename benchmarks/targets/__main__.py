@@ -7,7 +7,6 @@ stopped goes on where it was.
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from benchmarks.replication.pairs import leave_on_sigterm
 from benchmarks.targets.measure import Effort, measure
 from benchmarks.targets.results import BadResultsError, Outcome, Results
 from benchmarks.targets.table import markdown_table, rich_table
@@ -64,7 +64,6 @@ def main(
     name: str | None,
 ) -> None:
     """Measures the rows of the table of targets; prints measured, target and reached for each engine."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     effort = Effort(rounds, seconds, full_cache)
     if name is not None:
         click.echo(json.dumps(asdict(measure(name, effort))))
@@ -127,4 +126,5 @@ def _stopped_in_the_end(process: "subprocess.Popen[str]") -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     main()

@@ -29,8 +29,9 @@ from tests.chaos.offline import Content, read_store
 from tests.chaos.queue_checker import QueueChecker
 
 FLUSH_INTERVAL_MS: Final = 200
-_IMAGE_MIB: Final = 128
-_TMPFS_MIB: Final = 1024
+# More than the fastest machine sends in all cycles; only what is written takes memory.
+_IMAGE_MIB: Final = 384
+_TMPFS_MIB: Final = 2048
 # ASYNC_FLUSH: what is flushed now and then is flushed so often, whether or not it is much.
 _ASYNC: Final = {
     "flushDiskType": "ASYNC_FLUSH",
