@@ -15,7 +15,7 @@ from sprocket.engine.layout cimport (
     BLANK_MIN_BYTES, MAGIC_V1, MIN_RECORD_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, from_big32, from_big64,
 )
 from sprocket.engine.record_check cimport (
-    Log, Parts, crc32_can_fold, crc32_prepare, crc_holds, java_hash, lengths_fit, tag_at,
+    Log, Parts, crc32_can_fold, crc32_prepare, crc_holds, lengths_fit, tag_at, tags_code,
 )
 
 cdef extern from *:
@@ -90,7 +90,7 @@ cdef class Walk:
             if not crc_holds(log, at, &parts):
                 break
             code, tag = 0, tag_at(log.octets, parts.properties_at, parts.end, &tag_end)
-            if tag >= 0 and not java_hash(log.octets, tag, tag_end, &code):
+            if tag >= 0 and not tags_code(log.octets + tag, tag_end - tag, &code):
                 break
             lane = self.lane_of(log, &parts, from_big32(head.queue_id), queue_of)
             if lane < 0 or from_big64(head.queue_offset) != self.lanes[lane].next_offset:
@@ -144,12 +144,10 @@ cdef class Walk:
         cdef int lane
         cdef list found = []
         for lane in range(self.lane_count):
-            content = PyBytes_FromStringAndSize(NULL, self.lanes[lane].entries * sizeof(QueueEntry))
-            to[lane] = <QueueEntry *> PyBytes_AS_STRING(content)
             if self.lanes[lane].entries:
+                content = PyBytes_FromStringAndSize(NULL, self.lanes[lane].entries * sizeof(QueueEntry))
+                to[lane] = <QueueEntry *> PyBytes_AS_STRING(content)
                 found.append((self.queues[lane], content))
-            else:
-                self.queues[lane] = content  # keeps the memory that `to` points to
         for i in range(self.count):
             lane = self.taken[i].lane
             to[lane][0] = self.taken[i].entry

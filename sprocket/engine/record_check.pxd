@@ -1,13 +1,15 @@
 # Checks of one record in the log, shared by the compiled modules that read records of others: `store.record.record` and
 # `store.scan.record_batch` have the same in Python.  Nothing is used as a position before it was compared with the end.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
 
 from sprocket.engine.layout cimport (
     BLANK_MIN_BYTES, BORN_V6, CRC_MASK, FIXED_IPV4_BYTES, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, RecordFixed, SEAL_BYTES,
-    SEAL_MAX_UNLIKE, SEAL_NAME_BYTES, STORE_V6, V6_GROWTH_BYTES, VALUE_END, from_big16, from_big32, from_big64,
+    SEAL_MAX_UNLIKE, SEAL_NAME_BYTES, STORE_V6, V6_GROWTH_BYTES, VALUE_END, from_big32, from_big64,
 )
+from sprocket.engine.record_writer cimport is_ascii, java_hash
+from sprocket.engine.wire_text cimport int32_at, uint16_at
 
 cdef extern from "crc32.h" nogil:
     void crc32_prepare()
@@ -42,18 +44,6 @@ cdef struct Parts:
     int64_t end
 
 
-cdef inline int64_t int32_at(const Log *log, int64_t at) noexcept nogil:
-    cdef int32_t value
-    memcpy(&value, log.octets + at, 4)
-    return from_big32(value)
-
-
-cdef inline int64_t uint16_at(const Log *log, int64_t at) noexcept nogil:
-    cdef uint16_t value
-    memcpy(&value, log.octets + at, 2)
-    return from_big16(value)
-
-
 cdef inline bint lengths_fit(const Log *log, int64_t at, Parts *parts) noexcept nogil:
     """Return whether a record may begin at `at`, and its lengths add up; `parts` is then filled.
 
@@ -79,16 +69,16 @@ cdef inline bint lengths_fit(const Log *log, int64_t at, Parts *parts) noexcept 
         parts.body_at += V6_GROWTH_BYTES
     if parts.body_at + (MIN_RECORD_BYTES - FIXED_IPV4_BYTES) > parts.end:
         return False
-    cdef int64_t body_bytes = int32_at(log, parts.body_at - 4)
+    cdef int64_t body_bytes = int32_at(log.octets + parts.body_at - 4)
     parts.body_end = parts.body_at + body_bytes
     parts.topic_at = parts.body_end + (1 if magic == MAGIC_V1 else 2)
     if body_bytes < 0 or parts.topic_at + 2 > parts.end:
         return False
-    parts.topic_bytes = log.octets[parts.body_end] if magic == MAGIC_V1 else uint16_at(log, parts.body_end)
+    parts.topic_bytes = log.octets[parts.body_end] if magic == MAGIC_V1 else uint16_at(log.octets + parts.body_end)
     parts.properties_at = parts.topic_at + parts.topic_bytes + 2
     if parts.properties_at > parts.end or parts.topic_bytes > TOPIC_LIMIT:
         return False
-    if uint16_at(log, parts.properties_at - 2) != parts.end - parts.properties_at:
+    if uint16_at(log.octets + parts.properties_at - 2) != parts.end - parts.properties_at:
         return False
     # Properties never end with a zero: a page that did not reach the disk does.
     return parts.properties_at == parts.end or log.octets[parts.end - 1] != 0
@@ -160,12 +150,7 @@ cdef inline int64_t tag_at(const uint8_t *octets, int64_t at, int64_t end, int64
     return found
 
 
-cdef inline bint java_hash(const uint8_t *octets, int64_t at, int64_t end, int64_t *code) noexcept nogil:
-    """Compute Java's hash of a text of ASCII; return False for any other text."""
-    cdef uint32_t value = 0
-    cdef uint8_t every = 0
-    for i in range(at, end):
-        every |= octets[i]
-        value = 31 * value + octets[i]
-    code[0] = <int32_t> value
-    return every < 128
+cdef inline bint tags_code(const uint8_t *tag, int64_t size, int64_t *code) noexcept nogil:
+    """Compute Java's hash of a tag of ASCII; return False for any other text."""
+    code[0] = java_hash(tag, size)
+    return is_ascii(tag, size)

@@ -38,7 +38,7 @@ from sprocket.engine.record_check cimport (
     crc32_can_fold,
     crc32_prepare,
     crc_holds,
-    java_hash,
+    tags_code,
     lengths_fit,
     masked_crc,
     tag_at,
@@ -270,7 +270,7 @@ def tags_codes(object data, object properties_at, object positions, object sizes
             end = begin[i] + length[i]
             code[i] = 0
             at = tag_at(first, at, end, &tag_end)
-            if at >= 0 and not java_hash(first, at, tag_end, &code[i]):
+            if at >= 0 and not tags_code(first + at, tag_end - at, &code[i]):
                 code[i] = NOT_ASCII
                 unusual += 1
     if wrong >= 0:

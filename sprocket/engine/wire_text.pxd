@@ -53,6 +53,12 @@ cdef inline int32_t int16_at(const uint8_t *octets) noexcept nogil:
     return <int16_t> from_big16(value)
 
 
+cdef inline int32_t uint16_at(const uint8_t *octets) noexcept nogil:
+    cdef uint16_t value
+    memcpy(&value, octets, 2)
+    return from_big16(value)
+
+
 cdef inline bint take(Cursor *cursor, uint8_t octet) noexcept nogil:
     """Read one byte if it is `octet`."""
     if cursor.at < cursor.end and cursor.at[0] == octet:
