@@ -9,10 +9,10 @@ from broker.transaction.half_message import HalfMessage
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.moves import USUAL_FLAGS
-from store.record.checksum import SEAL_BYTES, masked_crc, seal
+from store.record.checksum import SEAL_BYTES
 from store.record.record import PendingMessage, Record, TagsCodes, decode, topic_field
 from store.timer.timed_message import TimedMessage, read_timed
-from tests.fuzz.engine_targets import properties_of
+from tests.fuzz.engine_targets import sealed
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
@@ -45,10 +45,7 @@ def _stored(topic: str, properties: bytes, body: bytes = b"body", sys_flag: int 
     """A sealed record of the timer's or of the half topic."""
     record = bytearray(whole_record(body, properties, sys_flag, topic))
     struct.pack_into(">qq", record, PHYSICAL_OFFSET_AT - 8, _QUEUE_OFFSET, _AT)
-    properties_at = properties_of(bytes(record))
-    struct.pack_into(">i", record, 0, len(record) + SEAL_BYTES)
-    struct.pack_into(">H", record, properties_at - 2, len(record) - properties_at + SEAL_BYTES)
-    return bytes(record + seal(masked_crc(bytes(record))))
+    return sealed(bytes(record))
 
 
 def _moves() -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT, SysFlag
-from store.record.checksum import masked_crc, seal
+from store.record.checksum import SEAL_BYTES, masked_crc, seal
 from store.record.record import TagsCodes, blank
 from store.scan import log_walk, record_batches, record_crc, record_scan, tags_scan
 from store.scan.record_batch import RecordBatch
@@ -53,12 +53,17 @@ def log_of(chance: random.Random, records: int, queue_offset_of: Callable[[str],
         record = bytearray(whole_record(body, chance.choice(PROPERTIES), int(chance.choice(FLAGS)), topic))
         struct.pack_into(">qq", record, PHYSICAL_OFFSET_AT - 8, queue_offset_of(topic), BASE + len(content))
         if chance.random() < 0.5:
-            properties_at = properties_of(bytes(record))
-            struct.pack_into(">i", record, 0, len(record) + 20)
-            struct.pack_into(">H", record, properties_at - 2, len(record) - properties_at + 20)
-            record += seal(masked_crc(bytes(record)))
+            record = bytearray(sealed(bytes(record)))
         content += record
     return bytes(content)
+
+
+def sealed(record: bytes) -> bytes:
+    """Return a valid record with a seal at its end."""
+    properties_at, longer = properties_of(record), bytearray(record)
+    struct.pack_into(">i", longer, 0, len(record) + SEAL_BYTES)
+    struct.pack_into(">H", longer, properties_at - 2, len(record) - properties_at + SEAL_BYTES)
+    return bytes(longer + seal(masked_crc(bytes(longer))))
 
 
 def properties_of(record: bytes) -> int:
