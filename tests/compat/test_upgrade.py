@@ -162,7 +162,7 @@ def test_a_controller_of_the_previous_version_is_taken_over(tmp_path: Path) -> N
 
         def is_elected_and_in_sync() -> bool:
             """The stored state has two in sync as well, until the first election after the start."""
-            is_elected = int(cluster.replica_info()["masterEpoch"]) > int(ledger["said"]["masterEpoch"])
+            is_elected = int(cluster.replica_info().get("masterEpoch", 0)) > int(ledger["said"]["masterEpoch"])
             return is_elected and cluster.in_sync() == 2 and cluster.master(brokers) is not None
 
         until(is_elected_and_in_sync, "both replicas are in sync")
