@@ -161,7 +161,7 @@ def show(slices_of: Slices) -> None:
     for outstanding, slices in slices_of.measured.items():
         for name, rounds in slices.items():
             rate, p50, p99, master, slave = (median(column) for column in zip(*rounds, strict=True))
-            of_async = _ratio(rounds, slices.get("floor async" if name == "floor sync" else "sprocket async", []))
+            of_async = _ratio(rounds, slices.get(f"{name.split()[0]} async", slices["sprocket async"]))
             of_apache = _ratio(rounds, slices.get("apache sync", []))
             added = median(one.p50_us - two.p50_us for one, two in zip(rounds, slices["sprocket async"], strict=True))
             numbers = f"{rate:,.0f} | {of_async} | {of_apache} | {p50:,.0f} | {p99:,.0f} | {master:.1f} | {slave:.1f}"
