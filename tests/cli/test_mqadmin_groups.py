@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,6 +30,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from tests.background import in_background
 from tests.cli.conftest import Cluster
 
 Admin = Callable[..., list[str]]
@@ -76,9 +78,10 @@ def offsets(admin: Admin, group: str, topic: str) -> list[int]:
 @pytest.fixture
 def online(cluster: Cluster, topic: str) -> Iterator[str]:
     """A group with one consumer that has read the topic, and a producer of the group PG-<topic>."""
-    group, ready, end = f"G{topic}", threading.Event(), threading.Event()
+    group = f"G{topic}"
 
-    async def work() -> None:
+    @asynccontextmanager
+    async def members() -> AsyncIterator[None]:
         async with (
             Producer(f"PG-{topic}", cluster.namesrv) as producer,
             Consumer(group, {topic: "*"}, cluster.namesrv, consume_from=ConsumeFrom.FIRST) as consumer,
@@ -88,16 +91,10 @@ def online(cluster: Cluster, topic: str) -> Iterator[str]:
             for _ in range(6):
                 await consumer.ack(await anext(consumer))
             await cluster.await_route(f"%RETRY%{group}")
-            ready.set()
-            while not end.is_set():
-                await asyncio.sleep(0.02)
+            yield
 
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    assert ready.wait(30)
-    yield group
-    end.set()
-    thread.join(30)
+    with in_background(members()):
+        yield group
 
 
 # Offsets

@@ -141,11 +141,15 @@ def mqadmin_command(home: Path, *arguments: str, is_old: bool = False, logger: s
     Raises maven.JavaMissingError.
     """
     classpath = maven.old_tools_classpath() if is_old else maven.apache_classpath()
-    command = _tools_command(home, classpath, _ONE_LOGGER.format(logger) if logger else _QUIET)
+    command = tools_command(home, classpath, _ONE_LOGGER.format(logger) if logger else _QUIET)
     return [*command, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
 
 
-def _tools_command(home: Path, classpath: str, logback: str = _QUIET) -> list[str]:
+def tools_command(home: Path, classpath: str, logback: str = _QUIET) -> list[str]:
+    """Return the words that start a small JVM for a tool, which keeps its files in `home`.
+
+    What is to run is to follow.  Raises maven.JavaMissingError.
+    """
     home.mkdir(parents=True, exist_ok=True)
     configuration = home / "logback.xml"
     configuration.write_text(logback)
@@ -156,6 +160,7 @@ def _tools_command(home: Path, classpath: str, logback: str = _QUIET) -> list[st
         "-XX:+UseSerialGC",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
+        f"-Drocketmq.client.logRoot={home}",
         f"-Drmq.logback.configurationFile={configuration}",
         "-cp",
         classpath,
@@ -168,7 +173,7 @@ class AdminShell:
     def __init__(self, home: Path) -> None:
         source = Path(__file__).parent / "java" / "admin" / "AdminShell.java"
         self._process = subprocess.Popen(
-            [*_tools_command(home, maven.apache_classpath()), str(source)],
+            [*tools_command(home, maven.apache_classpath()), str(source)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

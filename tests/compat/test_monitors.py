@@ -12,9 +12,8 @@ import asyncio
 import os
 import re
 import subprocess
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +29,10 @@ from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
+from tests.background import in_background
 from tests.compat import maven
 from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Cluster, SprocketCluster
+from tests.compat.java_client import tools_command
 from tests.compat.replicas import is_in_step, until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -76,9 +77,10 @@ def scene(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scen
     kind: type[Cluster] = ApacheCluster if IS_APACHE else SprocketCluster
     servers = kind(tmp_path_factory.mktemp("monitored") / "servers", slaves=1, properties={"traceTopicEnable": "true"})
     namesrv, master = servers.name_server_address, servers.brokers[0].address
-    ready, end, ids = threading.Event(), threading.Event(), dict[str, str]()
 
-    async def work() -> None:
+    @asynccontextmanager
+    async def members() -> AsyncIterator[Mapping[str, str]]:
+        ids: dict[str, str] = {}
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(
                 TransactionProducer(PRODUCERS, namesrv, checker=lambda _: TransactionState.UNKNOWN)
@@ -91,21 +93,13 @@ def scene(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scen
                 stack.push_async_callback(asyncio.wait, [running])
                 stack.push_async_callback(consumer.close)
             await settled(namesrv, master)
-            ready.set()
-            while not end.is_set():
-                await asyncio.sleep(0.05)
+            yield ids
 
     with servers:
         servers.start_slaves()
-        thread = threading.Thread(target=lambda: asyncio.run(work()))
-        thread.start()
-        try:
-            assert ready.wait(120)
+        with in_background(members(), limit_s=120) as ids:
             until(lambda: is_in_step(master), "the slave has everything")
             yield Scene(namesrv, ids)
-        finally:
-            end.set()
-            thread.join(60)
 
 
 async def acknowledged(message: ReceivedMessage) -> None:
@@ -155,13 +149,7 @@ async def is_counted(admin: AdminClient, master: str, name: str, key: str) -> bo
 def lines_of(program: str, version: str, home: Path, *arguments: str) -> dict[str, str]:
     """Run the Java program; return the lines that it printed, by name."""
     classpath = maven.apache_classpath() if version == maven.APACHE_VERSION else maven.old_tools_classpath()
-    quiet = home / "logback.xml"
-    quiet.write_text('<configuration><root level="OFF"/></configuration>')
-    command = [
-        maven.java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={home}",
-        f"-Drocketmq.client.logRoot={home}", f"-Drmq.logback.configurationFile={quiet}", "-cp", classpath,
-        str(PROGRAM), program, *arguments,
-    ]  # fmt: skip
+    command = [*tools_command(home, classpath), str(PROGRAM), program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_LIMIT_S, check=False, cwd=home)
     lines = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
     assert done.returncode == 0, f"{lines}\n{done.stderr}"

@@ -4,16 +4,14 @@ Each tool is a process of its own, which SIGINT ends after its first report.  Ro
 before it, and writes its lines to its log, which goes to standard output here.
 """
 
-import asyncio
 import difflib
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +27,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Response
+from tests.background import in_background
 from tests.broker.rig import TestClient
 from tests.compat.cluster import CLUSTER_NAME, SprocketCluster
 from tests.compat.java_client import mqadmin_command
@@ -53,9 +52,9 @@ def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
 @pytest.fixture(scope="module")
 def watched(cluster: SprocketCluster) -> Iterator[None]:
     """Groups with backlogs, and members of them that tell of trouble."""
-    ready, end = threading.Event(), threading.Event()
 
-    async def work() -> None:
+    @asynccontextmanager
+    async def groups() -> AsyncIterator[None]:
         broker = cluster.brokers[0].address
         async with AsyncExitStack() as stack:
             await make_groups(cluster.name_server_address, broker)
@@ -64,18 +63,10 @@ def watched(cluster: SprocketCluster) -> Iterator[None]:
                 member = TestClient(broker, answers={RequestCode.GET_CONSUMER_RUNNING_INFO: body})
                 stack.push_async_callback(member.close)
                 await member.heartbeat(client_id, TOPIC, group=group)
-            ready.set()
-            while not end.is_set():
-                await asyncio.sleep(0.05)
+            yield
 
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    try:
-        assert ready.wait(60)
+    with in_background(groups()):
         yield
-    finally:
-        end.set()
-        thread.join(60)
 
 
 async def make_groups(namesrv: str, broker: str) -> None:

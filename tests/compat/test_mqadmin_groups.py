@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
+from tests.background import in_background
 from tests.compat.cluster import CLUSTER_NAME, Cluster
 from tests.compat.java_client import AdminShell, mqadmin
 
@@ -98,9 +99,9 @@ def topic(cluster: Cluster) -> str:
 @pytest.fixture(scope="module")
 def online(cluster: Cluster, topic: str) -> Iterator[str]:
     """A consumer that has read the topic, and a producer of the group PGOnline."""
-    ready, end = threading.Event(), threading.Event()
 
-    async def work() -> None:
+    @asynccontextmanager
+    async def members() -> AsyncIterator[None]:
         servers = cluster.name_server_address
         async with (
             TransactionProducer("PGOnline", servers, checker=lambda _: TransactionState.UNKNOWN),
@@ -108,16 +109,10 @@ def online(cluster: Cluster, topic: str) -> Iterator[str]:
         ):
             for _ in range(6):
                 await consumer.ack(await anext(consumer))
-            ready.set()
-            while not end.is_set():
-                await asyncio.sleep(0.05)
+            yield
 
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    assert ready.wait(60)
-    yield ONLINE
-    end.set()
-    thread.join(60)
+    with in_background(members()):
+        yield ONLINE
 
 
 def test_resets_skips_and_clones(cluster: Cluster, theirs: Run, ours: Run) -> None:

@@ -4,9 +4,8 @@ import asyncio
 import difflib
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
+from tests.background import in_background
 from tests.compat import wire
 from tests.compat.cluster import CLUSTER_NAME, SprocketCluster
 from tests.compat.controllers import GROUP as BROKER
@@ -154,9 +154,9 @@ async def send_kinds(namesrv: str, admin: AdminClient, master: str) -> None:
 @contextmanager
 def online(namesrv: str) -> Iterator[str]:
     """Run a consumer that has read the topic and a producer of transactions; yield the consumer's client id."""
-    ready, end, ids = threading.Event(), threading.Event(), []
 
-    async def work() -> None:
+    @asynccontextmanager
+    async def members() -> AsyncIterator[str]:
         async with (
             TransactionProducer(PRODUCERS, namesrv, checker=lambda _: TransactionState.UNKNOWN),
             Consumer(ONLINE, {TOPIC: "*"}, namesrv, consume_from=ConsumeFrom.FIRST) as consumer,
@@ -168,19 +168,10 @@ def online(namesrv: str) -> Iterator[str]:
                 while sum(offsets.consumer_offset for offsets in table.values()) < 4:
                     await asyncio.sleep(0.05)
                     table = (await admin.consume_stats(ONLINE, TOPIC)).offset_table
-            ids.append(consumer.client_id)
-            ready.set()
-            while not end.is_set():
-                await asyncio.sleep(0.05)
+            yield consumer.client_id
 
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    try:
-        assert ready.wait(120)
-        yield ids[0]
-    finally:
-        end.set()
-        thread.join(60)
+    with in_background(members(), limit_s=120) as client_id:
+        yield client_id
 
 
 def test_every_command_is_compared_or_absent(shell: AdminShell) -> None:
