@@ -11,6 +11,11 @@ cdef enum:
     # The role of fields that nothing is done with.
     ROLE_NONE = 0
     SERIALIZATION_JSON = 0
+    # Headers that are remembered, and the bytes of one that may be fixed.
+    SHAPES = 4
+    MAX_FIXED_BYTES = 768
+    # The fields, the opaque, account and signature.
+    MAX_GAPS = 35
 
 # How far a header was read.
 cdef enum Outcome:
@@ -38,6 +43,28 @@ cdef struct Header:
     uint32_t seen
     uint32_t seen_proof  # bits 1 and 2: account and signature
     int64_t opaque
+    Text opaque_text  # of a JSON header
+
+
+# A value that differs from one header of a client to the next, and the bytes between the one before and this one.
+cdef struct Gap:
+    const uint8_t *at  # of the value in the header that the shape was made of, with its quotation marks
+    Py_ssize_t size
+    int field  # or OPAQUE, ACCOUNT, SIGNATURE
+    Py_ssize_t fixed_bytes
+
+
+# A JSON header of a client.  The client's next one has the same bytes, except in the gaps.
+cdef struct Shape:
+    uint8_t fixed[MAX_FIXED_BYTES]
+    Py_ssize_t fixed_bytes
+    Gap gaps[MAX_GAPS]
+    int gap_count  # 0: there is no header yet
+    int kept[MAX_FIELDS]  # fields that are not in gaps
+    int kept_count
+    Text texts[MAX_FIELDS]  # of these, in `fixed`
+    uint32_t seen
+    uint32_t seen_proof
 
 
 cdef class HeaderReader:
@@ -47,10 +74,18 @@ cdef class HeaderReader:
     cdef object names  # keeps the memory of the fields' names
     cdef int64_t code
     cdef int order[MAX_FIELDS + 1]  # of the fields in a signature: indexes, and -1 for the account
+    cdef Shape shapes[SHAPES]
+    cdef int latest  # shape of the header before
+    cdef int next_shape  # to be replaced
+    cdef uint32_t strangers  # headers without a shape
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
                  bint is_free) except -1
     cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept
+    cdef Outcome read_shaped(self, const Cursor *whole, Header *header) noexcept
+    cdef Outcome fill(self, const Shape *shape, const Text *values, Header *header) noexcept
+    cdef bint is_gap(self, int field) noexcept
+    cdef void remember(self, const uint8_t *octets, Py_ssize_t size, const Header *header) noexcept
     cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept
     cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept
     cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept

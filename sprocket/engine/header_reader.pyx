@@ -7,6 +7,7 @@ a request without a Python object.  Nothing is refused here: Python reads what i
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.signatures cimport SigningKey, sha1_digest
 from sprocket.engine.wire_text cimport (
@@ -34,6 +35,12 @@ cdef enum:
     BINARY_HEAD_BYTES = 21
     SEEN_ACCOUNT = 1
     SEEN_SIGNATURE = 2
+    # Values that are not in a field of the request.
+    OPAQUE = -1
+    ACCOUNT = -2
+    SIGNATURE = -3
+    # One of so many headers without a shape becomes one: with many kinds of clients, making them would cost more.
+    STRANGERS_PER_SHAPE = 8
 
 TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
 
@@ -51,6 +58,64 @@ cdef bint put_proof(const Text *name, const Text *value, Header *header) noexcep
         header.signature = value[0]
         return True
     return False
+
+
+cdef bint is_alike(const Shape *shape, Cursor cursor, Text *values, int64_t *opaque) noexcept nogil:
+    """Return whether a whole header differs from that of `shape` in its gaps only; their texts are then in `values`.
+
+    A gap holds a value of the same type as before, so all bytes mean what they meant there.
+    """
+    cdef const uint8_t *fixed = shape.fixed
+    cdef const Gap *gap
+    cdef int i
+    for i in range(shape.gap_count):
+        gap = &shape.gaps[i]
+        if cursor.end - cursor.at < gap.fixed_bytes or memcmp(cursor.at, fixed, gap.fixed_bytes):
+            return False
+        cursor.at += gap.fixed_bytes
+        fixed += gap.fixed_bytes
+        if gap.field == OPAQUE:
+            if not take_number(&cursor, opaque):
+                return False
+        elif not take_text(&cursor, &values[i]):
+            return False
+    cdef Py_ssize_t rest = shape.fixed + shape.fixed_bytes - fixed
+    return cursor.end - cursor.at == rest and not memcmp(cursor.at, fixed, rest)
+
+
+cdef void add_gap(Shape *shape, int field, const uint8_t *at, Py_ssize_t size) noexcept nogil:
+    """Add a gap; all are in the order of their values."""
+    cdef int i = shape.gap_count
+    while i > 0 and shape.gaps[i - 1].at > at:
+        shape.gaps[i] = shape.gaps[i - 1]
+        i -= 1
+    shape.gaps[i].field, shape.gaps[i].at, shape.gaps[i].size = field, at, size
+    shape.gap_count += 1
+
+
+cdef bint close(Shape *shape, const uint8_t *octets, Py_ssize_t size) noexcept nogil:
+    """Copy the bytes between the gaps, and let the kept texts point to the copy; return False if they are too many."""
+    cdef const uint8_t *end = octets + size
+    cdef const uint8_t *next_
+    cdef Text *text
+    cdef Py_ssize_t fixed_bytes
+    cdef int i, kept = 0
+    shape.fixed_bytes = 0
+    for i in range(shape.gap_count + 1):
+        next_ = shape.gaps[i].at if i < shape.gap_count else end
+        fixed_bytes = next_ - octets
+        if fixed_bytes > MAX_FIXED_BYTES - shape.fixed_bytes:
+            return False
+        memcpy(shape.fixed + shape.fixed_bytes, octets, fixed_bytes)
+        for kept in range(shape.kept_count):
+            text = &shape.texts[kept]
+            if octets <= text.at < next_:
+                text.at = shape.fixed + shape.fixed_bytes + (text.at - octets)
+        shape.fixed_bytes += fixed_bytes
+        if i < shape.gap_count:
+            shape.gaps[i].fixed_bytes = fixed_bytes
+            octets = next_ + shape.gaps[i].size
+    return True
 
 
 cdef class HeaderReader:
@@ -98,18 +163,97 @@ cdef class HeaderReader:
         cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
         header.seen, header.seen_proof, header.opaque = 0, 0, 0
         if serialization == SERIALIZATION_JSON:
-            outcome = self.read_json(&cursor, header)
+            outcome = self.read_shaped(&cursor, header)
+            if outcome == FOREIGN:
+                outcome = self.read_json(&cursor, header)
+                if outcome == USUAL:
+                    self.remember(<const uint8_t *> PyBytes_AS_STRING(octets), PyBytes_GET_SIZE(octets), header)
         else:
             outcome = self.read_binary(&cursor, header)
         if outcome == USUAL and (header.seen & self.required != self.required or not is_int32(header.opaque)):
             return UNUSUAL
         return outcome
 
+    cdef Outcome read_shaped(self, const Cursor *whole, Header *header) noexcept:
+        """Read a header that is like one before; FOREIGN if it is like none, and then nothing is changed."""
+        cdef Text values[MAX_GAPS]
+        cdef const Shape *shape
+        cdef int64_t opaque = 0
+        cdef int number, i = self.latest
+        for number in range(SHAPES):
+            shape = &self.shapes[i]
+            if shape.gap_count and is_alike(shape, whole[0], values, &opaque):
+                self.latest = i
+                header.opaque = opaque
+                return self.fill(shape, values, header)
+            i = (i + 1) % SHAPES
+        return FOREIGN
+
+    cdef Outcome fill(self, const Shape *shape, const Text *values, Header *header) noexcept:
+        """Take the fields of a header that is like `shape`."""
+        cdef int i, field
+        header.seen, header.seen_proof = shape.seen, shape.seen_proof
+        for i in range(shape.kept_count):
+            field = shape.kept[i]
+            header.signed_texts[field] = shape.texts[i]
+            if self.fields[field].role != ROLE_NONE and not self.put_value(&self.fields[field], &shape.texts[i], header):
+                return UNUSUAL
+        for i in range(shape.gap_count):
+            field = shape.gaps[i].field
+            if field >= 0:
+                header.signed_texts[field] = values[i]
+                if not self.put_value(&self.fields[field], &values[i], header):
+                    return UNUSUAL
+            elif field != OPAQUE:
+                if values[i].has_escapes or not values[i].is_ascii:
+                    return UNUSUAL
+                if field == ACCOUNT:
+                    header.account = values[i]
+                else:
+                    header.signature = values[i]
+        return USUAL
+
+    cdef bint is_gap(self, int field) noexcept:
+        """Return whether the values of a field probably differ: its number or free text is used."""
+        cdef const Field *one = &self.fields[field]
+        return one.is_free or (one.role != ROLE_NONE and one.kind != KIND_TEXT and one.kind != KIND_BOOL)
+
+    cdef void remember(self, const uint8_t *octets, Py_ssize_t size, const Header *header) noexcept:
+        """Make a shape of a header that was read, in place of the oldest one."""
+        cdef Shape *shape = &self.shapes[self.next_shape]
+        cdef const Text *text
+        cdef int i
+        self.strangers += 1
+        if shape.gap_count and self.strangers % STRANGERS_PER_SHAPE:
+            return
+        shape.gap_count = shape.kept_count = 0
+        shape.seen, shape.seen_proof = header.seen, header.seen_proof
+        for i in range(self.count):
+            text = &header.signed_texts[i]
+            if not header.seen & <uint32_t> 1 << i:
+                continue
+            if self.is_gap(i):
+                add_gap(shape, i, text.at - 1, text.size + 2)
+            else:
+                shape.kept[shape.kept_count], shape.texts[shape.kept_count] = i, text[0]
+                shape.kept_count += 1
+        if header.seen_proof & SEEN_ACCOUNT:
+            add_gap(shape, ACCOUNT, header.account.at - 1, header.account.size + 2)
+        if header.seen_proof & SEEN_SIGNATURE:
+            add_gap(shape, SIGNATURE, header.signature.at - 1, header.signature.size + 2)
+        if header.opaque_text.size:
+            add_gap(shape, OPAQUE, header.opaque_text.at, header.opaque_text.size)
+        if not close(shape, octets, size):
+            shape.gap_count = 0
+            return
+        self.next_shape = (self.next_shape + 1) % SHAPES
+
     cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept:
         """Read a whole JSON header without blanks, each of whose members occurs once, as `HeaderDecoder.read_json`."""
         cdef Text name, text
         cdef int64_t number = 0
         cdef int seen = 0, member
+        header.opaque_text.size = 0
         if not take(cursor, c'{'):
             return UNUSUAL
         while True:
@@ -121,10 +265,13 @@ cdef class HeaderReader:
                 member = 32 if name.size == 8 else 64
                 if not take_text(cursor, &text) or text.has_escapes or not text.is_ascii:
                     return UNUSUAL
-            elif not take_number(cursor, &number):
-                return UNUSUAL
             else:
+                text.at = cursor.at
+                if not take_number(cursor, &number):
+                    return UNUSUAL
                 member = self.read_number(&name, number, header)
+                if member == 8:
+                    header.opaque_text.at, header.opaque_text.size = text.at, cursor.at - text.at
                 if member == 1 and number != self.code:
                     return FOREIGN
             if not member or seen & member:

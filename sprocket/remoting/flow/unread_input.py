@@ -7,10 +7,13 @@ import fcntl
 import struct
 import termios
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 # The rate is measured over about this time.
 _MEMORY_S: Final = 0.5
+# While nothing is left unread, the kernel is asked only this often: a wait below it is no sign of overload.
+_CHECK_S: Final = 0.005
 _COUNT: Final = struct.Struct("@i")
 _NO_COUNT: Final = bytes(_COUNT.size)
 
@@ -30,19 +33,22 @@ class UnreadInput:
     count as overload.
     """
 
-    __slots__ = ("_bytes", "_since", "_unread", "left_bytes")
+    __slots__ = ("_bytes", "_next_check", "_since", "_unread", "left_bytes")
 
     def __init__(self, unread: Callable[[], int]) -> None:
         self._unread = unread
         self.left_bytes = 0  # after the last read
         self._since: float | None = None  # end of the first read that left data, s
         self._bytes = 0  # read since then
+        self._next_check = -inf
 
     def waited_s(self, size_bytes: int, now: float) -> float:
         """Return how long the `size_bytes` that are read at `now` waited, s."""
+        if now < self._next_check:
+            return 0.0
         left = self.left_bytes = self._unread()
         if not left:
-            self._since = None
+            self._since, self._next_check = None, now + _CHECK_S
             return 0.0
         if self._since is None:
             self._since, self._bytes = now, 0

@@ -146,6 +146,23 @@ def test_what_is_read_at_a_pace_has_waited_for_as_long_as_the_rest_will() -> Non
     assert input_.waited_s(100, 9.0) == 0.0
 
 
+def test_the_kernel_is_asked_at_times_while_nothing_is_left() -> None:
+    asked, left = 0, 0
+
+    def unread() -> int:
+        nonlocal asked
+        asked += 1
+        return left
+
+    input_ = UnreadInput(unread)
+    assert [input_.waited_s(100, step / 1000) for step in range(10)] == [0.0] * 10
+    assert asked == 2
+    left = 1000
+    # From the first one that finds something on, every read asks.
+    assert [input_.waited_s(100, step / 1000) > 0 for step in range(10, 13)] == [False, True, True]
+    assert asked == 5
+
+
 def test_a_pace_of_long_ago_is_forgotten() -> None:
     input_ = UnreadInput(lambda: 900)
     input_.waited_s(100, 0.0)
