@@ -6,6 +6,7 @@ from tests.fuzz.engine_ack_targets import ENGINE_ACK_TARGETS
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
 from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS
 from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
+from tests.fuzz.engine_header_targets import ENGINE_HEADER_TARGETS
 from tests.fuzz.engine_intake_targets import ENGINE_INTAKE_TARGETS
 from tests.fuzz.engine_move_targets import ENGINE_MOVE_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
@@ -28,6 +29,7 @@ TWIN_TARGETS: Final[tuple[Target, ...]] = (
     *ENGINE_TARGETS,
     *ENGINE_WIRE_TARGETS,
     *ENGINE_SEND_TARGETS,
+    *ENGINE_HEADER_TARGETS,
     *ENGINE_READ_TARGETS,
     *ENGINE_PULL_TARGETS,
     *ENGINE_CLIENT_TARGETS,
