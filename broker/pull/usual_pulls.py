@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _engine: Final = native("pulls")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+# About as much leaves in one write; other connections have their turn between two.
+_READ_BYTES: Final = 4 * JOIN_BYTES
 _INT_MIN: Final = -(1 << 31)
 _INT_MAX: Final = (1 << 31) - 1
 
@@ -129,7 +131,7 @@ class UsualPulls:
         if reader is None or self._offsets.has_resets or not self._may_serve():
             return 0
         try:
-            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, proof)
+            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, _READ_BYTES, proof)
         except Exception:
             # Nothing is noted yet: the Python path serves them, and responds to each.
             logger.exception("event=usual_pulls_failed peer=%s:%s", *channel.peer)
@@ -138,8 +140,7 @@ class UsualPulls:
         if not count:
             return 0
         self._note(notes, channel.peer)
-        frame = responses[0] if count == 1 else b"".join(responses)
-        channel.answer_frames(code, count, frames=frame, code=_SUCCESS, read_at=channel.read_at, was_later=False)
+        channel.answer_frames(code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False)
         return count
 
     def _note(self, notes: list[tuple[Any, int, int | None, int, int]], peer: tuple[str, int]) -> None:

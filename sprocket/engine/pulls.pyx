@@ -7,7 +7,10 @@ pulls about which both could not differ.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE, _PyBytes_Resize,
+)
+from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -128,6 +131,38 @@ cdef struct Found:
     int32_t chosen[MAX_MESSAGES]  # numbers of the entries
 
 
+cdef class Frames:
+    """The responses to one read, in one buffer."""
+
+    cdef PyObject *octets  # a bytes object that nobody else has, or NULL
+    cdef Py_ssize_t used
+
+    def __dealloc__(self):
+        Py_XDECREF(self.octets)
+
+    cdef uint8_t *room(self, Py_ssize_t size_bytes, Py_ssize_t more_bytes) except NULL:
+        """Return where the next frame of `size_bytes` begins.  Probably `more_bytes` follow it."""
+        cdef Py_ssize_t end = self.used + size_bytes
+        if self.octets == NULL:
+            made = PyBytes_FromStringAndSize(NULL, end + more_bytes)
+            Py_INCREF(made)
+            self.octets = <PyObject *> made
+        elif end > PyBytes_GET_SIZE(<object> self.octets):
+            _PyBytes_Resize(&self.octets, end + more_bytes)
+        self.used = end
+        return <uint8_t *> PyBytes_AS_STRING(<object> self.octets) + end - size_bytes
+
+    cdef bytes whole(self):
+        """Return all frames; there are none afterwards."""
+        if self.octets == NULL:
+            return b""
+        _PyBytes_Resize(&self.octets, self.used)
+        found = <bytes> self.octets
+        Py_XDECREF(self.octets)
+        self.octets = NULL
+        return found
+
+
 cdef class PullReader(HeaderReader):
     """Reader of the usual pulls of one request code, for one configuration of a broker."""
 
@@ -141,6 +176,8 @@ cdef class PullReader(HeaderReader):
     cdef object segment_at
     cdef dict lanes
     cdef Found found
+    cdef Py_ssize_t followers  # pulls of the read after this one
+    cdef int64_t read_bytes
 
     def __init__(self, int code, tuple fields, ResponseEncoder encoder not None, lane_of, group_of, topic_of,
                  connected_of, forbidden_of, queue_of, segment_at):
@@ -159,29 +196,33 @@ cdef class PullReader(HeaderReader):
         self.segment_at = segment_at
         self.lanes = {}
 
-    def read(self, list frames, Py_ssize_t index, tuple limits, int64_t join_bytes, Proof proof=None):
+    def read(self, list frames, Py_ssize_t index, tuple limits, int64_t join_bytes, int64_t read_bytes,
+             Proof proof=None):
         """Return the responses to the usual pulls from `index` on, and what is to be noted for each.
 
         That is a tuple: lane, next offset, offset to commit or None, messages, their bytes.  `limits` are those of
-        `store.queue.usual_reads`.  It stops after `join_bytes` of records; a response of more is unusual.
-        With `proof`, a pull that does not prove it is unusual.
+        `store.queue.usual_reads`.  It stops after `read_bytes` of records; a response of more than `join_bytes` is
+        unusual.  With `proof`, a pull that does not prove it is unusual.
         """
         cdef Limits bounds
-        cdef list responses = [], notes = []
+        cdef Frames responses = Frames()
+        cdef list notes = []
         cdef int64_t size_bytes = 0
         cdef Py_ssize_t count = len(frames)
         (bounds.wrote_offset, bounds.cold_end, bounds.memory_bytes, bounds.max_messages, bounds.max_bytes,
          bounds.max_scanned) = limits
-        while 0 <= index < count and size_bytes < join_bytes:
+        self.read_bytes = read_bytes
+        while 0 <= index < count and size_bytes < read_bytes:
+            self.followers = count - index - 1
             note = self.serve(frames[index], &bounds, join_bytes, responses, proof)
             if note is None:
                 break
             notes.append(note)
             size_bytes += self.found.size_bytes
             index += 1
-        return responses, notes
+        return responses.whole(), notes
 
-    cdef tuple serve(self, object frame, const Limits *limits, int64_t join_bytes, list responses, Proof proof):
+    cdef tuple serve(self, object frame, const Limits *limits, int64_t join_bytes, Frames responses, Proof proof):
         """Append the response to one pull; return its note, None if it is unusual."""
         cdef Header header
         cdef PullLane lane
@@ -203,11 +244,9 @@ cdef class PullReader(HeaderReader):
         if lane is None:
             return None
         offset, max_bytes = header.numbers[ROLE_QUEUE_OFFSET], header.numbers[ROLE_MAX_BYTES]
-        response = self.response(lane, &header, serialization, limits, min(
-            join_bytes, limits.max_bytes, max_bytes if max_bytes > 0 else join_bytes))
-        if response is None:
+        if not self.respond(lane, &header, serialization, limits, min(
+                join_bytes, limits.max_bytes, max_bytes if max_bytes > 0 else join_bytes), responses):
             return None
-        responses.append(response)
         next_offset = offset + self.found.scanned
         commit = header.numbers[ROLE_COMMIT_OFFSET] if header.numbers[ROLE_SYS_FLAG] & FLAG_COMMIT_OFFSET else None
         return lane, next_offset, commit, self.found.count, self.found.size_bytes
@@ -255,28 +294,30 @@ cdef class PullReader(HeaderReader):
 
     # What there is to read
 
-    cdef object response(self, PullLane lane, const Header *header, int serialization, const Limits *limits,
-                         int64_t max_bytes):
-        """Return the response to a pull, None if it is unusual; `found` then has what it holds."""
+    cdef bint respond(self, PullLane lane, const Header *header, int serialization, const Limits *limits,
+                      int64_t max_bytes, Frames responses) except -1:
+        """Append the response to a pull, and note in `found` what it holds; return False if the pull is unusual."""
         cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET]
         cdef int64_t min_offset = lane.queue.min_offset, max_offset = lane.queue.max_offset
         cdef int64_t cold_end = lane.queue.cold_end, available, position
         cdef Py_buffer queue
         if not min_offset <= offset < max_offset or offset < cold_end:
-            return None
+            return False
         place = lane.queue.view_at(offset)
         if place is None:
-            return None
+            return False
         view, position, available = <tuple> place
         PyObject_GetBuffer(view, &queue, PyBUF_SIMPLE)
         try:
             available = min(available, max_offset - offset, (queue.len - position) // <int64_t> sizeof(QueueEntry))
             if position < 0 or available <= 0:
-                return None
+                return False
             entries = <const QueueEntry *> (<const uint8_t *> queue.buf + position)
             if not self.choose(lane, entries, available, header.numbers[ROLE_MAX_MESSAGES], limits):
-                return None
-            return self.with_records(lane, header, serialization, entries, limits, max_bytes, min_offset, max_offset)
+                return False
+            return self.add_records(
+                lane, header, serialization, entries, limits, max_bytes, min_offset, max_offset, responses
+            )
         finally:
             PyBuffer_Release(&queue)
 
@@ -310,22 +351,24 @@ cdef class PullReader(HeaderReader):
         return is_near(&entries[found.chosen[0]], limits) and is_near(&entries[found.scanned - 1], limits) and is_near(
             &entries[found.chosen[found.count - 1]], limits)
 
-    cdef object with_records(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
-                             const Limits *limits, int64_t max_bytes, int64_t min_offset, int64_t max_offset):
-        """Return the response with the chosen records; None unless all lie in one segment, in ascending order."""
+    cdef bint add_records(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
+                          const Limits *limits, int64_t max_bytes, int64_t min_offset, int64_t max_offset,
+                          Frames responses) except -1:
+        """Append the response with the chosen records; False unless all lie in one segment, in ascending order."""
         cdef Py_buffer log
         cdef int64_t first = from_big64(entries[self.found.chosen[0]].physical_offset), base, end
         if first < limits.cold_end:
-            return None
+            return False
         segment, base, end = <tuple> self.segment_at(first)
         end = min(end, limits.wrote_offset)
         PyObject_GetBuffer(segment, &log, PyBUF_SIMPLE)
         try:
             if base < 0 or end < base or end - base > log.len or not self.measure(entries, base, end, max_bytes):
-                return None
-            return self.encoded(
-                lane, header, serialization, entries, <const uint8_t *> log.buf, base, min_offset, max_offset
+                return False
+            self.encode(
+                lane, header, serialization, entries, <const uint8_t *> log.buf, base, min_offset, max_offset, responses
             )
+            return True
         finally:
             PyBuffer_Release(&log)
 
@@ -344,13 +387,13 @@ cdef class PullReader(HeaderReader):
         self.found.size_bytes = total
         return total <= max_bytes
 
-    cdef bytes encoded(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
-                       const uint8_t *log, int64_t base, int64_t min_offset, int64_t max_offset):
-        """Return a whole frame; `log` begins at the physical offset `base`."""
+    cdef int encode(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
+                    const uint8_t *log, int64_t base, int64_t min_offset, int64_t max_offset,
+                    Frames responses) except -1:
+        """Append a whole frame; `log` begins at the physical offset `base`."""
         cdef Value values[RESPONSE_VALUES]
         cdef uint8_t head[MAX_HEAD_BYTES]
         cdef Py_ssize_t head_bytes, size, i
-        cdef bytes frame
         cdef uint8_t *to
         put_decimal(lane.broker_id, &values[0])
         put_decimal(header.numbers[ROLE_QUEUE_OFFSET] + self.found.scanned, &values[1])
@@ -360,15 +403,16 @@ cdef class PullReader(HeaderReader):
         put_decimal(lane.group_flags, &values[5])
         to = self.encoder.put(head, serialization, <int32_t> header.opaque, values, self.found.size_bytes)
         head_bytes = to - head
-        frame = PyBytes_FromStringAndSize(NULL, head_bytes + self.found.size_bytes)
-        to = <uint8_t *> PyBytes_AS_STRING(frame)
+        size = head_bytes + self.found.size_bytes
+        # The pulls of a read mostly get as much as its first one.
+        to = responses.room(size, min(max(responses.used, size * self.followers), self.read_bytes))
         memcpy(to, head, head_bytes)
         to += head_bytes
         for i in range(self.found.count):
             size = from_big32(entries[self.found.chosen[i]].size)
             memcpy(to, log + (from_big64(entries[self.found.chosen[i]].physical_offset) - base), size)
             to += size
-        return frame
+        return 0
 
 
 cdef inline bint is_near(const QueueEntry *entry, const Limits *limits) noexcept:
