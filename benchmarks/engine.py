@@ -32,7 +32,7 @@ from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.routes import Action, Lane, Resource, Route, RouteTable
 from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
-from store.index.key_scan import entries_of
+from store.index.engine import entries_of
 from store.log.commit_log import CommitLog
 from store.log.log_scan import ChunkScan
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from sprocket.common.atomic_file import sync_directory
 from sprocket.remoting.message.topic_names import is_light
-from store.index.key_scan import IndexEntries, entries_of
+from store.index.engine import entries_of
+from store.index.key_scan import IndexEntries
 from store.inspection.queue_runs import QueueRuns, Run
 from store.layout import (
     CONSUME_QUEUE_UNIT_BYTES,

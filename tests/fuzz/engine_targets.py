@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT, SysFlag
+from store.index import key_scan
 from store.record.checksum import SEAL_BYTES, masked_crc, seal
 from store.record.record import TagsCodes, blank
 from store.scan import log_walk, record_batches, record_crc, record_scan, tags_scan
@@ -18,9 +19,10 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
+    from store.index import compiled as keys_compiled
     from store.scan import compiled
 except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = None  # type: ignore[assignment]
+    compiled = keys_compiled = None  # type: ignore[assignment]
 
 BASE: Final = 1 << 33
 TAGS_CODES: Final = TagsCodes("1s 5s")
@@ -29,6 +31,9 @@ PROPERTIES: Final = (
     b"",
     b"TAGS\x01first\x02KEYS\x01k\x02",
     b"UNIQ_KEY\x01AC11\x02TAGS\x01" + b"t" * 40 + b"\x02",
+    b"UNIQ_KEY\x01AC11\x02KEYS\x01 a  bc \x02KEYS\x01\x02UNIQ_KEY\x01",
+    b"KEYS\x01" + b"k " * 300 + b"\x02UNIQ_KEY\x01a\x01b\x02",
+    "KEYS\x01a Z\xfcrich b\x02UNIQ_KEY\x01\x7f\x02".encode(),
     b"xTAGS\x01no\x02TAGS\x01yes",
     b"TAGS\x01\x02TAGS\x01second\x02",
     b"TAGS\x01first\x02TAGS\x01last\x02K\x01v\x02",
@@ -137,6 +142,10 @@ def compare_parts(data: bytes) -> None:
                 for twin in (record_crc.crcs_hold, compiled.crcs_hold)
             )
             assert pure_holds.tolist() == holds.tolist()
+        ours, twins = key_scan.entries_of(batch), keys_compiled.entries_of(batch)
+        assert [ours.key_hashes.tolist(), ours.physical_offsets.tolist(), ours.store_timestamps.tolist()] == [
+            twins.key_hashes.tolist(), twins.physical_offsets.tolist(), twins.store_timestamps.tolist(),
+        ]  # fmt: skip
         codes = tags_scan.tags_codes_of(batch, TAGS_CODES)
         assert compiled.tags_codes_of(batch, TAGS_CODES).tolist() == codes.tolist()
 
