@@ -46,5 +46,6 @@ class PullReader(HeaderReader):
         index: int,
         limits: tuple[int, int, int, int, int, int],
         join_bytes: int,
+        read_bytes: int,
         proof: Proof | None = None,
-    ) -> tuple[list[bytes], list[tuple[PullLane, int, int | None, int, int]]]: ...
+    ) -> tuple[bytes, list[tuple[PullLane, int, int | None, int, int]]]: ...

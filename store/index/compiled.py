@@ -18,16 +18,18 @@ _KEYS_PER_RECORD: Final = 2
 def entries_of(batch: RecordBatch) -> IndexEntries:
     """Return the index entries of a batch of records."""
     key_hashes, records = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-    columns = [
-        *(np.ascontiguousarray(one, np.int64) for one in (batch.positions, batch.sizes, batch.properties_at)),
-        np.ascontiguousarray(batch.sys_flags, np.int32),
-        np.ascontiguousarray(batch.topic_index, np.int64),
-        np.array([java_hash_code(topic + KEY_SEPARATOR) & 0xFFFF_FFFF for topic in batch.topics], np.uint32),
-    ]
+    positions, sizes, properties_at, topic_index = (
+        np.ascontiguousarray(column, np.int64)
+        for column in (batch.positions, batch.sizes, batch.properties_at, batch.topic_index)
+    )
+    sys_flags = np.ascontiguousarray(batch.sys_flags, np.int32)
+    prefixes = np.array([java_hash_code(topic + KEY_SEPARATOR) & 0xFFFF_FFFF for topic in batch.topics], np.uint32)
     number, room = 0, _KEYS_PER_RECORD * len(batch) + index_keys.MAX_KEYS
     while number < len(batch):
         found = np.empty(room, np.int32), np.empty(room, np.int64)
-        count, number = index_keys.key_hashes_of(batch.data, *columns, number, *found)
+        count, number = index_keys.key_hashes_of(
+            batch.data, positions, sizes, properties_at, sys_flags, topic_index, prefixes, number, *found
+        )
         key_hashes.append(found[0][:count])
         records.append(found[1][:count])
         if number < len(batch) and room - count >= index_keys.MAX_KEYS:
