@@ -107,7 +107,7 @@ class MessageStore:
         self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
-        # Called in the owner thread: `on_arrival` once per queue and batch when its messages become visible,
+        # Called in the owner thread: `on_arrival` once per batch when its messages become visible,
         # `on_arrival_of` the same for one topic, `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
         self.on_arrival_of: dict[str, list[ArrivalListener]] = self.confirmation.on_arrival_of

@@ -22,6 +22,7 @@ from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
 from broker.send.confirm_waits import CallLater
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
+from store.flush.confirmation import Arrival
 from store.queue.record_filter import RecordFilter
 
 # A held pop is answered this long before its deadline, so that the response arrives in time.
@@ -183,8 +184,14 @@ class HeldPops:
 
     # Wake
 
-    def arrived(self, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
-        """Wake pops for the messages from `first_offset` to before `max_offset`: a listener of the store."""
+    def arrived(self, arrivals: list[Arrival]) -> None:
+        """Wake pops for new messages: a listener of the store."""
+        if self._concerned:
+            for queue, first_offset, max_offset in arrivals:
+                self._arrived(queue.topic, queue.queue_id, first_offset, max_offset)
+
+    def _arrived(self, topic: str, queue_id: int, first_offset: int, max_offset: int) -> None:
+        """Wake pops for the messages of a queue from `first_offset` to before `max_offset`."""
         concerned = self._concerned.get(topic)
         if concerned is None:
             return

@@ -14,6 +14,7 @@ from broker.longpolling.deadlines import Deadlines
 from broker.send.confirm_waits import CallLater
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
+from store.flush.confirmation import Arrival
 from store.queue.record_filter import RecordFilter
 
 PullFilter: TypeAlias = TagFilter | RecordFilter
@@ -114,8 +115,14 @@ class HeldPulls:
         self._deadlines.expect(pull, self._count)
         return True
 
-    def arrived(self, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
-        """Wake pulls for the messages from `first_offset` to before `max_offset`: a listener of the store."""
+    def arrived(self, arrivals: list[Arrival]) -> None:
+        """Wake pulls for new messages: a listener of the store."""
+        if self._by_queue:
+            for queue, first_offset, max_offset in arrivals:
+                self._arrived(queue.topic, queue.queue_id, first_offset, max_offset)
+
+    def _arrived(self, topic: str, queue_id: int, first_offset: int, max_offset: int) -> None:
+        """Wake pulls for the messages of a queue from `first_offset` to before `max_offset`."""
         pulls = self._by_queue.get((topic, queue_id))
         if pulls is None:
             return

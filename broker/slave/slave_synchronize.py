@@ -32,6 +32,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.message.topic_names import is_light
 from sprocket.remoting.pending import ConnectionLost
+from store.flush.confirmation import Arrival
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +76,9 @@ class SlaveSynchronize(Service):
         self._lacks_topic = False
         core.store.on_arrival.append(self._arrived)
 
-    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if topic not in self._core.topics.by_name and not is_light(topic):
+    def _arrived(self, arrivals: list[Arrival]) -> None:
+        known = self._core.topics.by_name
+        if any(queue.topic not in known and not is_light(queue.topic) for queue, _, _ in arrivals):
             self._lacks_topic = True
 
     def periodic(self) -> list[Periodic]:

@@ -38,6 +38,7 @@ from sprocket.remoting.message.record import record_size
 from sprocket.remoting.message.topic_names import SCHEDULE_GROUP, SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.delay_levels import parse_delay_levels
 from store.delivery import Delivery, Outstanding, deliver_fitting
+from store.flush.confirmation import Arrival
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, TagsCodes, decode
 
@@ -208,9 +209,9 @@ class ScheduleService(Service):
 
     # The timer
 
-    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if self._running:
-            entry = self._store.entry(SCHEDULE_TOPIC, queue_id, first)
+    def _arrived(self, arrivals: list[Arrival]) -> None:
+        for queue, first, _ in arrivals if self._running else ():
+            entry = self._store.entry(SCHEDULE_TOPIC, queue.queue_id, first)
             if entry is not None:
                 self._wake_in((entry[2] - self._clock.wall_ms()) / 1000)
 

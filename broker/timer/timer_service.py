@@ -26,6 +26,7 @@ from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, T
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import delete_hours
+from store.flush.confirmation import Arrival
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import TimerCheckpoint
 
@@ -160,7 +161,7 @@ class TimerService(Service):
 
     # Turns
 
-    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
+    def _arrived(self, _: list[Arrival]) -> None:
         if self._is_running:
             self._wake_in(0.0)
 

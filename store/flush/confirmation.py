@@ -28,8 +28,9 @@ from store.log.commit_log import CommitLog
 from store.queue.logic_queue import LogicQueue
 
 _log = logging.getLogger(__name__)
-# (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
-ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
+# (queue, first offset, end offset): the messages from the first to before the end can now be read.
+Arrival: TypeAlias = tuple[LogicQueue, int, int]
+ArrivalListener: TypeAlias = Callable[[list[Arrival]], None]
 ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
 # (error, whether enough replicas have the message)
 StoredListener: TypeAlias = Callable[[StoreError | None, bool], None]
@@ -67,7 +68,7 @@ class Confirmation:
         # (appended offset, timestamp of a record before it) of the syncs that have not ended.
         self._syncing: deque[tuple[int, int]] = deque()
         # Written but unconfirmed batches: (end in the log, [(queue, first offset, end offset)], bytes of memory).
-        self._unconfirmed: deque[tuple[int, list[tuple[LogicQueue, int, int]], int]] = deque()
+        self._unconfirmed: deque[tuple[int, list[Arrival], int]] = deque()
         # Bytes of memory, roughly, that messages with waiting senders hold.
         self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
@@ -138,9 +139,7 @@ class Confirmation:
             except Exception:
                 # The messages are stored: an error of replication must not become a failed send.
                 _log.exception("event=replication_listener_failed")
-        touched = []
-        for queue, first in batch.touched:
-            touched.append((queue, first, queue.next_offset))
+        touched = [(queue, first, queue.next_offset) for queue, first in batch.touched]
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
         else:
@@ -152,7 +151,7 @@ class Confirmation:
                 for wake in self.on_flush_needed:
                     wake()
 
-    def _publish(self, touched: list[tuple[LogicQueue, int, int]]) -> None:
+    def _publish(self, touched: list[Arrival]) -> None:
         for queue, _, end in touched:
             queue.max_offset = end
         for listener in self.on_arrival:
@@ -283,10 +282,10 @@ class Confirmation:
         return Checkpoint(timestamp, timestamp, 0, 0, flushed)
 
 
-def _tell(listener: ArrivalListener, arrivals: list[tuple[LogicQueue, int, int]]) -> None:
-    for queue, first, end in arrivals:
-        try:
-            listener(queue.topic, queue.queue_id, end, first)
-        except Exception:
-            # The messages are stored: an error of a listener must not become a failed send.
-            _log.exception("event=arrival_listener_failed topic=%s queue=%d", queue.topic, queue.queue_id)
+def _tell(listener: ArrivalListener, arrivals: list[Arrival]) -> None:
+    try:
+        listener(arrivals)
+    except Exception:
+        # The messages are stored: an error of a listener must not become a failed send.
+        queues = [f"{queue.topic}:{queue.queue_id}" for queue, _, _ in arrivals]
+        _log.exception("event=arrival_listener_failed queues=%s", queues)

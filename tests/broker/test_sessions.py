@@ -21,6 +21,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader
+from store.flush.confirmation import Arrival
 from tests.broker.fake_slave import FakeSlave
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 from tests.broker.slave.test_slave_synchronize import in_step, name_server
@@ -85,9 +86,9 @@ async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:
             unknown: list[str] = []
             arrived: list[str] = []
 
-            def look(topic: str, *_: int) -> None:
-                arrived.append(topic)
-                unknown.extend([topic] if topic not in slave.topics else [])
+            def look(arrivals: list[Arrival]) -> None:
+                arrived.extend(queue.topic for queue, _, _ in arrivals)
+                unknown.extend(queue.topic for queue, _, _ in arrivals if queue.topic not in slave.topics)
 
             slave.store.on_arrival.append(look)
             await until(lambda: arrived == ["Before"])

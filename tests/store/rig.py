@@ -10,6 +10,7 @@ from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.config.store_config import StoreConfig
 from store.disk.disk import Content, Disk, DiskFile, RealDisk, RealFile
+from store.flush.confirmation import ArrivalListener
 from store.message_store import MessageStore, PendingMessage
 from store.queue.logic_queue import QueueType
 from tests.clock import ManualClock
@@ -175,3 +176,8 @@ class Stores:
     def close_all(self) -> None:
         for store in list(self.opened):
             self.crash(store)
+
+
+def noting(seen: list[tuple[str, int, int, int]]) -> ArrivalListener:
+    """A listener that adds (topic, queue id, end, first offset) of each arrival to `seen`."""
+    return lambda arrivals: seen.extend((queue.topic, queue.queue_id, end, first) for queue, first, end in arrivals)

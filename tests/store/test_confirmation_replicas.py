@@ -34,7 +34,7 @@ class Master:
         self.answers: dict[int, bool | StoreError] = {}
         self.confirmed: list[int] = []
         self.shown: list[int] = []
-        store.on_arrival.append(lambda topic, queue_id, end, first: self.shown.append(end))
+        store.on_arrival.append(lambda arrivals: self.shown.extend(end for _, _, end in arrivals))
 
     def send(self, body: bytes = b"body") -> None:
         number = len(self.ends)
@@ -133,7 +133,7 @@ def test_what_is_appended_when_messages_are_shown_is_shown_too(stores: Stores) -
     master.send()
     left = [3]
 
-    def arrived(topic: str, queue_id: int, end: int, first: int) -> None:
+    def arrived(arrivals: object) -> None:
         if left[0]:
             left[0] -= 1
             master.send()

@@ -15,7 +15,7 @@ from store.disk.disk import RealDisk
 from store.message_store import Boundary, GetStatus
 from store.record.checksum import SEAL_BYTES
 from tests.store.reading import bodies, read_queue, records_of
-from tests.store.rig import HOST, Stores, message
+from tests.store.rig import HOST, Stores, message, noting
 
 
 def test_a_message_comes_back_as_it_went_in(stores: Stores) -> None:
@@ -206,7 +206,7 @@ def test_arrivals_name_the_new_offsets_once_per_queue(stores: Stores) -> None:
     def broken(*arguments: object) -> None:
         raise RuntimeError("listener")
 
-    store.on_arrival += [broken, lambda *arguments: seen.append(arguments)]
+    store.on_arrival += [broken, noting(seen)]
     store.append([message("A", 0), message("B", 1), message("A", 0)])
     store.append([message("A", 0)])
     assert seen == [("A", 0, 2, 0), ("B", 1, 1, 0), ("A", 0, 3, 2)]
@@ -219,7 +219,7 @@ def test_a_listener_to_one_topic_hears_of_that_topic_alone(stores: Stores) -> No
     def broken(*arguments: object) -> None:
         raise RuntimeError("listener")
 
-    store.on_arrival_of["B"] = [broken, lambda *arguments: seen.append(arguments)]
+    store.on_arrival_of["B"] = [broken, noting(seen)]
     store.append([message("A", 0), message("B", 1), message("B", 0), message("B", 1)])
     store.append([message("A", 0)])
     assert seen == [("B", 1, 2, 0), ("B", 0, 1, 0)]

@@ -20,6 +20,7 @@ from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, FigureFamily
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.flush.confirmation import Arrival
 
 logger = logging.getLogger(__name__)
 
@@ -167,10 +168,11 @@ class ReviveService(Service):
 
     # The timer
 
-    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if queue_id < len(self.queues):
-            self.queues[queue_id].arrived()
-            self._wake_in(self._core.config.broker.revive_interval / 1000)
+    def _arrived(self, arrivals: list[Arrival]) -> None:
+        for queue, _, _ in arrivals:
+            if queue.queue_id < len(self.queues):
+                self.queues[queue.queue_id].arrived()
+                self._wake_in(self._core.config.broker.revive_interval / 1000)
 
     def _wake_in(self, seconds: float) -> None:
         wake_at = self._core.clock.monotonic() + seconds

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,8 @@ class Rig:
         queue = self.queues.codes.setdefault((topic, queue_id), [])
         first = len(queue)
         queue += codes
-        self.pops.arrived(topic, queue_id, len(queue), first)
+        arrived: Any = SimpleNamespace(topic=topic, queue_id=queue_id)
+        self.pops.arrived([(arrived, first, len(queue))])
 
 
 def test_an_arrival_wakes_one_pop_of_the_queue_and_one_of_any_queue_in_each_group() -> None:

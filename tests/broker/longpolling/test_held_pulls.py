@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,8 @@ class Held:
         queue = self.queues.codes.setdefault(("T", queue_id), [])
         first = len(queue)
         queue += codes
-        self.pulls.arrived("T", queue_id, len(queue), first)
+        arrived: Any = SimpleNamespace(topic="T", queue_id=queue_id)
+        self.pulls.arrived([(arrived, first, len(queue))])
 
 
 def test_what_comes_behind_the_end_of_a_file_of_the_queue_wakes_too() -> None:

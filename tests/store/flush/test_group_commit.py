@@ -12,7 +12,7 @@ from store.config.store_config import FlushDiskType
 from store.flush.group_commit import FlushSchedule
 from store.message_store import GetStatus, MessageStore
 from tests.store.reading import bodies
-from tests.store.rig import FaultyDisk, Stores, message
+from tests.store.rig import FaultyDisk, Stores, message, noting
 
 Answers = list[tuple[str, StoreError | None]]
 
@@ -45,7 +45,7 @@ def test_nothing_is_seen_or_answered_before_the_sync(stores: Stores, disk: Fault
     disk.before_sync = lambda path: gate.wait() and None
     store = stores.open()
     arrivals: list[tuple[str, int, int, int]] = []
-    store.on_arrival.append(lambda *arguments: arrivals.append(arguments))
+    store.on_arrival.append(noting(arrivals))
     answers: Answers = []
     send(store, "a", answers)
     stores.run_notified()

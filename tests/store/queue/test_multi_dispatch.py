@@ -14,7 +14,7 @@ from store.queue import consume_queue_table
 from store.queue.multi_dispatch import places
 from store.record.record import Record
 from tests.store.reading import records_of
-from tests.store.rig import FaultyDisk, Stores, message
+from tests.store.rig import FaultyDisk, Stores, message, noting
 from tests.tiers import seeds
 
 ON = {"enable_lmq": True, "enable_multi_dispatch": True}
@@ -64,7 +64,7 @@ def test_one_record_enters_every_queue_it_names_and_says_at_which_offset(stores:
 def test_arrivals_are_told_of_each_queue_once_per_batch(stores: Stores) -> None:
     store = stores.open()
     told: list[tuple[str, int, int, int]] = []
-    store.on_arrival.append(lambda *arrival: told.append(arrival))
+    store.on_arrival.append(noting(told))
     store.append([addressed("%LMQ%a", "%LMQ%b"), addressed("%LMQ%a"), addressed("%LMQ%a", "%LMQ%a")])
     assert sorted(told) == [("%LMQ%a", 0, 3, 0), ("%LMQ%b", 0, 1, 0), ("Parent", 0, 3, 0)]
 

@@ -14,7 +14,7 @@ from store.replica.replica_log import StoreReplicaLog
 from tests.store.insides import commit_log_of
 from tests.store.log.test_log_scan import fill
 from tests.store.reading import read_queue
-from tests.store.rig import FaultyDisk, Stores, message
+from tests.store.rig import FaultyDisk, Stores, message, noting
 from tests.tiers import seeds
 
 QUEUES = [("Orders", 0), ("Orders", 3), ("Bills", 0)]
@@ -73,7 +73,7 @@ def test_pieces_of_any_size_give_the_same_log_and_queues(master: MessageStore, r
     store, choose = replicas.open(), random.Random(seed)
     replica = replica_of(store)
     arrived: list[tuple[str, int, int, int]] = []
-    store.on_arrival.append(lambda *arrival: arrived.append(arrival))
+    store.on_arrival.append(noting(arrived))
     for piece in pieces_of(master, 0, choose):
         before = replica.end_offset
         replica.append(replica.received_offset, [piece])
@@ -145,8 +145,8 @@ def test_no_flipped_bit_is_taken(tmp_path: Path, few: int, monkeypatch: pytest.M
 
 def test_several_pieces_are_one_batch(master: MessageStore, replicas: Stores) -> None:
     store = replicas.open()
-    arrivals: list[object] = []
-    store.on_arrival.append(lambda *arrival: arrivals.append(arrival))
+    arrivals: list[tuple[str, int, int, int]] = []
+    store.on_arrival.append(noting(arrivals))
     replica_of(store).append(0, list(pieces_of(master, 0, random.Random(1))))
     assert len(arrivals) == len(QUEUES)
     assert contents(store) == contents(master)
