@@ -30,6 +30,7 @@ cdef enum:
     CRC_MASK = 0x7FFFFFFF
     BORN_V6 = 0x10
     STORE_V6 = 0x20
+    NAME_END = 1
     VALUE_END = 2
     SEAL_BYTES = 20
     SEAL_NAME_BYTES = 9

@@ -11,14 +11,14 @@ from cpython.exc cimport PyErr_Clear
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal, put_hex
 from sprocket.engine.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
+    CRC_MASK, FIXED_IPV4_BYTES, NAME_END, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
 from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
@@ -203,6 +203,26 @@ cdef bint has_meaning(const uint8_t *name, Py_ssize_t size) noexcept nogil:
     return begins(name, size, b"__", 2) and not (size == 13 and ends(name, size, b"__SHARDINGKEY", 13))
 
 
+cdef const uint8_t *take_item(const uint8_t *at, const uint8_t *end, const uint8_t **value) noexcept nogil:
+    """Return the end of the property at `at`, and in `value` where its value begins; NULL if it is unusual."""
+    cdef const uint8_t *begin = at
+    value[0] = NULL
+    # Few characters of a property are as small as these.
+    while at < end:
+        if at[0] <= c'#':
+            if at[0] == VALUE_END:
+                break
+            # The name of a record's seal has this character, and few others do.
+            if at[0] == c'#':
+                return NULL
+            if at[0] == NAME_END:
+                if value[0] != NULL:
+                    return NULL
+                value[0] = at + 1
+        at += 1
+    return at if value[0] != NULL and value[0] - 1 > begin else NULL
+
+
 cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found) noexcept nogil:
     """Find key, tag and kind of a usual message; return False if the message needs thought."""
     cdef const uint8_t *begin = at
@@ -214,20 +234,11 @@ cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found)
     found.key_bytes = found.tag_bytes = 0
     found.has_group = found.is_fifo = False
     found.special.kind = PLAIN
-    # The name of a record's seal has this character, and few others do.
-    if memchr(at, c'#', size) != NULL:
-        return False
     while at < end:
-        value_end = <const uint8_t *> memchr(at, VALUE_END, end - at)
+        value_end = take_item(at, end, &value)
         if value_end == NULL:
-            value_end = end
-        value = <const uint8_t *> memchr(at, 1, value_end - at)
-        if value == NULL or value == at:
             return False
-        name_bytes, value = value - at, value + 1
-        value_bytes = value_end - value
-        if memchr(value, 1, value_bytes) != NULL:
-            return False
+        name_bytes, value_bytes = value - 1 - at, value_end - value
         if has_meaning(at, name_bytes) and not take_special(at, name_bytes, value, value_bytes, &found.special):
             return False
         if ends(at, name_bytes, b"UNIQ_KEY", 8):
