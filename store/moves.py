@@ -40,7 +40,8 @@ def new_moves(store: object, barred_topics: Collection[str]) -> Any | None:
 
     Records for `barred_topics` are unusual.  None with pure Python, or if the store accepts only messages now.
     """
-    if engine is None or not _is_moving(type(store)):
+    store_type: type = type(store)
+    if engine is None or not _is_moving(store_type):
         return None
     moving = cast(MovingStore, store)
     room_bytes, max_record_bytes = moving.usual_limits()

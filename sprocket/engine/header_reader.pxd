@@ -38,6 +38,7 @@ cdef struct Header:
     uint32_t seen
     uint32_t seen_proof  # bits 1 and 2: account and signature
     int64_t opaque
+    bint is_oneway
 
 
 cdef class HeaderReader:
@@ -46,12 +47,14 @@ cdef class HeaderReader:
     cdef uint32_t required  # bits of the fields that every header has
     cdef object names  # keeps the memory of the fields' names
     cdef int64_t code
+    cdef bint takes_oneway  # other requests are unusual if they are oneway
     cdef int order[MAX_FIELDS + 1]  # of the fields in a signature: indexes, and -1 for the account
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
                  bint is_free) except -1
     cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept
     cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept
+    cdef bint take_flag(self, int64_t flag, Header *header) noexcept
     cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept
     cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept
     cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept

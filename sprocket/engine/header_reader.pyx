@@ -32,6 +32,7 @@ cdef enum:
     KIND_BOOL = 3
     MAX_KEY_BYTES = 31
     BINARY_HEAD_BYTES = 21
+    FLAG_ONEWAY = 2
     SEEN_ACCOUNT = 1
     SEEN_SIGNATURE = 2
 
@@ -82,6 +83,11 @@ cdef class HeaderReader:
         self.count += 1
         return 0
 
+    cdef bint take_flag(self, int64_t flag, Header *header) noexcept:
+        """Take the flag of the envelope; return False for a response, and for a oneway request unless it is usual."""
+        header.is_oneway = flag == FLAG_ONEWAY
+        return flag == 0 or (header.is_oneway and self.takes_oneway)
+
     cdef int index_of_role(self, int role) noexcept:
         """Return the index of the field with a role; -1 if there is none."""
         cdef int i
@@ -96,7 +102,7 @@ cdef class HeaderReader:
         cdef Cursor cursor
         cursor.at = <const uint8_t *> PyBytes_AS_STRING(octets)
         cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
-        header.seen, header.seen_proof, header.opaque = 0, 0, 0
+        header.seen, header.seen_proof, header.opaque, header.is_oneway = 0, 0, 0, False
         if serialization == SERIALIZATION_JSON:
             outcome = self.read_json(&cursor, header)
         else:
@@ -142,7 +148,7 @@ cdef class HeaderReader:
         if is_name(name, b"code", 4):
             return 1
         if is_name(name, b"flag", 4):
-            return 4 if number == 0 else 0  # neither a response nor oneway
+            return 4 if self.take_flag(number, header) else 0
         if is_name(name, b"opaque", 6):
             header.opaque = number
             return 8
@@ -179,7 +185,9 @@ cdef class HeaderReader:
         if int16_at(head) != <int16_t> self.code:
             return FOREIGN
         header.opaque = int32_at(head + 5)
-        if int32_at(head + 9) or int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
+        if int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
+            return UNUSUAL
+        if not self.take_flag(int32_at(head + 9), header):
             return UNUSUAL
         cursor.at += BINARY_HEAD_BYTES
         while cursor.at < cursor.end:
