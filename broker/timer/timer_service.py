@@ -75,6 +75,7 @@ class TimerService(Service):
         self._handle: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
         self._is_running = False
+        self._is_entry_due = False  # whether a turn comes soon for messages that arrived
         self._enqueue_rate, self._dequeue_rate = _Rate(), _Rate()
         self._logged_at = 0.0
         self._logged = (0, 0, 0)  # waiting, enqueue_behind, queue_offset
@@ -133,6 +134,7 @@ class TimerService(Service):
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+        self._is_entry_due = False
         if self._is_enabled:
             self.timer.pause()
             if self._core.role.is_slave and not self._is_flushing:
@@ -164,9 +166,13 @@ class TimerService(Service):
     # Turns
 
     def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
-        if self._is_running:
-            is_batch = self.timer.enqueue_behind >= ENQUEUE_MESSAGES
-            self._wake_in(0.0 if is_batch else self._core.config.store.slot_ms / 1000 * _ENTRY_SHARE)
+        if not self._is_running:
+            return
+        if end - self.timer.queue_offset >= ENQUEUE_MESSAGES:
+            self._wake_in(0.0)
+        elif not self._is_entry_due:
+            self._is_entry_due = True
+            self._wake_in(self._core.config.store.slot_ms / 1000 * _ENTRY_SHARE)
 
     def _delivered(self) -> None:
         self._wake_in(0.0)
@@ -183,6 +189,7 @@ class TimerService(Service):
 
     def _turn(self) -> None:
         self._handle = None
+        self._is_entry_due = False
         if not self._is_running:
             return
         try:
