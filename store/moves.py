@@ -5,7 +5,8 @@ for unusual records, each becomes a `PendingMessage` instead.
 """
 
 from collections.abc import Collection
-from typing import Any, Final, Protocol, runtime_checkable
+from functools import cache
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from sprocket.engine.choice import native
 from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
@@ -28,17 +29,25 @@ class MovingStore(Protocol):
     def append_usual(self, records: UsualRecords, /) -> int: ...
 
 
+@cache
+def _is_moving(store_type: type) -> bool:
+    # A check against a protocol takes 10 us, and each turn of the timer makes one.
+    return issubclass(store_type, MovingStore)
+
+
 def new_moves(store: object, barred_topics: Collection[str]) -> Any | None:
     """Return an empty `Moves` of the compiled engine, for the next `append_usual` of `store`.
 
     Records for `barred_topics` are unusual.  None with pure Python, or if the store accepts only messages now.
     """
-    if engine is None or not isinstance(store, MovingStore):
+    store_type: type = type(store)
+    if engine is None or not _is_moving(store_type):
         return None
-    room_bytes, max_record_bytes = store.usual_limits()
+    moving = cast(MovingStore, store)
+    room_bytes, max_record_bytes = moving.usual_limits()
     if not room_bytes:
         return None
-    plain_queue = store.plain_queue
+    plain_queue = moving.plain_queue
 
     def queue_of(topic: str, queue_id: int) -> LogicQueue | None:
         return None if topic in barred_topics else plain_queue(topic, queue_id)

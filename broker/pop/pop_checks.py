@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `PeekMessageProces
 `ChangeInvisibleTimeProcessor`.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 from broker.core import BrokerCore
@@ -28,6 +29,11 @@ from store.queue.consume_queue_table import is_file_name
 MAX_MESSAGES: Final = 32
 # A pop that arrives this long after its client stopped waiting is not answered.
 _LATE_MS: Final = 500
+
+
+@lru_cache(maxsize=1024)
+def _has_retry_topic(topic: str, group: str) -> bool:
+    return is_file_name(retry_topic_v1(topic, group))
 
 
 class PopChecks:
@@ -69,10 +75,10 @@ class PopChecks:
 
     def _check_retry_topic(self, topic: str, group: str) -> None:
         """Refuse what could not be redelivered; both kinds of retry topic have names of equal length."""
-        name = retry_topic_v1(topic, group)
-        if not is_file_name(name):
+        if not _has_retry_topic(topic, group):
+            size = len(retry_topic_v1(topic, group))
             remark = (
-                f"group {group} cannot pop topic {topic}: their retry topic would have a name of {len(name)} "
+                f"group {group} cannot pop topic {topic}: their retry topic would have a name of {size} "
                 "characters, at most 255; choose shorter names, or consume without pop"
             )
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)

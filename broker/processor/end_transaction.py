@@ -8,6 +8,7 @@ transaction that has ended does not end again, and only a half message that was 
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from acl.auth.model import Action as AuthAction
@@ -17,8 +18,8 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import decode_offset_message_id
 from broker.transaction.check_rules import is_too_late
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
-from broker.transaction.transactions import Ended, Ending, Transactions
-from broker.transaction.usual_ends import usual_ends
+from broker.transaction.transactions import Ending, Transactions
+from broker.transaction.usual_ends import UsualEnds
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from sprocket.common.refusal_reasons import Reason
@@ -48,11 +49,12 @@ class TransactionProcessor:
         self._clock = clock
 
     def routes(self) -> list[Route]:
+        ends = Route(
+            RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Lane.SEND,
+            batch=self.end,
+        )  # fmt: skip
         return [
-            Route(
-                RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Lane.SEND,
-                batch=self.end,
-            ),
+            replace(ends, usual=UsualEnds.of(self._transactions, self._waits, ends, _refuse_all)),
             Route(
                 RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader, self.resume,
                 Resource.TOPIC, Action.UPDATE,
@@ -61,36 +63,13 @@ class TransactionProcessor:
 
     def end(self, run: list[EndRequest]) -> None:
         """End the transactions of one read; a request with unknown outcome gets no response."""
-        usual = usual_ends(self._transactions, run)
-        if usual is None or not self._store_usual(run, *usual):
-            self._end_each(run)
-
-    def _store_usual(self, run: list[EndRequest], moves: Any, ends: list[Ended]) -> bool:
-        """Store the usual ends of a read; return False if nothing of that was done."""
-        try:
-            end_offset = self._transactions.end_moves(moves, ends)
-        except RequestError:
-            return False
-        except StoreError as error:
-            for request in run:
-                _refuse(request, error)
-            return True
-        if end_offset is None:
-            return False
-        self._answer_ended(run, end_offset)
-        return True
-
-    def _end_each(self, run: list[EndRequest]) -> None:
         good: list[tuple[EndRequest, Ending]] = []
         claimed: set[int] = set()
         for request in run:
             try:
                 ending = self._ending(request, claimed)
-            except (RequestError, StoreError) as error:
-                _refuse(request, error)
-                continue
             except Exception as error:  # any error: the other requests of the read are still served
-                request.channel.refuse(request, error)
+                _refuse_all([request], error)
                 continue
             if ending is None:
                 logger.info(
@@ -149,13 +128,9 @@ class TransactionProcessor:
                 self._store([one])
             return
         except StoreError as error:
-            for request, _ in good:
-                _refuse(request, error)
+            _refuse_all([request for request, _ in good], error)
             return
-        self._answer_ended([request for request, _ in good], end_offset)
-
-    def _answer_ended(self, requests: Sequence[EndRequest], end_offset: int) -> None:
-        waiting = [request for request in requests if not request.is_oneway]
+        waiting = [request for request, _ in good if not request.is_oneway]
         if waiting:
             self._answer(waiting, end_offset)
 
@@ -192,6 +167,14 @@ class TransactionProcessor:
 
 def _wrong_end(remark: str) -> RequestError:
     return RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.TRANSACTION_ENDED)
+
+
+def _refuse_all(requests: Sequence[EndRequest], error: Exception) -> None:
+    for request in requests:
+        if isinstance(error, (RequestError, StoreError)):
+            _refuse(request, error)
+        else:
+            request.channel.refuse(request, error)
 
 
 def _refuse(request: EndRequest, error: SprocketError) -> None:

@@ -6,7 +6,7 @@ half messages that are done: ``12,13,17,``.
 Source: RocketMQ 5.3.3, `TransactionalMessageBridge`, `TransactionalMessageUtil`, `EndTransactionProcessor`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from broker.send.message_id import offset_message_id
@@ -150,8 +150,12 @@ def prepare(properties: dict[str, str], topic: str, queue_id: int, producer_grou
 # Op messages
 
 
-def op_messages(offsets: Iterable[int], max_bytes: int, host: bytes, now_ms: int) -> Iterator[PendingMessage]:
+def op_messages(offsets: Sequence[int], max_bytes: int, host: bytes, now_ms: int) -> Iterator[PendingMessage]:
     """Yield messages that mark the half messages at `offsets` as done; a body ends at or after `max_bytes`."""
+    whole = b"%b," % ",".join(map(str, offsets)).encode()
+    if offsets and len(whole) <= max_bytes:
+        yield _op_message(whole, host, now_ms)
+        return
     body = bytearray()
     for offset in offsets:
         body += b"%d," % offset

@@ -4,20 +4,22 @@ RocketMQ keeps no such table: there an end that arrives twice, or after a copy w
 """
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 
 from broker.transaction.half_message import Identity
 
 
 class OpenTransactions:
-    """Everything before `half_offset` is done; after it only what is in `_done`.
+    """Everything before `half_offset` is done; after it only what is in `done`.
 
     A restarted broker must read op messages from `op_offset` on.
     """
 
     def __init__(self, half_offset: int, op_offset: int) -> None:
         self.half_offset = half_offset
-        self._done: set[int] = set()
+        # Those after `half_offset` that are done.
+        self.done: set[int] = set()
         # Identity of each open copy, by its queue offset.
         self._copies: dict[int, Identity] = {}
         self._newest: dict[Identity, int] = {}
@@ -34,11 +36,11 @@ class OpenTransactions:
 
     def is_open(self, offset: int) -> bool:
         """Return whether the half message at `offset`, which must exist, is open."""
-        return offset >= self.half_offset and offset not in self._done
+        return offset >= self.half_offset and offset not in self.done
 
     def open_offsets(self, end: int, limit: int) -> list[int]:
         """Return the queue offsets below `end` of the first `limit` half messages that are open."""
-        return list(islice((at for at in range(self.half_offset, end) if at not in self._done), limit))
+        return list(islice((at for at in range(self.half_offset, end) if at not in self.done), limit))
 
     def find(self, offset: int, identity: Identity) -> int | None:
         """Return where a transaction is open: at `offset`, or at its newest copy; None if it is not open."""
@@ -48,16 +50,30 @@ class OpenTransactions:
         """Return whether a transaction is open at a copy."""
         return identity in self._newest
 
+    def end_all(self, offsets: Sequence[int]) -> None:
+        """Mark the half messages at `offsets` as done."""
+        if self._copies or min(offsets, default=0) < self.half_offset:
+            for offset in offsets:
+                self.end(offset)
+            return
+        self.done.update(offsets)
+        self._skip_done()
+
+    def _skip_done(self) -> None:
+        done, offset = self.done, self.half_offset
+        while offset in done:
+            done.remove(offset)
+            offset += 1
+        self.half_offset = offset
+
     def end(self, offset: int) -> None:
         """Mark the half message at `offset` as done."""
         identity = self._copies.pop(offset, None)
         if identity is not None and self._newest.get(identity) == offset:
             del self._newest[identity]
         if offset >= self.half_offset:
-            self._done.add(offset)
-            while self.half_offset in self._done:
-                self._done.remove(self.half_offset)
-                self.half_offset += 1
+            self.done.add(offset)
+            self._skip_done()
 
     def copied(self, offset: int, identity: Identity) -> None:
         """Note a copy at `offset`, which now represents the transaction."""
@@ -73,8 +89,6 @@ class OpenTransactions:
         """Forget everything before `offset`, which no longer exists."""
         for gone in [copy for copy in self._copies if copy < offset]:
             self.end(gone)
-        self._done = {done for done in self._done if done >= offset}
+        self.done = {done for done in self.done if done >= offset}
         self.half_offset = max(self.half_offset, offset)
-        while self.half_offset in self._done:
-            self._done.remove(self.half_offset)
-            self.half_offset += 1
+        self._skip_done()

@@ -7,8 +7,8 @@ difference.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -50,21 +50,12 @@ class Ending(msgspec.Struct, gc=False):
     is_commit: bool
 
 
-class Ended(NamedTuple):
-    """A transaction that ends: for statistics, and where its half message is."""
-
-    topic: str
-    born_timestamp: int
-    is_commit: bool
-    open_at: int
-
-
 class Transactions:
     """Transactions of one broker.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
         self._config = config
-        self._store = store
+        self.store = store
         self._offsets = offsets
         self._clock = clock
         self.tags_codes = TagsCodes(config.store.message_delay_level)
@@ -86,7 +77,7 @@ class Transactions:
         query = self._offsets.query
         half_offset = query(TRANS_GROUP, TRANS_HALF_TOPIC, QUEUE_ID)
         op_offset = query(TRANS_GROUP, TRANS_OP_HALF_TOPIC, QUEUE_ID)
-        self.open, ended = recovered(self._store, half_offset, op_offset)
+        self.open, ended = recovered(self.store, half_offset, op_offset)
         if not ended or not writes:
             return
         try:
@@ -98,7 +89,7 @@ class Transactions:
     def half_at(self, physical_offset: int, topic: str = TRANS_HALF_TOPIC) -> HalfMessage | None:
         """Return the half message at an offset of the log; None if there is none.  Raises CorruptRecord."""
         # The store checks the record, because a client may send any offset.
-        return _half(self._store.record_at(physical_offset) if physical_offset >= 0 else None, topic)
+        return _half(self.store.record_at(physical_offset) if physical_offset >= 0 else None, topic)
 
     def half_in_queue(self, queue_offset: int, physical_offset: int) -> HalfMessage | None:
         """Return the half message at an offset of the log, found faster if its queue offset fits.
@@ -110,10 +101,10 @@ class Transactions:
 
     def half_record(self, queue_offset: int, physical_offset: int) -> memoryview | None:
         """Return the record of a half message; None unless it is at both offsets.  Raises CorruptRecord."""
-        entry = self._store.mapped_entry(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset)
+        entry = self.store.mapped_entry(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset)
         if entry is None or entry[0] != physical_offset or entry[1] == BLANK_SIZE:
             return None
-        return self._store.record_at(physical_offset, entry[1])
+        return self.store.record_at(physical_offset, entry[1])
 
     def given_up_at(self, physical_offset: int) -> HalfMessage | None:
         """Return the given-up message at an offset of the log; None if there is none.  Raises CorruptRecord."""
@@ -128,9 +119,9 @@ class Transactions:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "The transaction is being checked already", Reason.TRANSACTION_ENDED
             )
-        ((queue_offset, _, _),) = self._store.append([half.resumed(self.tags_codes)])
+        ((queue_offset, _, _),) = self.store.append([half.resumed(self.tags_codes)])
         self.open.copied(queue_offset, half.identity)
-        return self._store.wrote_offset
+        return self.store.wrote_offset
 
     def end(self, endings: Sequence[Ending]) -> int:
         """Commit or roll back; return the end of the append.
@@ -147,61 +138,56 @@ class Transactions:
             if half.record.queue_offset != ending.open_at:
                 done.append(half.record.queue_offset)
         self.append(messages, done)
-        self._count(
-            Ended(
-                "" if one.half.target is None else one.half.target[0], one.half.record.born_timestamp, one.is_commit,
-                one.open_at,
-            )
-            for one in endings
-        )  # fmt: skip
-        return self._store.wrote_offset
+        ended: dict[str, tuple[list[int], list[int]]] = {}
+        for ending in endings:
+            target = ending.half.target
+            born, rolled_back = ended.setdefault("" if target is None else target[0], ([], []))
+            (born if ending.is_commit else rolled_back).append(ending.half.record.born_timestamp)
+        self._count({topic: (born, len(rolled_back)) for topic, (born, rolled_back) in ended.items()})
+        return self.store.wrote_offset
 
     def new_moves(self) -> Any | None:
-        """Return what `end_moves` stores, yet empty; None if all ends go to `end`."""
-        return new_moves(self._store, _NO_TARGETS)
+        """Return what the compiled engine adds real messages to, yet empty; None if all ends go to `end`."""
+        return new_moves(self.store, _NO_TARGETS)
 
-    def end_moves(self, moves: Any, ends: Sequence[Ended]) -> int | None:
-        """Do what `end` does, with real messages that the compiled engine makes; None if only `end` will do."""
-        queue = self._store.plain_queue(TRANS_OP_HALF_TOPIC, QUEUE_ID)
+    def end_usual(self, ends: Any) -> int | None:
+        """Do what `end` does, with `ends` of the compiled engine; None if only `end` will do."""
+        queue, moves = self.store.plain_queue(TRANS_OP_HALF_TOPIC, QUEUE_ID), ends.moves
         if queue is None:
             return None
-        done = [one.open_at for one in ends]
         first_op = end_op = queue.next_offset
-        for op in self._op_messages(done):
+        for op in self._op_messages(ends.offsets):
             if not moves.add_made(queue, op.body, op.properties, op.tags_code, op.born_timestamp, op.born_host):
                 return None
             end_op += 1
-        end_offset = self._store.append_usual(moves)
-        self._ended(done, range(first_op, end_op))
-        self._count(ends)
+        end_offset = self.store.append_usual(moves)
+        self._ended(ends.offsets, range(first_op, end_op))
+        self._count(ends.by_topic())
         return end_offset
 
-    def _count(self, ends: Iterable[Ended]) -> None:
-        ages_s: dict[str, list[int]] = {}
+    def _count(self, ended: Mapping[str, tuple[Sequence[int], int]]) -> None:
+        """Count by real topic: born timestamps of what was committed, and the number of rollbacks."""
         now_ms = self._clock.wall_ms()
-        for topic, born_timestamp, is_commit, _ in ends:
-            if is_commit:
-                ages_s.setdefault(topic, []).append((now_ms - born_timestamp) // 1000)
-            else:
-                self.rolled_back[topic] += 1
-        for topic, ages in ages_s.items():
-            self.committed[topic] += len(ages)
-            self.latencies.of((topic,)).add_all(ages)
+        for topic, (born, rolled_back) in ended.items():
+            if born:
+                self.committed[topic] += len(born)
+                self.latencies.of((topic,)).add_all([(now_ms - one) // 1000 for one in born])
+            if rolled_back:
+                self.rolled_back[topic] += rolled_back
 
     def _op_messages(self, done: Sequence[int]) -> list[PendingMessage]:
         max_bytes = self._config.broker.transaction_op_msg_max_size
-        return list(op_messages(done, max_bytes, self._store.store_host, self._clock.wall_ms()))
+        return list(op_messages(done, max_bytes, self.store.store_host, self._clock.wall_ms()))
 
     def append(self, messages: list[PendingMessage], done: Sequence[int]) -> list[Appended]:
         """Store `messages` with op messages for the half messages at `done`; return where `messages` were stored."""
-        appended = self._store.append([*messages, *self._op_messages(done)])
+        appended = self.store.append([*messages, *self._op_messages(done)])
         self._ended(done, [op_offset for op_offset, _, _ in appended[len(messages) :]])
         return appended[: len(messages)]
 
     def _ended(self, done: Sequence[int], op_offsets: Iterable[int]) -> None:
         """Note that the half messages at `done` are done, which op messages say."""
-        for offset in done:
-            self.open.end(offset)
+        self.open.end_all(done)
         for op_offset in op_offsets:
             self.open.noted(op_offset, max(done))
         self.moved()
@@ -210,7 +196,7 @@ class Transactions:
 
     def moved(self) -> None:
         """Note the new offsets, to be committed once what was appended is flushed."""
-        position = (self._store.wrote_offset, self.open.half_offset, self.open.op_offset)
+        position = (self.store.wrote_offset, self.open.half_offset, self.open.op_offset)
         if not self._uncommitted or self._uncommitted[-1][1:] != position[1:]:
             self._uncommitted.append(position)
         if len(self._uncommitted) >= _MAX_UNCOMMITTED:
@@ -223,7 +209,7 @@ class Transactions:
 
     def commit_offsets(self) -> None:
         """Commit the offsets that are flushed, as those of a consumer group, where RocketMQ's broker finds them."""
-        flushed, reached = self._store.flushed_offset, None
+        flushed, reached = self.store.flushed_offset, None
         while self._uncommitted and self._uncommitted[0][0] <= flushed:
             reached = self._uncommitted.popleft()
         if reached is not None:

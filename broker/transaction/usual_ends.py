@@ -1,50 +1,178 @@
-"""Fast path of ends of transactions: the compiled engine makes the real messages from the half messages' bytes.
+"""The compiled path of usual ends of transactions: one call reads them, one makes their records, one their responses.
 
-It takes all ends of a read or none.  `TransactionProcessor` decides about all others, one by one; both store the same
-bytes.
+It takes all ends of a run or none.  `TransactionProcessor.end`, its Python twin, decides about all others one by one,
+and with pure Python about every one; both store the same bytes and give the same responses.  See docs/engine.md.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, Final, Protocol, runtime_checkable
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
-from broker.transaction.half_message import COMMIT, TRANSACTION_MASK
-from broker.transaction.transactions import Ended, Transactions
+from broker.send.confirm_waits import ConfirmWaits
+from broker.transaction.half_message import QUEUE_ID
+from broker.transaction.transactions import Transactions
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.engine.choice import native
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
-from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.engine import header_fields
+from sprocket.remoting.frames import ResponseTemplate
+from sprocket.remoting.framing import Frame
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
+from sprocket.remoting.routes import AdmittedFrame, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
+from store.layout import CONSUME_QUEUE_UNIT_BYTES
+from store.queue.usual_reads import UsualReads
 from store.record.record import topic_field
 
+logger = logging.getLogger(__name__)
+
+_engine: Final = native("ends")
+if _engine is not None and _engine.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
+    raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
+
+DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
 _HALF_TOPIC: Final = topic_field(TRANS_HALF_TOPIC)[1]
-_OUTCOMES: Final = (COMMIT, TRANSACTION_MASK)
+# As many as a batch handler gets at once: the ends of a run share their op messages.
+_MAX_ENDS: Final = 1024
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+# Responds to ends of one connection that failed with one error.
+Refuse = Callable[[Sequence[Request[Any]], Exception], None]
 
 
-def usual_ends(
-    transactions: Transactions, run: Sequence[Request[EndTransactionRequestHeader]]
-) -> tuple[Any, list[Ended]] | None:
-    """Return the real messages of a read's ends, and what they end; None if one of them is unusual or wrong."""
-    moves = transactions.new_moves()
-    if moves is None:
-        return None
-    ends: dict[int, Ended] = {}
-    try:
-        for request in run:
-            header = request.header
-            offset, outcome = header.tran_state_table_offset, header.commit_or_rollback
-            if outcome not in _OUTCOMES or offset in ends or not transactions.open.is_open(offset):
-                return None
-            record = transactions.half_record(offset, header.commit_log_offset)
-            if record is None:
-                return None
-            group, is_commit = header.producer_group.encode(), outcome == COMMIT
-            half = moves.add_half(record, _HALF_TOPIC, offset, header.commit_log_offset, group, is_commit)
-            if half is None:
-                return None
-            topic, born_timestamp = half
-            require_topic(request, topic, AuthAction.PUB)
-            ends[offset] = Ended(topic, born_timestamp, is_commit, offset)
-    except (RequestError, StoreError):
-        return None
-    return moves, list(ends.values())
+@runtime_checkable
+class UsualEndStore(Protocol):
+    """Part of `MessageStore` that usual ends need."""
+
+    @property
+    def usual_reads(self) -> UsualReads: ...
+
+    @property
+    def wrote_offset(self) -> int: ...
+
+    @property
+    def confirm_offset(self) -> int: ...
+
+
+class UsualEnds:
+    """Handler of the usual ends of `route`.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: UsualEndStore,
+        waits: ConfirmWaits,
+        route: Route,
+        fields: tuple[Any, ...],
+        refuse: Refuse,
+        engine: ModuleType,
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._waits = waits
+        self._refuse = refuse
+        self._engine = engine
+        self._code = int(route.code)
+        self._reader = engine.EndReader(self._code, fields)
+        # Decodes the ends of a failed append, so that each gets its refusal.
+        self._table = RouteTable([route])
+
+    @classmethod
+    def of(cls, transactions: Transactions, waits: ConfirmWaits, route: Route, refuse: Refuse) -> FramesHandler | None:
+        """Return the handler; None with pure Python."""
+        store: object = transactions.store
+        if _engine is None or DONE.encoder is None or not isinstance(store, UsualEndStore):
+            return None
+        fields = header_fields(int(route.code), route.header, _engine)
+        if fields is None:
+            return None
+        return CodeFrames(int(route.code), cls(transactions, store, waits, route, fields, refuse, _engine).serve)
+
+    def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+        """Serve the run of ends from `index` on if all are usual; return how many, 0 if Python must serve them."""
+        try:
+            ends = self._ends_of(frames, index)
+        except RequestError:
+            return 0  # the Python path refuses those that may not publish
+        except Exception:
+            # Nothing is stored: the Python path serves them, and responds to each.
+            logger.exception("event=usual_ends_failed peer=%s:%s", *channel.peer)
+            ends = None
+        if ends is None:
+            return 0
+        count, read_at = len(ends), channel.read_at
+        run = frames[index : index + count]
+        try:
+            end_offset = self._transactions.end_usual(ends)
+        except RequestError:
+            return 0  # the Python path finds the message that is refused
+        except Exception as error:
+            self._refuse(self._requests(run, channel, 0.0), error)
+            return count
+        if end_offset is None:
+            return 0
+        if ends.waiting():
+            if self._waits.is_needed:
+                self._waits.wait(end_offset, partial(self._stored, ends, run, channel, read_at))
+            else:
+                self._answer(ends, channel, read_at, was_later=False)
+        return count
+
+    def _ends_of(self, frames: list[Frame], index: int) -> Any:
+        """Return the run of ends from `index` on; None if one of them is unusual or wrong."""
+        moves = self._transactions.new_moves()
+        store, opened = self._store, self._transactions.open
+        reads = store.usual_reads
+        queue = reads.queue(TRANS_HALF_TOPIC, QUEUE_ID)
+        if moves is None or queue is None:
+            return None
+        log_end = min(store.wrote_offset, store.confirm_offset)
+        records = self._engine.HalfRecords(queue, reads.segment_at, reads.cold_end, log_end)
+        ends = self._reader.read(
+            frames, index, _MAX_ENDS, moves, records, _HALF_TOPIC, opened.half_offset, opened.done
+        )  # fmt: skip
+        if ends is not None and isinstance(frames[index], AdmittedFrame):
+            self._check_access(frames[index : index + len(ends)], ends.topics())
+        return ends
+
+    def _check_access(self, run: Sequence[Frame], topics: Sequence[str]) -> None:
+        """Raise RequestError unless the senders may publish to the real topics, which no header tells."""
+        for frame, topic in zip(run, topics, strict=True):
+            decoded = frame.decoded if isinstance(frame, AdmittedFrame) else None
+            if not isinstance(decoded, tuple):
+                raise RequestError(ResponseCode.NO_PERMISSION, "the frame has not passed access control")
+            require_topic(decoded[1], topic, AuthAction.PUB)
+
+    def _requests(self, run: Sequence[Frame], channel: FramesChannel, later_at: float) -> list[Request[Any]]:
+        """Return the ends in `run`; `later_at` is the time of their read, 0 if that is the last one."""
+        requests = []
+        for frame in run:
+            decoded = self._table.decode(frame)
+            if isinstance(decoded, tuple):
+                decoded[1].channel = channel
+                decoded[1].read_at = later_at
+                requests.append(decoded[1])
+        return requests
+
+    def _answer(self, ends: Any, channel: FramesChannel, read_at: float, *, was_later: bool) -> None:
+        frames = ends.responses(DONE.encoder)
+        channel.answer_frames(self._code, ends.waiting(), frames, _SUCCESS, read_at, was_later=was_later)
+
+    def _stored(
+        self,
+        ends: Any,
+        run: Sequence[Frame],
+        channel: FramesChannel,
+        read_at: float,
+        error: StoreError | None,
+        code: ResponseCode,
+    ) -> None:
+        # With any code the ends are stored, and a retry would be refused.
+        if error is None:
+            self._answer(ends, channel, read_at, was_later=True)
+        else:
+            self._refuse([one for one in self._requests(run, channel, read_at) if one.wants_answer], error)

@@ -118,7 +118,7 @@ cdef class AckReader(HeaderReader):
 
     def __init__(self, int code, tuple fields):
         """`fields` are those of `framing.HeaderDecoder`."""
-        super().__init__(code, fields, _ROLES)
+        super().__init__(code, fields, _ROLES, varying=frozenset({"extra_info"}))
 
     def read(self, list frames, Py_ssize_t index, Py_ssize_t max_acks, int64_t room_bytes, int64_t max_record_bytes,
              int64_t born_timestamp, queue, int64_t tags_code, lane_of):

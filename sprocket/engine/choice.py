@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    "acks", "client_sends", "framing", "header_reader", "index_keys", "intake", "moves", "pulls", "reads",
+    "acks", "client_sends", "ends", "framing", "header_reader", "index_keys", "intake", "moves", "pulls", "reads",
     "record_filters", "records", "scan", "sends", "signatures", "timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"

@@ -31,6 +31,7 @@ cdef struct Field:
     int role
     bint may_be_null
     bint is_free  # a text of any characters, as it is on the wire
+    bint is_varying  # a text that differs from one header of a client to the next
 
 
 # One header: its numbers and texts by role, and the fields that it has, as bits.
@@ -44,6 +45,7 @@ cdef struct Header:
     uint32_t seen_proof  # bits 1 and 2: account and signature
     int64_t opaque
     Text opaque_text  # of a JSON header
+    bint is_oneway
 
 
 # A value that differs from one header of a client to the next, and the bytes between the one before and this one.
@@ -65,6 +67,7 @@ cdef struct Shape:
     Text texts[MAX_FIELDS]  # of these, in `fixed`
     uint32_t seen
     uint32_t seen_proof
+    bint is_oneway
 
 
 cdef class HeaderReader:
@@ -73,6 +76,7 @@ cdef class HeaderReader:
     cdef uint32_t required  # bits of the fields that every header has
     cdef object names  # keeps the memory of the fields' names
     cdef int64_t code
+    cdef bint takes_oneway  # other requests are unusual if they are oneway
     cdef int order[MAX_FIELDS + 1]  # of the fields in a signature: indexes, and -1 for the account
     cdef Shape shapes[SHAPES]
     cdef int latest  # shape of the header before
@@ -80,13 +84,14 @@ cdef class HeaderReader:
     cdef uint32_t strangers  # headers without a shape
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
-                 bint is_free) except -1
+                 bint is_free, bint is_varying) except -1
     cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept
     cdef Outcome read_shaped(self, const Cursor *whole, Header *header) noexcept
     cdef Outcome fill(self, const Shape *shape, const Text *values, Header *header) noexcept
     cdef bint is_gap(self, int field) noexcept
     cdef void remember(self, const uint8_t *octets, Py_ssize_t size, const Header *header) noexcept
     cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept
+    cdef bint take_flag(self, int64_t flag, Header *header) noexcept
     cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept
     cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept
     cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept

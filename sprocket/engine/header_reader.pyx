@@ -33,6 +33,7 @@ cdef enum:
     KIND_BOOL = 3
     MAX_KEY_BYTES = 31
     BINARY_HEAD_BYTES = 21
+    FLAG_ONEWAY = 2
     SEEN_ACCOUNT = 1
     SEEN_SIGNATURE = 2
     # Values that are not in a field of the request.
@@ -121,31 +122,39 @@ cdef bint close(Shape *shape, const uint8_t *octets, Py_ssize_t size) noexcept n
 cdef class HeaderReader:
     """Reader of usual headers.  A subclass names the roles of the fields that it needs."""
 
-    def __init__(self, int code, tuple fields, dict roles, frozenset free=frozenset()):
+    def __init__(self, int code, tuple fields, dict roles, frozenset free=frozenset(), frozenset varying=frozenset()):
         """`fields` are those of `framing.HeaderDecoder`; `roles` are by attribute.
 
-        The texts of the attributes in `free` may have escapes and any characters; all others are plain ASCII.
+        The texts of the attributes in `free` may have escapes and any characters; all others are plain ASCII.  Those
+        in `varying` differ from one header of a client to the next, as numbers with a role and free texts do.
         """
         if len(fields) > MAX_FIELDS:
             raise ValueError(f"{len(fields)} fields, at most {MAX_FIELDS}")
         self.code, self.names = code, fields
         for attribute, name, kind, may_be_null, default in fields:
-            self.add(attribute, name, kind, may_be_null, not default, roles.get(attribute, ROLE_NONE), attribute in free)
+            self.add(attribute, name, kind, may_be_null, not default, roles.get(attribute, ROLE_NONE),
+                     attribute in free, attribute in varying)
         names = [(b"AccessKey", -1), *((field[1], i) for i, field in enumerate(fields))]
         for i, (_, index) in enumerate(sorted(names)):
             self.order[i] = index
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
-                 bint is_free) except -1:
+                 bint is_free, bint is_varying) except -1:
         cdef Field *field = &self.fields[self.count]
         if not 0 <= role < MAX_ROLES:
             raise ValueError(f"{attribute} has the role {role}, at most {MAX_ROLES - 1}")
         field.name, field.name_bytes = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
-        field.kind, field.may_be_null, field.role, field.is_free = kind, may_be_null, role, is_free
+        field.kind, field.may_be_null, field.role = kind, may_be_null, role
+        field.is_free, field.is_varying = is_free, is_varying
         if is_required:
             self.required |= <uint32_t> 1 << self.count
         self.count += 1
         return 0
+
+    cdef bint take_flag(self, int64_t flag, Header *header) noexcept:
+        """Take the flag of the envelope; return False for a response, and for a oneway request unless it is usual."""
+        header.is_oneway = flag == FLAG_ONEWAY
+        return flag == 0 or (header.is_oneway and self.takes_oneway)
 
     cdef int index_of_role(self, int role) noexcept:
         """Return the index of the field with a role; -1 if there is none."""
@@ -161,7 +170,7 @@ cdef class HeaderReader:
         cdef Cursor cursor
         cursor.at = <const uint8_t *> PyBytes_AS_STRING(octets)
         cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
-        header.seen, header.seen_proof, header.opaque = 0, 0, 0
+        header.seen, header.seen_proof, header.opaque, header.is_oneway = 0, 0, 0, False
         if serialization == SERIALIZATION_JSON:
             outcome = self.read_shaped(&cursor, header)
             if outcome == FOREIGN:
@@ -192,7 +201,7 @@ cdef class HeaderReader:
     cdef Outcome fill(self, const Shape *shape, const Text *values, Header *header) noexcept:
         """Take the fields of a header that is like `shape`."""
         cdef int i, field
-        header.seen, header.seen_proof = shape.seen, shape.seen_proof
+        header.seen, header.seen_proof, header.is_oneway = shape.seen, shape.seen_proof, shape.is_oneway
         for i in range(shape.kept_count):
             field = shape.kept[i]
             header.signed_texts[field] = shape.texts[i]
@@ -214,9 +223,9 @@ cdef class HeaderReader:
         return USUAL
 
     cdef bint is_gap(self, int field) noexcept:
-        """Return whether the values of a field probably differ: its number or free text is used."""
+        """Return whether the values of a field probably differ from one header of a client to the next."""
         cdef const Field *one = &self.fields[field]
-        return one.is_free or (one.role != ROLE_NONE and one.kind != KIND_TEXT and one.kind != KIND_BOOL)
+        return one.is_free or one.is_varying or (one.role != ROLE_NONE and one.kind != KIND_TEXT and one.kind != KIND_BOOL)
 
     cdef void remember(self, const uint8_t *octets, Py_ssize_t size, const Header *header) noexcept:
         """Make a shape of a header that was read, in place of the oldest one."""
@@ -227,7 +236,7 @@ cdef class HeaderReader:
         if shape.gap_count and self.strangers % STRANGERS_PER_SHAPE:
             return
         shape.gap_count = shape.kept_count = 0
-        shape.seen, shape.seen_proof = header.seen, header.seen_proof
+        shape.seen, shape.seen_proof, shape.is_oneway = header.seen, header.seen_proof, header.is_oneway
         for i in range(self.count):
             text = &header.signed_texts[i]
             if not header.seen & <uint32_t> 1 << i:
@@ -289,7 +298,7 @@ cdef class HeaderReader:
         if is_name(name, b"code", 4):
             return 1
         if is_name(name, b"flag", 4):
-            return 4 if number == 0 else 0  # neither a response nor oneway
+            return 4 if self.take_flag(number, header) else 0
         if is_name(name, b"opaque", 6):
             header.opaque = number
             return 8
@@ -326,7 +335,9 @@ cdef class HeaderReader:
         if int16_at(head) != <int16_t> self.code:
             return FOREIGN
         header.opaque = int32_at(head + 5)
-        if int32_at(head + 9) or int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
+        if int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
+            return UNUSUAL
+        if not self.take_flag(int32_at(head + 9), header):
             return UNUSUAL
         cursor.at += BINARY_HEAD_BYTES
         while cursor.at < cursor.end:

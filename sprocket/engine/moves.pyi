@@ -12,15 +12,6 @@ class Moves:
     def add_timed(
         self, record: memoryview, topic_field: bytes, slot_ms: int, width_ms: int, enqueue_ms: int, now_ms: int
     ) -> str | None: ...
-    def add_half(
-        self,
-        record: memoryview,
-        topic_field: bytes,
-        queue_offset: int,
-        physical_offset: int,
-        group: bytes,
-        is_commit: bool,
-    ) -> tuple[str, int] | None: ...
     def add_made(
         self, queue: Any, body: bytes, properties: bytes, tags_code: int, born_timestamp: int, born_host: bytes
     ) -> bool: ...

@@ -37,7 +37,6 @@ cdef extern from "crc32.h":
 SOURCES = ENGINE_SOURCES.decode()
 
 cdef enum:
-    MAX_LANES = 64
     TRANSACTION_MASK = 0xC
     TRANSACTION_COMMIT = 0x8
     LENGTH_BYTES = 2
@@ -46,43 +45,6 @@ cdef bint CAN_FOLD = False
 
 crc32_prepare()
 CAN_FOLD = crc32_can_fold()
-
-
-# The properties of a stored record that say where its message goes, without those that say more than that.
-cdef struct Place:
-    const uint8_t *topic
-    Py_ssize_t topic_bytes
-    const uint8_t *group
-    Py_ssize_t group_bytes
-    const uint8_t *tag
-    Py_ssize_t tag_bytes
-    int64_t queue_id
-    int64_t out_ms  # slot of a timed message; -1 without one
-
-
-# One new record.  Its bytes lie in the stored one.
-cdef struct Move:
-    RecordHead head
-    const uint8_t *body
-    const uint8_t *properties
-    Py_ssize_t properties_bytes
-    int64_t tags_code
-    int64_t enqueue_ms  # of a timed message; -1 for any other
-    int64_t dequeue_ms
-    int lane
-
-
-# One queue that gets records.
-cdef struct Lane:
-    const uint8_t *name
-    Py_ssize_t name_bytes
-    const uint8_t *topic_bytes  # with their length, as in a record
-    Py_ssize_t topic_size
-    int32_t magic
-    int64_t queue_id
-    int64_t next_offset
-    Py_ssize_t count
-    QueueEntry *entries
 
 
 cdef bint take_decimal(const uint8_t *octets, Py_ssize_t size, int64_t *number) noexcept nogil:
@@ -153,13 +115,8 @@ cdef bint says_more(const uint8_t *name, Py_ssize_t size) noexcept nogil:
     )
 
 
-cdef bint read_record(record, bytes topic_field, Move *move, Place *place) except -1:
-    """Read a stored record, which the caller keeps; return False if it is unusual."""
-    cdef Py_buffer buffer
-    PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE)
-    cdef const uint8_t *begin = <const uint8_t *> buffer.buf
-    cdef Py_ssize_t size = buffer.len
-    PyBuffer_Release(&buffer)
+cdef bint read_record(const uint8_t *begin, Py_ssize_t size, bytes topic_field, Move *move, Place *place) noexcept:
+    """Read a stored record, whose memory the caller keeps; return False if it is unusual."""
     cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(topic_field)
     cdef Py_ssize_t rest_bytes = size - FIXED_IPV4_BYTES - topic_size - LENGTH_BYTES - SEAL_BYTES
     if rest_bytes < 0:
@@ -198,20 +155,6 @@ cdef void take_head(Move *move, const RecordFixed *fixed, const RecordRestIpv4 *
 cdef class Moves:
     """New records for one append, in order; and each queue that gets any, with its entries."""
 
-    cdef Move *moves
-    cdef Py_ssize_t count
-    cdef Py_ssize_t capacity
-    cdef Lane lanes[MAX_LANES]
-    cdef int lane_count
-    cdef list queues  # of the lanes
-    cdef list names  # of the lanes: str
-    cdef list kept  # keeps the memory of what the moves and lanes point to
-    cdef int64_t usual_flags
-    cdef int64_t room_bytes
-    cdef int64_t max_record_bytes
-    cdef object queue_of
-    cdef readonly int64_t size_bytes
-
     def __cinit__(self, int64_t usual_flags, int64_t room_bytes, int64_t max_record_bytes, queue_of):
         """The records have at most `room_bytes` together and `max_record_bytes` each.
 
@@ -235,40 +178,42 @@ cdef class Moves:
         `topic_field` is the timer's topic as in a record.  The message entered the wheel at `enqueue_ms`.
         """
         cdef Place place
+        cdef Py_buffer buffer
         cdef Move *move = self.next_move()
         self.kept.append(record)
-        if not read_record(record, topic_field, move, &place) or place.out_ms < 0:
+        PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE)
+        PyBuffer_Release(&buffer)
+        if not read_record(<const uint8_t *> buffer.buf, buffer.len, topic_field, move, &place) or place.out_ms < 0:
             return None
         if place.out_ms - place.out_ms % width_ms != slot_ms or move.head.sys_flag & ~self.usual_flags:
             return None
         move.enqueue_ms, move.dequeue_ms, move.head.prepared_transaction_offset = enqueue_ms, now_ms, 0
         return self.names[move.lane] if self.take(move, &place) else None
 
-    def add_half(self, record, bytes topic_field not None, int64_t queue_offset, int64_t physical_offset,
-                 bytes group not None, bint is_commit):
-        """Take a half message that its producer ends; return its real topic and its born timestamp.
+    cdef Move *half(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t queue_offset,
+                    int64_t physical_offset, const uint8_t *group, Py_ssize_t group_bytes, bint is_commit) except? NULL:
+        """Take a half message that its producer ends; the caller keeps its memory.
 
-        None if it is unusual, or not what the producer says.  Without `is_commit` it becomes no record.
+        NULL if it is unusual, or not what the producer says.  Without `is_commit` it becomes no record.
         """
         cdef Place place
         cdef Move *move = self.next_move()
-        self.kept.append(record)
-        if not read_record(record, topic_field, move, &place):
-            return None
-        if not is_text(place.group, place.group_bytes, PyBytes_AS_STRING(group), PyBytes_GET_SIZE(group)):
-            return None
-        if (move.head.queue_id, move.head.queue_offset, move.head.physical_offset) != (0, queue_offset, physical_offset):
-            return None
+        if not read_record(record, size, topic_field, move, &place):
+            return NULL
+        if place.group == NULL or not is_text(place.group, place.group_bytes, <const char *> group, group_bytes):
+            return NULL
+        if move.head.queue_id or move.head.queue_offset != queue_offset or move.head.physical_offset != physical_offset:
+            return NULL
         move.head.sys_flag &= ~TRANSACTION_MASK
         if move.head.sys_flag & ~self.usual_flags:
-            return None
+            return NULL
         move.head.sys_flag |= TRANSACTION_COMMIT
         move.head.prepared_transaction_offset = physical_offset
         if not is_commit:
             move.lane = self.lane_at(&place)
         elif not self.take(move, &place):
-            return None
-        return None if move.lane < 0 else (self.names[move.lane], move.head.born_timestamp)
+            return NULL
+        return NULL if move.lane < 0 else move
 
     def add_made(self, queue, bytes body not None, bytes properties not None, int64_t tags_code,
                  int64_t born_timestamp, bytes born_host not None):

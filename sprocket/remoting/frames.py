@@ -137,7 +137,9 @@ class ResponseTemplate:
         inner = bytes(document.pop("extFields", b"{}"))[1:-1].replace(b"%", b"%%")
         if inner:
             fields.append(inner)
-        members = [b'"code":%d' % code, b'"extFields":{%b}' % b",".join(fields)]
+        members = [b'"code":%d' % code]
+        if fields:
+            members.append(b'"extFields":{%b}' % b",".join(fields))
         for name, raw in document.items():
             if name != "code":
                 value = b"%d" if name == "opaque" else bytes(raw).replace(b"%", b"%%")

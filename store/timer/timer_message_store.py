@@ -44,7 +44,7 @@ from store.timer.timer_wheel import TimerWheel
 _log = logging.getLogger(__name__)
 
 # Messages that enter, and messages delivered, in one turn of the loop.
-_ENQUEUE_MESSAGES: Final = 256
+ENQUEUE_MESSAGES: Final = 256
 _DEQUEUE_MESSAGES: Final = 256
 _BEFORE_SYNC: Final = failpoint("timer_message_store.before_sync")
 _SYNCED: Final = failpoint("timer_message_store.synced")
@@ -211,7 +211,7 @@ class TimerMessageStore:
         before = state.enqueued + state.dequeued
         # While a slot is delivered that is not over any more, nothing may enter it.
         if not self._dequeue.is_mid_slot or state.progress.read_ms < now_slot:
-            self._enqueue.enqueue(_ENQUEUE_MESSAGES)
+            self._enqueue.enqueue(ENQUEUE_MESSAGES)
         may_dequeue = state.outstanding is None and not state.is_rebuilding
         more = may_dequeue and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
         if state.outstanding is not None:

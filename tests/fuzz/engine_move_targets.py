@@ -5,7 +5,13 @@ import struct
 from types import SimpleNamespace
 from typing import Any, Final
 
-from broker.transaction.half_message import HalfMessage
+from broker.transaction.half_message import COMMIT, HalfMessage
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.engine import header_fields
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import FrameDecoder
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.moves import USUAL_FLAGS
@@ -17,6 +23,7 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
+    from sprocket.engine import ends as ends_engine
     from sprocket.engine import moves as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
@@ -28,7 +35,12 @@ _WIDTH_MS: Final = 1000
 _ENQUEUE_MS, _NOW_MS = 1_700_000_000_500, 1_700_000_001_234
 _HOST: Final = bytes(8)
 _TAGS_CODES: Final = TagsCodes("1s 5s")
-_GROUP: Final = b"PG"
+_CODE: Final = RequestCode.END_TRANSACTION
+_COMMIT: Final = EndTransactionRequestHeader(
+    producer_group="PG", tran_state_table_offset=_QUEUE_OFFSET, commit_log_offset=_AT, commit_or_rollback=COMMIT,
+    msg_id="ID",
+)  # fmt: skip
+_END: Final = FrameDecoder().feed(encode_request(_CODE, 1, to_ext_fields(_COMMIT)))[0]
 _PLACE: Final = b"REAL_TOPIC\x01Orders\x02REAL_QID\x010\x02"
 _DUE: Final = b"TIMER_OUT_MS\x011700000001000\x02"
 _BASES: Final = (
@@ -54,6 +66,12 @@ def _moves() -> Any:
     return compiled.Moves(
         USUAL_FLAGS, 1 << 20, 32_767, lambda topic, queue_id: queue if (topic, queue_id) == ("Orders", 0) else None
     )
+
+
+def _reader() -> Any:
+    fields = header_fields(_CODE, EndTransactionRequestHeader, ends_engine)
+    assert fields is not None
+    return ends_engine.EndReader(_CODE, fields)
 
 
 def _compare(moves: Any, made: PendingMessage | None) -> None:
@@ -86,13 +104,18 @@ def _timed(data: bytes) -> None:
 
 def _half(data: bytes) -> None:
     moves, view = _moves(), memoryview(data)
-    taken = moves.add_half(view, topic_field(TRANS_HALF_TOPIC)[1], _QUEUE_OFFSET, _AT, _GROUP, True)
-    assert len(moves) == (taken is not None)
+    entry = memoryview(struct.pack(">qiq", _AT, len(data), 0))
+    queue = SimpleNamespace(
+        min_offset=_QUEUE_OFFSET, max_offset=_QUEUE_OFFSET + 1, view_at=lambda offset: (entry, 0, 1)
+    )
+    records = ends_engine.HalfRecords(queue, lambda offset: (view, _AT, _AT + len(view)), 0, _AT + len(view))
+    ends = _reader().read([_END], 0, 1, moves, records, topic_field(TRANS_HALF_TOPIC)[1], 0, set())
+    assert len(moves) == (ends is not None)
     record = decode(view, check_crc=False)
-    if taken is None or not isinstance(record, Record):
+    if ends is None or not isinstance(record, Record):
         return
     half = HalfMessage(record)
-    assert taken == ("Orders", record.born_timestamp)
+    assert ends.by_topic() == {"Orders": [[record.born_timestamp], 0]}
     assert half.target == ("Orders", 0)
     _compare(moves, half.real("Orders", 0, _TAGS_CODES))
 

@@ -139,8 +139,8 @@ class PopProcessor:
         self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None, *, is_retry: bool
     ) -> None:
         count = config.read_queue_nums
-        for number in range(count):
-            self._queues.take(popped, config.topic_name, (draw + number) % count, matches, is_retry=is_retry)
+        queue_ids = [(draw + number) % count for number in range(count)]
+        self._queues.take_from_all(popped, config.topic_name, queue_ids, matches, is_retry=is_retry)
 
     # Respond
 

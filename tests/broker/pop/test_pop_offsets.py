@@ -49,6 +49,18 @@ def test_what_is_safe_is_committed_when_all_before_it_is(core: BrokerCore, offse
     assert (committed(core), offsets.latest(*QUEUE), len(offsets)) == (30, -1, 0)
 
 
+def test_a_known_offset_is_where_a_pop_would_begin(core: BrokerCore, offsets: PopOffsets) -> None:
+    assert offsets.known(*QUEUE) == -1
+    offsets.begin(*QUEUE, 0)
+    assert offsets.known(*QUEUE) == offsets.current(*QUEUE, 0) == 0
+    taken = offsets.take(*QUEUE, 10)
+    assert offsets.known(*QUEUE) == offsets.current(*QUEUE, 0) == 10
+    offsets.safe(taken)
+    assert offsets.known(*QUEUE) == offsets.current(*QUEUE, 0) == 10
+    core.offsets.reset(GROUP, TOPIC, 0, 3)
+    assert offsets.known(*QUEUE) == -1
+
+
 def test_an_undone_pop_leaves_its_offset_to_the_next_one(core: BrokerCore, offsets: PopOffsets) -> None:
     first, second = offsets.take(*QUEUE, 10), offsets.take(*QUEUE, 20)
     offsets.undo(second)

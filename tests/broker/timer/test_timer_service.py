@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
+from broker.timer import timer_service
 from broker.timer.recall_handle import RecallHandle
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codec.fastjson import loads
@@ -14,8 +15,10 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from sprocket.remoting.message.properties import parse
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.timer.timer_message_store import ENQUEUE_MESSAGES, TimerMessageStore
 from store.timer.timer_progress import TimerCheckpoint
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
+from tests.store.timer.wheel_run import timed
 
 FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20, "flush_commit_log_least_pages": 0}
 
@@ -181,6 +184,28 @@ async def test_stopped_wheel_goes_on_when_it_is_told(tmp_path: Path) -> None:
         assert broker.timer.timer.enqueue_behind == 1
         broker.config.update(b"timerStopEnqueue=false")
         await until(lambda: came(broker) == [b"held"])
+
+
+async def test_messages_enter_together_when_they_are_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No pause ends, so only a batch lets messages enter.
+    monkeypatch.setattr(timer_service, "_ENTRY_SHARE", 1e9)
+    monkeypatch.setattr(timer_service, "_MAX_SLEEP_S", 1e9)
+    turns: list[int] = []
+    turn = TimerMessageStore.turn
+
+    def noted(timer: TimerMessageStore) -> float | None:
+        turns.append(timer.enqueue_behind)
+        return turn(timer)
+
+    monkeypatch.setattr(TimerMessageStore, "turn", noted)
+    async with running_broker(tmp_path) as (broker, _):
+        await until(lambda: turns == [0])
+        due_ms = (broker.clock.wall_ms() // 1000 + 3600) * 1000
+        for number in range(ENQUEUE_MESSAGES):
+            broker.store.append([timed(number, due_ms)])
+            await asyncio.sleep(0)
+        await until(lambda: broker.timer.timer.enqueue_behind == 0)
+        assert turns[:2] == [0, ENQUEUE_MESSAGES]
 
 
 async def test_metrics_are_counted_again_from_the_log(tmp_path: Path) -> None:
