@@ -27,6 +27,7 @@ from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from sprocket.remoting.routes import RouteTable
+from store import moves
 from store.record.record import Appended, PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
@@ -38,8 +39,9 @@ from tests.sim.sim_store import FLUSH, SimStore, small_config
 
 try:
     from sprocket.engine import ends as compiled
+    from sprocket.engine import moves as compiled_moves
 except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = None  # type: ignore[assignment]
+    compiled = compiled_moves = None  # type: ignore[assignment]
 
 GROUP: Final = "PG"
 ROLLBACK: Final = TRANSACTION_MASK
@@ -54,6 +56,16 @@ _ODD: Final[tuple[dict[str, str], ...]] = (
     {"REAL_TOPIC": TRANS_HALF_TOPIC}, {"REAL_TOPIC": "Unknown"}, {"TRANSACTION_CHECK_TIMES": "1"}, {"a#": "b"},
     {"K": "日本"}, {"PGROUP": "Other"}, {"PGROUP": ""}, {"INNER_NUM": "1"}, {"K": "v" * 2000}, {"": "v"}, {"x": ""},
 )  # fmt: skip
+
+
+@contextmanager
+def path_of(is_native: bool) -> Iterator[None]:
+    """Let processors end transactions through one twin."""
+    with encoding(is_native):
+        done = ResponseTemplate(ResponseCode.SUCCESS, ())
+    engine, mover = (compiled, compiled_moves) if is_native else (None, None)
+    with patch.multiple(usual_ends, DONE=done, _engine=engine), patch.object(moves, "engine", mover):
+        yield
 
 
 class Twin:
@@ -72,9 +84,8 @@ class Twin:
             config, self.store, ConsumerOffsets(ConfigFile(Path("nowhere")), self.clock), self.clock
         )
         waits = ConfirmWaits(self.store, self.clock, lambda *_: SimpleNamespace(cancel=lambda: None))
-        with encoding(is_native):
-            done = ResponseTemplate(ResponseCode.SUCCESS, ())
-        with patch.multiple(usual_ends, DONE=done, _engine=compiled if is_native else None):
+        self.is_native = is_native
+        with path_of(is_native):
             routes = TransactionProcessor(config, self.transactions, waits, self.clock).routes()
         assert (routes[0].usual is not None) == is_native
         self.table = RouteTable(routes)
@@ -118,7 +129,8 @@ class Twin:
             assert decoder.error is None and not decoder.pending_bytes
             return [frames, output.is_closed, dict(self.table.refusals.by_reason)]
 
-        return [*asyncio.run(run()), *self.state()]
+        with path_of(self.is_native):
+            return [*asyncio.run(run()), *self.state()]
 
     def state(self) -> list[Any]:
         """What is stored and counted."""
