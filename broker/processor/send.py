@@ -21,7 +21,7 @@ from broker.send.message_id import host_bytes
 from broker.send.replies import Appended, Sent
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
 from broker.send.settled import Settled
-from broker.send.usual_sends import OVERLAPPING, UsualSends
+from broker.send.usual_sends import UsualSends
 from broker.timer.recall_handle import handle_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import NoLease, RequestError, StoreError
@@ -107,14 +107,6 @@ class SendProcessor:
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
             return
-        if self._waits.is_for_slaves and len(run) > OVERLAPPING:
-            # Slaves replicate the first part while the next one is stored, so the two halves of a window alternate.
-            for at in range(0, len(run), OVERLAPPING):
-                self._send(run[at : at + OVERLAPPING])
-        else:
-            self._send(run)
-
-    def _send(self, run: list[Request[Any]]) -> None:
         if not self._settled.is_for(self._config.broker, self._store.store_host):
             self._settle()
         channel: Channel = run[0].channel

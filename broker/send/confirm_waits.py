@@ -107,12 +107,12 @@ class ConfirmWaits:
         self._store = store.confirmation
         self._clock = clock
         self._call_later = call_later
-        self.is_for_slaves = role is BrokerRole.SYNC_MASTER
+        self._is_for_slaves = role is BrokerRole.SYNC_MASTER
         # All waits of a stage have the same timeout, so the first entry expires first.
         self._stages = self._new_stages(store.config)
         # Whether responses wait for the disk or for slaves; else an appended message is already as safe as configured.
         self._waits_for_disk = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._is_limited = self.is_for_slaves or self._waits_for_disk
+        self._is_limited = self._is_for_slaves or self._waits_for_disk
         self._timer: Timer | None = None
         self._timer_at = 0.0
         # Times that batches waited, ms, by what they waited for.
@@ -124,7 +124,7 @@ class ConfirmWaits:
         limits = []
         if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             limits.append((config.sync_flush_timeout / 1000, _DISK))
-        if self.is_for_slaves:
+        if self._is_for_slaves:
             limits.append((config.slave_timeout / 1000, _SLAVE))
         return [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
 
@@ -167,7 +167,7 @@ class ConfirmWaits:
         while waits and waits[0].answer is None:
             waits.popleft()
         self._store.when_stored(end_offset, wait.finish)
-        if self._waits_for_disk and self.is_for_slaves and wait.answer is not None:
+        if self._waits_for_disk and self._is_for_slaves and wait.answer is not None:
             self._store.when_flushed(end_offset, lambda _: self._note_flushed(wait))
         if wait.answer is not None:
             waits.append(wait)
@@ -197,7 +197,7 @@ class ConfirmWaits:
         flushed_at = (wait.flushed_at or now) if self._waits_for_disk else wait.began
         if self._waits_for_disk:
             self.times.add(("flush",), (flushed_at - wait.began) * 1000)
-        if self.is_for_slaves:
+        if self._is_for_slaves:
             self.times.add(("slave",), (now - flushed_at) * 1000)
         return None
 

@@ -47,8 +47,6 @@ if _engine is not None and (
 # If an unusual send follows fewer usual ones, all go one way: a second append costs more than it saves.
 _MIN_USUAL: Final = 16
 _MAX_USUAL: Final = 1024
-# With SYNC_MASTER: max sends of one read that are stored together while the others wait.
-OVERLAPPING: Final = 32
 # Max sends, and bytes of their records, of one append: a longer one would hold up the loop.
 _MAX_GROUP: Final = 4096
 _MAX_GROUP_BYTES: Final = 1 << 20
@@ -153,9 +151,8 @@ class UsualSends:
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
-        most = OVERLAPPING if self._waits.is_for_slaves else _MAX_USUAL
-        if index or len(frames) > most:
-            frames = frames[index : index + most]
+        if index or len(frames) > _MAX_USUAL:
+            frames = frames[index : index + _MAX_USUAL]
         try:
             sends = self._sends_of(code, frames, channel, proof)
         except Exception:
@@ -166,7 +163,7 @@ class UsualSends:
             return 0
         count = len(sends)
         read = _Read(self, code, sends, frames[:count], channel)
-        is_alone = channel.id == self._last_channel or self._waits.is_for_slaves
+        is_alone = channel.id == self._last_channel
         self._last_channel = channel.id
         if not self._reads and is_alone:
             group = self._engine.SendGroup()

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from benchmarks.gate import Sink
 from broker.client.queue_locks import QueueLocks
+from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
 from broker.idempotence.idempotent_sends import IdempotentSends
 from broker.idempotence.known_ids import KnownIds
@@ -98,7 +99,15 @@ def path_of(is_native: bool) -> Iterator[None]:
 class Twin:
     """A store in memory, and the path of sends before it."""
 
-    def __init__(self, is_native: bool, *, sync_flush: bool, messages_at: int = 0, **store: object) -> None:
+    def __init__(
+        self,
+        is_native: bool,
+        *,
+        sync_flush: bool,
+        messages_at: int = 0,
+        role: BrokerRole = BrokerRole.ASYNC_MASTER,
+        **store: object,
+    ) -> None:
         self.is_native = is_native
         self.clock, self.disk, self.flow = ManualClock(), SimDisk(), MessageFlow()
         self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush, **store), self.clock)
@@ -109,7 +118,7 @@ class Twin:
         groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
         below = random.Random(7).randrange
         self.timer = timer = TimerIntake(config, self.clock, below, lambda slot_time: messages_at)
-        waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None))
+        waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None), role)
         keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
         intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
         admission = SendAdmission(config, topics, below)

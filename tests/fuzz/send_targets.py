@@ -95,7 +95,7 @@ def _processor() -> SendProcessor:
     admission: Any = SimpleNamespace(admit=lambda header, peer: Admission(TopicConfig(header.topic, 4, 4)))
     groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
     topics: Any = SimpleNamespace(get_or_create=lambda topic, queues: None)
-    waits: Any = SimpleNamespace(is_needed=False, is_for_slaves=False, may_acknowledge=True)
+    waits: Any = SimpleNamespace(is_needed=False, may_acknowledge=True)
     timer = TimerIntake(config, clock, random.Random(1).randrange, lambda slot_time: 0)
     intake = MessageIntake(
         config, topics, groups, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
+from broker.config.broker_config import BrokerRole
 from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.engine.choice import native
 from sprocket.remoting.channel import RemotingChannel
@@ -235,6 +236,30 @@ def test_the_reads_of_a_turn_are_one_append() -> None:
     twin.serve([usual(4)])
     turn = [(name, usual(3)) for name in range(5)]
     assert appends_of(twin, [turn, turn, [(0, usual(2)), (0, usual(1))]]) == [15, 15, 3]
+
+
+@pytest.mark.parametrize(("missing_bytes", "answers"), [(0, 12), (1, 0)])
+def test_a_sync_master_appends_the_reads_of_a_turn_together_and_answers_once_a_slave_has_them(
+    missing_bytes: int, answers: int
+) -> None:
+    twin = Twin(True, sync_flush=False, role=BrokerRole.SYNC_MASTER)
+    twin.serve([usual(4)])
+    store, append, appended = twin.store, twin.store.append_usual, []
+
+    def acknowledge(end: int) -> None:
+        store.confirmation.replicated(end, end, is_enough=True)
+
+    def append_and_acknowledge(records: Any) -> int:
+        appended.append(len(records))
+        end = append(records)
+        acknowledge(end - missing_bytes)
+        return end
+
+    acknowledge(store.wrote_offset)
+    with patch.object(store, "append_usual", append_and_acknowledge):
+        outputs = twin.serve_turns([[(name, usual(12)) for name in range(3)]])[0]
+    assert appended == [36]
+    assert [len(frames) for frames, _ in outputs] == [answers] * 3
 
 
 def test_the_reads_of_one_connection_alone_are_appended_at_once() -> None:
