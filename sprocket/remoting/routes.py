@@ -369,12 +369,20 @@ class RouteTable:
         The requests of one handler keep their order, and no frame overtakes a frame without a batch handler.
         """
         groups: dict[BatchHandler, list[Frame]] = {}
+        # By the first bytes of JSON headers: headers of one code begin alike.
+        known: dict[bytes, list[Frame]] = {}
         end = start
         for frame in frames[start:]:
-            entry = self.entry_of(frame)
-            if entry is None or entry.batch is None:
-                break
-            groups.setdefault(entry.batch, []).append(frame)
+            begin = frame[1][:_LONG_PREFIX_BYTES] if frame[0] == JSON else b""
+            group = known.get(begin)
+            if group is None:
+                entry = self.entry_of(frame)
+                if entry is None or entry.batch is None:
+                    break
+                group = groups.setdefault(entry.batch, [])
+                if begin:
+                    known[begin] = group
+            group.append(frame)
             end += 1
         return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
