@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    "acks", "client_sends", "framing", "header_reader", "intake", "moves", "pulls", "reads", "record_filters",
-    "records", "scan", "sends", "signatures", "timer_units",
+    "acks", "client_sends", "columns", "framing", "header_reader", "intake", "moves", "pulls", "reads",
+    "record_filters", "records", "scan", "sends", "signatures", "timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (
