@@ -5,13 +5,13 @@ Both give the same columns; `tests/spark/decode/test_twins.py` compares them.
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from spark.decode import binary_array
 from spark.decode.binary_array import Positions
 from sprocket.engine.choice import native
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spark.decode.compiled import UsualRecords
 
 IS_COMPILED: Final = native("columns") is not None
@@ -23,7 +23,7 @@ if IS_COMPILED:
 else:
     gather = binary_array.gather
 
-    def usual_records(data: pa.Buffer, start: int, positions: Positions) -> UsualRecords | None:
+    def usual_records(data: pa.Buffer, start: int, positions: Positions) -> "UsualRecords | None":
         """Return None: `spark.decode.record_parts` finds each part by arrays, when a column needs it."""
         return None
 
