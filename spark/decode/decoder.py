@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.decode import inner_batches
-from spark.decode.binary_array import as_text, gather
+from spark.decode.binary_array import as_text
 from spark.decode.columns import COLUMN_TYPES, TIMESTAMP
 from spark.decode.damage import Damage
+from spark.decode.engine import IS_COMPILED, gather
 from spark.decode.inflate import compression_names, inflate_bodies
 from spark.decode.record_parts import RecordParts
 from spark.files.segment import Positions, Segment
@@ -26,9 +27,11 @@ from sprocket.common.limits import MAX_INFLATED_BYTES
 from sprocket.remoting.message.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
+from store.record.checksum import NO_SEAL
 from store.scan.engine import claimed_crcs, crcs_hold
 
-CHUNK_ROWS: Final = 16384
+# Small enough that records and columns stay in the processor's cache.  Arrays have a fixed cost for each chunk.
+CHUNK_ROWS: Final = 4096 if IS_COMPILED else 16384
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last of Python's dates
 
 # Its records are halves of transactions: a committed message is stored again in its own topic.
@@ -64,17 +67,18 @@ class Chunk(RecordParts):
     `damage`.
     """
 
+    # Whether a CRC of the whole record counts, if there is one.
+    has_seals: ClassVar[bool] = True
+
     def __init__(self, segment: Segment, positions: Positions, options: DecodeOptions) -> None:
         super().__init__(segment, positions, options.reads_tails)
         self._options = options
         self.damage: list[Damage] = []
         self._inflated: pa.Array | None = None
-        holds = self._well_formed()
         # Positions of records whose lengths, magic or own offset do not hold.
         self.malformed = positions[:0]
-        if not holds.all():
-            self.malformed = positions[~holds]
-            self._leave_out(~holds, "the record's lengths, magic or own offset do not hold")
+        if self.usual is None:
+            self._leave_out_malformed()
         if not options.read_uncommitted:
             self._leave_out_uncommitted()
         self._unwrap_batches()
@@ -91,6 +95,11 @@ class Chunk(RecordParts):
 
     def check_crc(self) -> None:
         """Leave out, or raise for, records whose CRC does not hold."""
+        holds = self.usual.crcs_hold() if self.usual is not None and self.has_seals else self._crcs_hold()
+        if not holds.all():
+            self._leave_out(~holds, "the CRC does not hold")
+
+    def _crcs_hold(self) -> npt.NDArray[np.bool_]:
         first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
         begins, ends = self.stored_body_bounds
         holds = crcs_hold(
@@ -101,11 +110,12 @@ class Chunk(RecordParts):
             self.integers("body_crc")[first],
             self._claimed_crcs(first),
         )
-        if not holds.all():
-            self._leave_out(~holds[of_row], "the CRC does not hold")
+        return holds[of_row]
 
     def _claimed_crcs(self, first: slice | Positions) -> Positions:
         """Return the CRCs in the seals of the records of these rows."""
+        if not self.has_seals:
+            return np.full(self.positions[first].size, NO_SEAL, np.int64)
         octets, shift, _ = self.tails
         begins, ends = self.stored_properties_bounds
         return claimed_crcs(octets, (ends - begins)[first], (ends + shift)[first])
@@ -146,7 +156,7 @@ class Chunk(RecordParts):
     def _note(self, rows: Positions, reason: str) -> None:
         """Add rows to the damage.  Raises CorruptRecord unless the read skips damage."""
         at, first = np.unique(self.positions[rows], return_index=True)
-        sizes = self.fixed["total_size"][rows[first]]
+        sizes = self.integers("total_size")[rows[first]]
         found = [
             Damage(begin, size, reason, self.segment.path)
             for begin, size in zip(self._physical_offsets(at).tolist(), sizes.tolist(), strict=True)
@@ -158,6 +168,12 @@ class Chunk(RecordParts):
     def _physical_offsets(self, positions: Positions) -> Positions:
         """Return the physical offsets of the records at these positions."""
         return positions + self.segment.start
+
+    def _leave_out_malformed(self) -> None:
+        holds = self._well_formed()
+        if not holds.all():
+            self.malformed = self.positions[~holds]
+            self._leave_out(~holds, "the record's lengths, magic or own offset do not hold")
 
     def _leave_out_uncommitted(self) -> None:
         left_out = self._halves()
@@ -171,6 +187,8 @@ class Chunk(RecordParts):
 
     def _halves(self) -> Positions:
         """Return the rows of the topic of halves."""
+        if self.usual is not None and not self.usual.has_halves:
+            return self.positions[:0]
         begins, ends = self.topic_bounds
         alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))
         if not alike.size:
@@ -190,7 +208,7 @@ class Chunk(RecordParts):
         if found.broken.size:
             self._note(found.broken, "the batch in the record's body does not add up")
         self.inner, self.places = found.begins, found.places
-        self.take(self.positions[found.records], self.fixed[found.records])
+        self.take(self.positions[found.records])
 
     def _well_formed(self) -> npt.NDArray[np.bool_]:
         magics, ends = self.integers("magic"), self.ends
@@ -225,11 +243,11 @@ class Chunk(RecordParts):
         return pa.array(flags)
 
     def real_topics(self) -> pa.Array:
-        topics, real = self.column("topic"), self.properties.find(b"REAL_TOPIC")
+        topics, real = self.column("topic"), self.property_values(b"REAL_TOPIC")
         return pc.if_else(pc.and_(self._are_waiting(topics), pc.is_valid(real)), real, topics)
 
     def real_queue_ids(self) -> pa.Array:
-        own, real = self.column("queueId"), self.properties.find(b"REAL_QID")
+        own, real = self.column("queueId"), self.property_values(b"REAL_QID")
         is_number = pc.fill_null(pc.match_substring_regex(real, r"^[0-9]{1,9}$"), False)
         numbers = pc.if_else(is_number, real, pa.scalar("0")).cast(pa.int32())
         return pc.if_else(pc.and_(self._are_waiting(self.column("topic")), is_number), numbers, own)
@@ -242,7 +260,7 @@ class Chunk(RecordParts):
         return pa.repeat(pa.scalar(self._options.broker_name), len(self))
 
     def message_ids(self) -> pa.Array:
-        ids = self.properties.find(b"UNIQ_KEY")
+        ids = self.property_values(b"UNIQ_KEY")
         return pc.fill_null(ids, self._offset_message_ids()) if ids.null_count else ids
 
     def _offset_message_ids(self) -> pa.Array:
@@ -299,8 +317,8 @@ _COLUMNS: Final[dict[str, Callable[[Chunk], pa.Array]]] = {
     "physicalOffset": _fixed("physical_offset"),
     "bornTimestamp": lambda chunk: chunk.timestamps("born_timestamp"),
     "storeTimestamp": lambda chunk: chunk.timestamps("store_timestamp"),
-    "tags": lambda chunk: chunk.properties.find(b"TAGS"),
-    "keys": lambda chunk: chunk.properties.find(b"KEYS"),
+    "tags": lambda chunk: chunk.property_values(b"TAGS"),
+    "keys": lambda chunk: chunk.property_values(b"KEYS"),
     "body": Chunk.bodies,
     "brokerName": Chunk.broker_names,
     "properties": lambda chunk: chunk.properties.maps(),

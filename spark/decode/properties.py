@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark.decode.binary_array import Positions, as_text, gather
+from spark.decode.binary_array import Positions, as_text
+from spark.decode.engine import gather
 from spark.decode.entry_columns import ABSENT, Entries, EntryColumns
 from spark.decode.property_texts import PropertyTexts
 from spark.decode.text_rows import PADDING

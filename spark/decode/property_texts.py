@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark.decode.binary_array import Positions, gather
+from spark.decode.binary_array import Positions
+from spark.decode.engine import gather
 from spark.decode.text_rows import PADDING, TextRows
 from sprocket.remoting.message.properties import VALUE_END_OCTET
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark.decode import inner_batches
-from spark.decode.binary_array import gather
+from spark.decode.engine import gather, usual_records
 from spark.decode.properties import PropertyTable
 from spark.decode.property_texts import PropertyTexts
 from spark.decode.text_rows import TextRows
@@ -35,6 +35,7 @@ _FIELDS: Final = {
 
 # Parts that are found once for all columns, until rows are left out.
 _SHARED: Final = (
+    "_fixed",
     "ends",
     "tails",
     "properties",
@@ -72,7 +73,7 @@ class RecordParts:
         self._reads_tails = reads_tails
         self.inner: Positions | None = None
         self.places: Positions | None = None
-        self.take(positions, self._gather(positions))
+        self.take(positions)
 
     def __len__(self) -> int:
         return int(self.positions.size)
@@ -81,23 +82,35 @@ class RecordParts:
         """Keep only the rows where `keep` is true."""
         if self.inner is not None and self.places is not None:
             self.inner, self.places = self.inner[keep], self.places[keep]
-        self.take(self.positions[keep], self.fixed[keep])
+        self.take(self.positions[keep], self._fixed[keep] if self.usual is None else None)
 
     # -- fixed fields ------------------------------------------------------------------------------------
 
-    def _gather(self, positions: Positions) -> npt.NDArray[np.void]:
-        return heads_at(self.segment.data, positions, RECORD_IPV4_DTYPE)
+    @cached_property
+    def _fixed(self) -> npt.NDArray[np.void]:
+        """Fixed fields of the records, as if both hosts were IPv4."""
+        return heads_at(self.segment.data, self.positions, RECORD_IPV4_DTYPE)
 
-    def take(self, positions: Positions, fixed: npt.NDArray[np.void]) -> None:
-        """Set the records.  Positions are signed 64-bit: a sum of two lengths cannot overflow."""
+    def take(self, positions: Positions, fixed: npt.NDArray[np.void] | None = None) -> None:
+        """Set the records, and their fixed fields if they are known.
+
+        Positions are signed 64-bit: a sum of two lengths cannot overflow.
+        """
         for name in _SHARED:
             self.__dict__.pop(name, None)
         self.positions = positions
-        self.fixed = fixed
+        if fixed is not None:
+            self._fixed = fixed
         self._integers: dict[str, Integers] = {}
-        self.sys_flags: npt.NDArray[np.int32] = self.integers("sys_flag").astype(np.int32, copy=False)
+        # None: parts are found by arrays.
+        self.usual = usual_records(self.buffer, self.segment.start, positions) if self.inner is None else None
+        self.sys_flags: npt.NDArray[np.int32]
         # The union of all flags: a flag that no record has needs no check of each.
-        self.all_flags = int(np.bitwise_or.reduce(self.sys_flags))
+        if self.usual is not None:
+            self.sys_flags, self.all_flags = self.usual.sys_flags, self.usual.all_flags
+        else:
+            self.sys_flags = self.integers("sys_flag").astype(np.int32, copy=False)
+            self.all_flags = int(np.bitwise_or.reduce(self.sys_flags))
         self.born_shift = self._host_shift(SysFlag.BORN_HOST_V6)
         self.store_shift = self.born_shift + self._host_shift(SysFlag.STORE_HOST_V6)
 
@@ -120,7 +133,9 @@ class RecordParts:
         after_born = at > RECORD_FIXED_DTYPE.itemsize
         after_store = at > _FIELDS["store_host"][1]
         shift = self.store_shift if after_store else self.born_shift if after_born else 0
-        values = self.fixed[field]
+        if self.usual is not None and isinstance(shift, int):
+            return self.usual.field(at, native)
+        values = self._fixed[field]
         if not isinstance(shift, int):
             # A damaged record can point past the end; the check of its lengths drops it later.
             at_most = self.segment.size - kind.itemsize
@@ -133,11 +148,15 @@ class RecordParts:
     @cached_property
     def ends(self) -> Positions:
         """Ends of the records, by their sizes."""
+        if self.usual is not None:
+            return self.usual.ends
         return self.positions + self.integers("total_size")
 
     @cached_property
     def stored_body_bounds(self) -> tuple[Positions, Positions]:
         """Bounds of the record's body, also if that holds a batch."""
+        if self.usual is not None:
+            return self.usual.bodies
         begins = self.positions + FIXED_IPV4.size + self.store_shift
         return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
 
@@ -145,13 +164,16 @@ class RecordParts:
     def tails(self) -> Tails:
         """The parts after the bodies: copied if requested and if their sizes are similar."""
         begins = self.stored_body_bounds[1]
-        rows = TextRows.of(self.buffer, begins, self.ends) if self._reads_tails else None
+        is_copied = self._reads_tails and self.usual is None
+        rows = TextRows.of(self.buffer, begins, self.ends) if is_copied else None
         if rows is None:
             return Tails(np.frombuffer(self.segment.data, np.uint8), 0, None)
         return Tails(rows.octets, rows.begins - begins, rows)
 
     @cached_property
     def topic_bounds(self) -> tuple[Positions, Positions]:
+        if self.usual is not None:
+            return self.usual.topics
         ends = self.stored_body_bounds[1]
         is_v2 = self.integers("magic") == MAGIC_V2
         octets, shift, _ = self.tails
@@ -164,6 +186,8 @@ class RecordParts:
 
     @cached_property
     def stored_properties_bounds(self) -> tuple[Positions, Positions]:
+        if self.usual is not None:
+            return self.usual.properties
         begins = self.topic_bounds[1] + 2
         return begins, begins + _pairs_at(self.tails.octets, self.topic_bounds[1] + self.tails.shift)
 
@@ -193,7 +217,11 @@ class RecordParts:
             return PropertyTable(PropertyTexts.copied(self.buffer, begins, ends))
         return PropertyTable(PropertyTexts(octets, begins + shift, ends - begins, rows))
 
-    @property
+    def property_values(self, name: bytes) -> pa.Array:
+        """Return the value of a property of each row, as strings; null if a row has none."""
+        return self.properties.find(name) if self.usual is None else self.usual.property_values(name)
+
+    @cached_property
     def buffer(self) -> pa.Buffer:
         return pa.py_buffer(self.segment.data)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from spark.decode.damage import Damage, damage_rows, log_damage
 from spark.decode.decoder import CHUNK_ROWS, Chunk, DecodeOptions
+from spark.decode.engine import IS_COMPILED
 from spark.files.segment import PAGE_BYTES, Segment, WindowMemory
 from spark.read.index import IndexedRecords, IndexMisfit, indexed_records
 from spark.read.plan import Span
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 # Small enough that the bytes are still in the processor's cache when they are decoded; large enough that the fixed cost
 # of a window is negligible.
-WINDOW_BYTES: Final = 8 * 1024 * 1024
+WINDOW_BYTES: Final = (2 if IS_COMPILED else 8) * 1024 * 1024
 # A mapped window may be larger by this factor: only pages with records are touched.
 _MAPPED_WINDOWS: Final = 4
 # Bytes to read after a span's end: enough for most records that begin before it.

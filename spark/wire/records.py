@@ -16,7 +16,6 @@ from spark.decode.decoder import Chunk, DecodeOptions
 from spark.files.segment import Positions, Segment
 from sprocket.common.errors import CorruptRecord
 from sprocket.remoting.message.record import MIN_RECORD_BYTES, SysFlag
-from store.record.checksum import NO_SEAL
 
 _QUEUE_OFFSET_AT = 20
 _PHYSICAL_OFFSET_AT = 28
@@ -46,6 +45,9 @@ class PulledSegment(Segment):
 class PulledChunk(Chunk):
     """Columns of the records of a `PulledSegment`."""
 
+    # The CRC of a whole record covers its offset in the log, which is replaced here.
+    has_seals = False
+
     def __init__(self, segment: PulledSegment, positions: Positions, options: DecodeOptions) -> None:
         self._pulled = segment
         super().__init__(segment, positions, options)
@@ -58,10 +60,6 @@ class PulledChunk(Chunk):
     def _physical_offsets(self, positions: Positions) -> Positions:
         offsets: Positions = self._pulled.physical_offsets[np.searchsorted(self._pulled.positions, positions)]
         return offsets
-
-    def _claimed_crcs(self, first: slice | Positions) -> Positions:
-        """Return no seals: the CRC of a whole record covers its offset in the log, which is replaced here."""
-        return np.full(self.positions[first].size, NO_SEAL, np.int64)
 
 
 def record_positions(content: bytearray, sizes: Sequence[int], peer: str) -> Positions:

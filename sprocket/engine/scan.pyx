@@ -192,9 +192,6 @@ cdef int64_t read_records(
 cdef class Bytes:
     """The memory of a buffer, held as long as this object."""
 
-    cdef Py_buffer buffer
-    cdef bint is_held
-
     def __cinit__(self, object source, bint is_writable):
         PyObject_GetBuffer(source, &self.buffer, PyBUF_WRITABLE if is_writable else PyBUF_SIMPLE)
         self.is_held = True

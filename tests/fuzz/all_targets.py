@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.fuzz.engine_ack_targets import ENGINE_ACK_TARGETS
 from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
+from tests.fuzz.engine_column_targets import ENGINE_COLUMN_TARGETS
 from tests.fuzz.engine_end_targets import ENGINE_END_TARGETS
 from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS
 from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
@@ -41,6 +42,7 @@ TWIN_TARGETS: Final[tuple[Target, ...]] = (
     *ENGINE_INTAKE_TARGETS,
     *ENGINE_MOVE_TARGETS,
     *ENGINE_END_TARGETS,
+    *ENGINE_COLUMN_TARGETS,
 )
 TARGETS: Final[dict[str, Target]] = {
     target.name: target

@@ -1,0 +1,31 @@
+"""The one place where the decoder chooses between compiled functions and arrays.
+
+Both give the same columns; `tests/spark/decode/test_twins.py` compares them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from spark.decode import binary_array
+from spark.decode.binary_array import Positions
+from sprocket.engine.choice import native
+
+if TYPE_CHECKING:
+    from spark.decode.compiled import UsualRecords
+
+IS_COMPILED: Final = native("columns") is not None
+
+if IS_COMPILED:
+    from spark.decode.compiled import UsualRecords, gather
+
+    usual_records = UsualRecords.at
+else:
+    gather = binary_array.gather
+
+    def usual_records(data: pa.Buffer, start: int, positions: Positions) -> "UsualRecords | None":
+        """Return None: `spark.decode.record_parts` finds each part by arrays, when a column needs it."""
+        return None
+
+
+__all__ = ["IS_COMPILED", "gather", "usual_records"]
