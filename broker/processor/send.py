@@ -109,6 +109,9 @@ class SendProcessor:
             return
         if not self._settled.is_for(self._config.broker, self._store.store_host):
             self._settle()
+        self._send(run)
+
+    def _send(self, run: list[Request[Any]]) -> None:
         channel: Channel = run[0].channel
         peer = channel.peer
         born_host = host_bytes(*peer)
