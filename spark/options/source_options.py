@@ -62,7 +62,7 @@ class SourceOptions:
     inflate_max_bytes: int = MAX_INFLATED_BYTES
     filter_pushdown: bool = False
     min_partitions: int = 1
-    max_partition_bytes: int = 256 * MEBIBYTE
+    max_partition_bytes: int = 512 * MEBIBYTE
     max_clock_step_back_ms: int = 2 * 3_600_000
     queues: QueueOptions = field(default_factory=QueueOptions)
     wire: "WireSettings | None" = None
@@ -120,7 +120,9 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         inflate_max_bytes=whole_number(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1, _DIGITS),
         filter_pushdown=yes_or_no(given, "filterPushdown", False),
         min_partitions=whole_number(given, "minPartitions", os.cpu_count() or 1, 1, _DIGITS),
-        max_partition_bytes=whole_number(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE, _DIGITS),
+        max_partition_bytes=whole_number(
+            given, "maxPartitionBytes", SourceOptions.max_partition_bytes, MEBIBYTE, _DIGITS
+        ),
         max_clock_step_back_ms=whole_number(
             given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0, _DIGITS
         ),

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.spark.control import ConstantSource, over_control
 from benchmarks.spark.data import MEBIBYTE, Data, write_store
 from benchmarks.spark.queries import QUERIES, Query
 from benchmarks.spark.run import NoRoom, Times, check_room, growth_table, write_parquet
+from spark.decode.columns import DEFAULT_COLUMNS
 
 pytestmark = pytest.mark.timeout(400)
 # The rows of both; the queries read them at their own columns.
@@ -44,3 +46,15 @@ def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path: Path) -> None:
     check_room(tmp_path, 1)
     with pytest.raises(NoRoom, match="GB are missing"):
         check_room(tmp_path, 1 << 60)
+
+
+@pytest.mark.parametrize("query", [query for query in QUERIES if not query.options], ids=lambda query: query.name)
+def test_the_control_has_as_many_rows_of_the_same_shape(spark_session: Any, both: Both, query: Query) -> None:
+    data, _ = both
+    spark_session.dataSource.register(ConstantSource)
+    reader = spark_session.read.format("constant").option("rows", data.message_count)
+    frame = (reader.option("columns", query.columns) if query.columns else reader).load(str(data.root))
+    assert frame.count() == data.message_count
+    columns = query.columns.split(",") if query.columns else list(DEFAULT_COLUMNS)
+    assert frame.columns == columns
+    over_control(spark_session, query, data)
