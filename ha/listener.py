@@ -143,6 +143,8 @@ class SlaveConnection(asyncio.Protocol):
             transport.set_write_buffer_limits(high=0)
             transport.write(b"".join(self.link.next_piece(now)))
             transport.set_write_buffer_limits(high=_AHEAD_BYTES)
+            if self.link.is_drained:
+                return
         while not self._is_full and (buffers := self.link.next_piece(now)):
             for buffer in buffers:
                 transport.write(buffer)

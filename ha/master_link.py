@@ -138,6 +138,11 @@ class MasterLink:
             return [self._heartbeat()]
         return []
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether `next_piece` has certainly nothing more to write now, a heartbeat apart."""
+        return False
+
     def _head(self, offset: int, piece: memoryview) -> bytes:
         return transfer_head(offset, len(piece))
 

@@ -26,7 +26,7 @@ from ha.session import (
     decode_history,
     encode_history,
     frame,
-    frame_head,
+    log_head,
 )
 from ha.slave_tables import TableAssembly
 from ha.table_queue import TableContent, TableQueue, TableUpdate
@@ -108,11 +108,15 @@ class MasterSession(MasterLink):
             data = self._greet(self._greeting, data)
         if self._greeting is not None or not data:
             return False
-        before = self.acked_offset, self.flushed_offset
-        for one in checked_epoch(self._frames.feed(data), self._epoch):
-            if not self.refusal:
-                self._take(one)
-        return (self.acked_offset, self.flushed_offset) != before
+        acked, flushed = self.acked_offset, self.flushed_offset
+        found = self._frames.reported(data, self._epoch)
+        if found is not None:
+            self._acknowledge(*found)
+        else:
+            for one in checked_epoch(self._frames.feed(data), self._epoch):
+                if not self.refusal:
+                    self._take(one)
+        return self.acked_offset != acked or self.flushed_offset != flushed
 
     def _greet(self, greeting: MasterGreeting, data: bytes) -> bytes:
         """Feed the greeting; return the frames that came after it, once it is done."""
@@ -135,7 +139,7 @@ class MasterSession(MasterLink):
     def _take(self, one: Frame) -> None:
         match one.type:
             case FrameType.REPORT:
-                self._acknowledge(one)
+                self._acknowledge(one.offset, *REPORT.unpack(one.body))
             case FrameType.RANGE:
                 self._slave_begin, _ = RANGE.unpack(one.body)
                 self._say_epochs()
@@ -156,16 +160,15 @@ class MasterSession(MasterLink):
             case _:  # pragma: no cover - the reader knows what a slave may send
                 raise ProtocolError("ha_frame", one.type.name)
 
-    def _acknowledge(self, one: Frame) -> None:
-        (flushed,) = REPORT.unpack(one.body)
+    def _acknowledge(self, offset: int, flushed: int) -> None:
         if self._resumes_at is not None:
             return  # the slave believes that it resumed, but its tables come first
         if self.requested_offset is None:
             raise ProtocolError("ha_report", "a slave reports before it said where its log ends")
-        if one.offset > self.next_offset or not 0 <= flushed <= one.offset:
-            detail = f"a slave reports {one.offset}, flushed {flushed}, was sent up to {self.next_offset}"
+        if offset > self.next_offset or not 0 <= flushed <= offset:
+            detail = f"a slave reports {offset}, flushed {flushed}, was sent up to {self.next_offset}"
             raise ProtocolError("ha_report", detail)
-        self.acked_offset = max(self.acked_offset, one.offset)
+        self.acked_offset = max(self.acked_offset, offset)
         self.flushed_offset = max(self.flushed_offset or 0, flushed)
         if self._tail.is_waiting:
             self._tail.compared(self, self.acked_offset, self._slave_id)
@@ -289,11 +292,17 @@ class MasterSession(MasterLink):
             return [self._table_frame(update) for update in due]
         return super().next_piece(now)
 
+    @property
+    def is_drained(self) -> bool:
+        if self._replies or self.refusal or self._waits_for_tail or not self.tables.is_empty:
+            return False
+        return self.next_offset == self._log.end_offset
+
     def _table_frame(self, update: TableUpdate) -> bytes:
         return frame(FrameType.TABLE, self._epoch, update.position, update.encode())
 
     def _head(self, offset: int, piece: memoryview) -> bytes:
-        return frame_head(FrameType.LOG, self._epoch, offset, piece)
+        return log_head(self._epoch, offset, piece)
 
     def _heartbeat(self) -> bytes:
         self._say_state()

@@ -6,13 +6,13 @@ numbers are big-endian.  A frame counts only if its CRC-32 is right and its epoc
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ha.epochs.epoch_history import MAX_EPOCHS, Epoch, EpochHistory
 from ha.piece_reader import PieceReader
 from sprocket.common.errors import ProtocolError
+from sprocket.engine.choice import native
 from store.record.checksum import crc32
 
 
@@ -124,12 +124,23 @@ MAX_SLAVE_BODY_BYTES: Final = 4 * 1024 * 1024
 _CRC_BYTES: Final = 4
 _CRC: Final = struct.Struct(">I")
 _BEFORE_CRC: Final = struct.Struct(HEAD.struct.format[: -len("I")])
+_HEAD_BYTES: Final = HEAD.struct.size
+# The compiled engine, None with pure Python.
+_ENGINE: Final = native("session_frames")
+if _ENGINE is not None and (_HEAD_BYTES, _HEAD_BYTES + REPORT.struct.size) != (
+    _ENGINE.HEAD_BYTES,
+    _ENGINE.REPORT_BYTES,
+):
+    raise ImportError("the compiled engine has other frames than ha/session.py: run `make engine`")
+_MAX_ENGINE_BYTES: Final = 0 if _ENGINE is None else _ENGINE.MAX_PIECE_BYTES
 _FIRST_OF_SLAVES: Final = FrameType.RANGE
-_TYPES: Final = {int(kind): kind for kind in FrameType}
+# Types by number, of the frames of masters and of slaves.
+_TYPES: Final = [
+    {int(kind): kind for kind in FrameType if (kind >= _FIRST_OF_SLAVES) is from_slave} for from_slave in (False, True)
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One complete frame whose CRC is right."""
 
     type: FrameType
@@ -149,6 +160,22 @@ def frame(kind: FrameType, epoch: int, offset: int, body: bytes = b"") -> bytes:
     return frame_head(kind, epoch, offset, body) + body
 
 
+def log_head(epoch: int, offset: int, piece: memoryview) -> bytes:
+    """Return the head of a frame LOG."""
+    if _ENGINE is not None and len(piece) <= _MAX_ENGINE_BYTES:
+        head: bytes = _ENGINE.log_head(epoch, offset, piece)
+        return head
+    return frame_head(FrameType.LOG, epoch, offset, piece)
+
+
+def report(epoch: int, offset: int, flushed_offset: int) -> bytes:
+    """Return a whole frame REPORT."""
+    if _ENGINE is not None:
+        whole: bytes = _ENGINE.report(epoch, offset, flushed_offset)
+        return whole
+    return frame(FrameType.REPORT, epoch, offset, REPORT.struct.pack(flushed_offset))
+
+
 class FrameReader(PieceReader[Frame]):
     """Reader of the other end's frames.
 
@@ -157,9 +184,26 @@ class FrameReader(PieceReader[Frame]):
     """
 
     def __init__(self, *, from_slave: bool) -> None:
-        super().__init__(HEAD.struct.size)
-        self._from_slave = from_slave
+        super().__init__(_HEAD_BYTES)
+        self._types = _TYPES[from_slave]
         self._max_bytes = MAX_SLAVE_BODY_BYTES if from_slave else MAX_BODY_BYTES
+
+    def log_pieces(self, data: bytes | memoryview, epoch: int, expected: int) -> list[memoryview] | None:
+        """Return the bodies in `data` if it is nothing but whole frames LOG of `epoch` that follow `expected`.
+
+        None, and nothing is read, if it is anything else, and with pure Python: then `feed` reads it.
+        """
+        if _ENGINE is None or self._rest:
+            return None
+        found: list[memoryview] | None = _ENGINE.log_pieces(data, epoch, expected)
+        return found
+
+    def reported(self, data: bytes, epoch: int) -> tuple[int, int] | None:
+        """Do as `log_pieces` for one frame REPORT: return its offset and flushed offset."""
+        if _ENGINE is None or self._rest:
+            return None
+        found: tuple[int, int] | None = _ENGINE.reported(data, epoch)
+        return found
 
     def _content_bytes(self, head: bytearray) -> int:
         number, flags, reserved, size_bytes, _, offset, _ = HEAD.struct.unpack_from(head)
@@ -168,24 +212,27 @@ class FrameReader(PieceReader[Frame]):
 
     def _cut(self, view: memoryview) -> tuple[list[Frame], int]:
         frames = []
-        at, end = 0, len(view)
-        head_bytes = HEAD.struct.size
+        at, end, head_bytes = 0, len(view), _HEAD_BYTES
+        fields_at, types, max_bytes = HEAD.struct.unpack_from, self._types, self._max_bytes
         while at + head_bytes <= end:
-            number, flags, reserved, size_bytes, epoch, offset, crc = HEAD.struct.unpack_from(view, at)
-            kind = self._checked(number, flags | reserved, size_bytes, offset)
-            stop = at + head_bytes + size_bytes
+            number, flags, reserved, size_bytes, epoch, offset, crc = fields_at(view, at)
+            kind = types.get(number)
+            if kind is None or flags or reserved or size_bytes > max_bytes or offset < 0:
+                kind = self._checked(number, flags | reserved, size_bytes, offset)
+            start = at + head_bytes
+            stop = start + size_bytes
             if stop > end:
                 break
-            body = view[at + head_bytes : stop].toreadonly()
-            if crc32(body, crc32(view[at : at + head_bytes - _CRC_BYTES])) != crc:
+            body = view[start:stop].toreadonly()
+            if crc32(body, crc32(view[at : start - _CRC_BYTES])) != crc:
                 raise ProtocolError("ha_frame", f"the CRC of a frame {kind.name} at offset {offset} is wrong")
             frames.append(Frame(kind, epoch, offset, body))
             at = stop
         return frames, at
 
     def _checked(self, number: int, zeros: int, size_bytes: int, offset: int) -> FrameType:
-        kind = _TYPES.get(number)
-        if kind is None or (kind >= _FIRST_OF_SLAVES) is not self._from_slave or zeros:
+        kind = self._types.get(number)
+        if kind is None or zeros:
             raise ProtocolError("ha_frame", f"no frame begins with {number}")
         if size_bytes > self._max_bytes or offset < 0:
             raise ProtocolError("ha_frame", f"{kind.name} of {size_bytes} bytes at offset {offset}")

@@ -24,7 +24,6 @@ from ha.session import (
     MAX_SLAVE_BODY_BYTES,
     PIECE,
     RANGE,
-    REPORT,
     STATE,
     Frame,
     FrameReader,
@@ -33,6 +32,7 @@ from ha.session import (
     decode_history,
     encode_history,
     frame,
+    report,
 )
 from ha.slave_link import KEEP_BOTH, ReplicaLog, SlaveLink, SlaveRules
 from ha.slave_tables import pieces
@@ -160,8 +160,13 @@ class SlaveSession(SlaveLink):
 
     def _take_all(self, data: bytes | memoryview, now: float) -> list[bytes]:
         replies: list[bytes] = []
-        pieces: list[memoryview] = []
         start = expected = self._log.received_offset
+        if self._state is _State.STREAMING:
+            found = self._frames.log_pieces(data, self.epoch, expected)
+            if found is not None:
+                self._append(start, found)
+                return replies
+        pieces: list[memoryview] = []
         try:
             for one in checked_epoch(self._frames.feed(data), self.epoch):
                 if one.type is not FrameType.LOG:
@@ -371,7 +376,7 @@ class SlaveSession(SlaveLink):
         self.wrote_at = now
         self._reported = log.end_offset
         self._flushed_reported = min(log.flushed_offset, log.end_offset)
-        return self._frame(FrameType.REPORT, self._reported, REPORT.struct.pack(self._flushed_reported))
+        return report(self.epoch, self._reported, self._flushed_reported)
 
     def _frame(self, kind: FrameType, offset: int, body: bytes = b"") -> bytes:
         return frame(kind, self.epoch, offset, body)

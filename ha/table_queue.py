@@ -67,6 +67,11 @@ class TableQueue:
         return self._topics_mark
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no table waits."""
+        return not self._waiting
+
+    @property
     def wants_all(self) -> bool:
         """Whether the slave needs every table: it is new, or changes were dropped."""
         return not self._is_complete and not self._waiting

@@ -104,9 +104,12 @@ class SendProcessor:
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and respond to the sends of one read, all of one channel."""
-        if not self._waits.may_acknowledge:
+        if self._waits.may_acknowledge:
+            self._store_and_answer(run)
+        else:
             self._refuse(run, NoLease())
-            return
+
+    def _store_and_answer(self, run: list[Request[Any]]) -> None:
         if not self._settled.is_for(self._config.broker, self._store.store_host):
             self._settle()
         self._send(run)

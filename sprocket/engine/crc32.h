@@ -109,11 +109,17 @@ static int crc32_can_fold(void) {
 #define crc32_can_fold() 0
 #endif
 
-/* Return the CRC-32 of `size` bytes.  `can_fold` is the result of `crc32_can_fold`. */
-static inline uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) {
+/* Return the CRC-32 of bytes of which the first have `crc`, and `size` bytes at `data` follow.  `can_fold` is the result
+ * of `crc32_can_fold`. */
+static inline uint32_t crc32_more(uint32_t crc, const uint8_t *data, size_t size, int can_fold) {
     if (can_fold && size >= CRC32_BLOCK_BYTES)
-        return ~crc32_by_folding(~0u, data, size);
-    return ~crc32_by_tables(~0u, data, size);
+        return ~crc32_by_folding(~crc, data, size);
+    return ~crc32_by_tables(~crc, data, size);
+}
+
+/* Return the CRC-32 of `size` bytes. */
+static inline uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) {
+    return crc32_more(0, data, size, can_fold);
 }
 
 #endif

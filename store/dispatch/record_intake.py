@@ -44,9 +44,13 @@ class RecordIntake:
 
     def are_few(self, start: int, end: int) -> bool:
         """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
-        head = self._log.slice_at(start, 4)
-        size = 0 if head is None else int.from_bytes(head, "big")
-        return end - start <= _FEW * max(size, MIN_RECORD_BYTES) and end <= self._log.segment_end(start)
+        log = self._log
+        if end > log.segment_end(start):
+            return False
+        if end - start <= _FEW * MIN_RECORD_BYTES:
+            return True
+        head = log.slice_at(start, 4)
+        return head is not None and end - start <= _FEW * int.from_bytes(head, "big")
 
     def take(self, dispatch: Redispatch, batch: Batch, start: int, end: int) -> int:
         """Dispatch usual records from `start` to before `end`, all in one segment.

@@ -170,15 +170,19 @@ class StoreReplicaLog:
 
     def _take(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
         log = self._log
-        before, received = log.wrote_offset, from_offset
-        received += sum(map(len, pieces))
-        if received - from_offset < _JOINED_BYTES * len(pieces):
+        before, size_bytes = log.wrote_offset, sum(map(len, pieces))
+        received = from_offset + size_bytes
+        if len(pieces) > 1 and size_bytes < _JOINED_BYTES * len(pieces):
             pieces = [memoryview(b"".join(pieces))]
         at, self._written_to = from_offset, max(self._written_to, received)
         for piece in pieces:
-            for start, content in self._within_segments(at, piece):
-                log.write_at(start, content)
-            at += len(piece)
+            end = at + len(piece)
+            if end <= log.segment_end(at):
+                log.write_at(at, piece)
+            else:
+                for start, content in self._within_segments(at, piece):
+                    log.write_at(start, content)
+            at = end
         _WRITTEN()
         # The scan sees only bytes before `wrote_offset`.
         log.wrote_offset = received
@@ -209,9 +213,13 @@ class StoreReplicaLog:
 
         Raises `CorruptRecord` if a record is damaged.
         """
+        end = start
         scan: LogScan | ChunkScan
         if self._intake.are_few(start, received):
-            scan = few = LogScan(self._log, start, check_crc=True)
+            end = self._intake.take(dispatch, batch, start, received)
+            if end == received:
+                return end
+            scan = few = LogScan(self._log, end, check_crc=True)
             end = self._dispatch_few(few, dispatch, batch, received)
         else:
             scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
@@ -223,19 +231,13 @@ class StoreReplicaLog:
         return scan.end_offset if scan.end_offset <= received else end
 
     def _dispatch_few(self, scan: LogScan, dispatch: Redispatch, batch: Batch, received: int) -> int:
+        """Dispatch the records from an unusual one on."""
         end = scan.end_offset
-        while True:
-            taken = self._intake.take(dispatch, batch, scan.end_offset, received)
-            if taken > scan.end_offset:
-                scan.end_offset = end = taken
-                if taken == received:
-                    return end
-            record = scan.step()
-            if record is None:
-                return end
+        while end < received and (record := scan.step()) is not None:
             dispatch.add(record)
-            end = scan.end_offset
             batch.store_timestamp = record.store_timestamp
+            scan.end_offset = end = self._intake.take(dispatch, batch, scan.end_offset, received)
+        return end
 
     @staticmethod
     def _dispatch_many(scan: ChunkScan, dispatch: Redispatch, batch: Batch) -> int:

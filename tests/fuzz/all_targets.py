@@ -14,6 +14,7 @@ from tests.fuzz.engine_move_targets import ENGINE_MOVE_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
+from tests.fuzz.engine_session_targets import ENGINE_SESSION_TARGETS
 from tests.fuzz.engine_targets import ENGINE_TARGETS
 from tests.fuzz.engine_timer_targets import ENGINE_TIMER_TARGETS
 from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS
@@ -43,6 +44,7 @@ TWIN_TARGETS: Final[tuple[Target, ...]] = (
     *ENGINE_MOVE_TARGETS,
     *ENGINE_END_TARGETS,
     *ENGINE_COLUMN_TARGETS,
+    *ENGINE_SESSION_TARGETS,
 )
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
