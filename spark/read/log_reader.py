@@ -28,8 +28,10 @@ logger = logging.getLogger(__name__)
 # Small enough that the bytes are still in the processor's cache when they are decoded; large enough that the fixed cost
 # of a window is negligible.
 WINDOW_BYTES: Final = (2 if IS_COMPILED else 8) * 1024 * 1024
-# A mapped window may be larger by this factor: only pages with records are touched.
-_MAPPED_WINDOWS: Final = 4
+# A window that is read through queues is larger by this factor, because it may have few records.
+_INDEXED_WINDOWS: Final = 4 if IS_COMPILED else 1
+# A mapped window may be larger again: only pages with records are touched.
+_MAPPED_WINDOWS: Final = 4 * _INDEXED_WINDOWS
 # Bytes to read after a span's end: enough for most records that begin before it.
 _LAST_RECORD_BYTES: Final = 64 * 1024
 # Size of a block that is freed at once, so that the C library keeps freed memory from then on.
@@ -71,7 +73,7 @@ def _window_memory() -> Iterator[WindowMemory]:
     try:
         memory = _spare_memory.pop()
     except IndexError:
-        memory = WindowMemory(WINDOW_BYTES + _LAST_RECORD_BYTES + PAGE_BYTES)
+        memory = WindowMemory(WINDOW_BYTES * _INDEXED_WINDOWS + _LAST_RECORD_BYTES + PAGE_BYTES)
     try:
         yield memory
     finally:
@@ -139,7 +141,7 @@ class SpanReader:
     def _past(self, records: IndexedRecords, first: int) -> int:
         """Return one past the last record that is read together with record `first`."""
         offsets = records.offsets
-        max_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else 1)
+        max_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else _INDEXED_WINDOWS)
         past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + max_bytes)))
         gaps = np.flatnonzero(np.diff(offsets[first:past]) > _MAX_GAP_BYTES)
         return first + int(gaps[0]) + 1 if gaps.size and not self._segment.is_sealed else past

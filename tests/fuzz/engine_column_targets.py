@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -52,13 +52,23 @@ class BytesSegment(Segment):
 
 
 @contextmanager
-def by_arrays() -> Iterator[None]:
-    """Let chunks find their parts by arrays alone."""
+def decoding_by(usual_records: Callable[..., object], gather: Callable[..., pa.Array]) -> Iterator[None]:
+    """Let chunks use these functions."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(record_parts, "usual_records", lambda *_: None))
+        stack.enter_context(patch.object(record_parts, "usual_records", usual_records))
         for module in (decoder, properties, property_texts, record_parts):
-            stack.enter_context(patch.object(module, "gather", binary_array.gather))
+            stack.enter_context(patch.object(module, "gather", gather))
         yield
+
+
+def by_arrays() -> AbstractContextManager[None]:
+    """Let chunks find their parts by arrays alone."""
+    return decoding_by(lambda *_: None, binary_array.gather)
+
+
+def by_compiled_code() -> AbstractContextManager[None]:
+    """Let chunks use the compiled functions, whichever engine this process has."""
+    return decoding_by(compiled.UsualRecords.at, compiled.gather)
 
 
 def read(content: bytes, positions: Integers, options: DecodeOptions, kept: Sequence[int]) -> object:
@@ -92,7 +102,8 @@ def compare_columns(content: bytes) -> None:
         for kept in (range(7), (0, 3)):
             with by_arrays():
                 pure = read(content, positions, options, kept)
-            assert read(content, positions, options, kept) == pure
+            with by_compiled_code():
+                assert read(content, positions, options, kept) == pure
 
 
 def compare_texts(content: bytes, cuts: Sequence[int]) -> None:

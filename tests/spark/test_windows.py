@@ -29,6 +29,8 @@ SMALL = 16 * 1024
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows so small that a log of some hundred KiB has many, and records that are larger than one."""
     monkeypatch.setattr(log_reader, "WINDOW_BYTES", SMALL)
+    monkeypatch.setattr(log_reader, "_INDEXED_WINDOWS", 1)
+    monkeypatch.setattr(log_reader, "_MAPPED_WINDOWS", 4)
     monkeypatch.setattr(log_reader, "_LAST_RECORD_BYTES", 1024)
 
 
