@@ -104,10 +104,10 @@ class SendProcessor:
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and respond to the sends of one read, all of one channel."""
-        if self._waits.may_acknowledge:
-            self._store_and_answer(run)
-        else:
+        if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
+            return
+        self._store_and_answer(run)
 
     def _store_and_answer(self, run: list[Request[Any]]) -> None:
         if not self._settled.is_for(self._config.broker, self._store.store_host):

@@ -33,6 +33,8 @@ cdef enum:
     # Queues and records of one walk; more are left to another one.
     LANES = 64
     RECORDS = 1024
+    # Larger segments are walked without the interpreter's lock.
+    WITHOUT_LOCK_BYTES = 64 * 1024
 
 MAX_RECORDS = RECORDS
 
@@ -77,7 +79,7 @@ cdef class Walk:
     def __dealloc__(self):
         free(self.taken)
 
-    cdef int64_t go(self, const Log *log, int32_t unusual_flags, queue_of) except -1:
+    cdef int64_t go(self, const Log *log, int32_t unusual_flags, queue_of) except -1 nogil:
         """Take usual records from the begin of `log` on; return where the first other one begins."""
         cdef Parts parts
         cdef const RecordFixed *head
@@ -108,11 +110,10 @@ cdef class Walk:
             at = parts.end
         return at
 
-    cdef int lane_of(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2:
+    cdef int lane_of(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2 nogil:
         """Return the number of the lane of a queue, a new one for a new queue; -1 if the queue is unusual."""
         cdef int number = self.latest
         cdef int i
-        cdef Lane *lane
         for i in range(self.lane_count):
             if self.is_of(log, &self.lanes[number], parts, queue_id):
                 self.latest = number
@@ -120,6 +121,11 @@ cdef class Walk:
             number = number + 1 if number + 1 < self.lane_count else 0
         if self.lane_count == LANES:
             return -1
+        with gil:
+            return self.new_lane(log, parts, queue_id, queue_of)
+
+    cdef int new_lane(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2:
+        cdef Lane *lane
         topic = PyBytes_FromStringAndSize(<const char *> log.octets + parts.topic_at, parts.topic_bytes)
         queue = queue_of(topic, queue_id)
         # Python writes the first entry of a queue.
@@ -165,7 +171,7 @@ def take(segment, int64_t base, int64_t room_bytes, int32_t unusual_flags, *, bi
     cdef Py_buffer buffer
     cdef Walk walk = Walk()
     cdef Log log
-    cdef int64_t size
+    cdef int64_t size, taken_bytes
     PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
     try:
         # After each record a file has room for a blank, whether that has arrived or not.
@@ -173,7 +179,11 @@ def take(segment, int64_t base, int64_t room_bytes, int32_t unusual_flags, *, bi
         if base < 0 or size < MIN_RECORD_BYTES:
             return 0, 0, []
         log = Log(<const uint8_t *> buffer.buf, size + BLANK_MIN_BYTES, base, True, require_seal, CAN_FOLD)
-        taken_bytes = walk.go(&log, unusual_flags, queue_of)
+        if size > WITHOUT_LOCK_BYTES:
+            with nogil:
+                taken_bytes = walk.go(&log, unusual_flags, queue_of)
+        else:
+            taken_bytes = walk.go(&log, unusual_flags, queue_of)
         return taken_bytes, walk.store_timestamp, walk.units()
     finally:
         PyBuffer_Release(&buffer)

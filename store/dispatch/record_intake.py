@@ -29,8 +29,8 @@ _UNUSUAL_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFl
 _SHORT: Final = struct.Struct(">H")
 # The compiled engine, None with pure Python.
 _ENGINE: Final = native("intake")
-# More records than this are cheaper in arrays.
-_FEW: Final = 128 if _ENGINE is None else _ENGINE.MAX_RECORDS
+# More records than this are cheaper in arrays; compiled, no number of them is.
+_FEW: Final = 128 if _ENGINE is None else 1 << 31
 
 
 class RecordIntake:
@@ -52,42 +52,41 @@ class RecordIntake:
         head = log.slice_at(start, 4)
         return head is not None and end - start <= _FEW * int.from_bytes(head, "big")
 
-    def take(self, dispatch: Redispatch, batch: Batch, start: int, end: int) -> int:
-        """Dispatch usual records from `start` to before `end`, all in one segment.
+    def take(self, dispatch: Redispatch, batch: Batch, start: int, content: memoryview) -> int:
+        """Dispatch the usual records with which `content` begins, the bytes of the log from `start` on, in one segment.
 
         Return the offset of the first record that was not dispatched.  `batch` gets the store timestamp of the last
         dispatched record.  Raises `DiskFull` or `DiskFailed`.
         """
+        if self._table.dispatches:
+            return start
         if self._engine is not None:
-            return self._take_compiled(dispatch, batch, start, end)
+            return self._take_compiled(dispatch, batch, start, content)
         log, queue_of, tag_code_of = self._log, self._table.by_key.get, self._tags_codes.of_tag
         fields_at, enter, requires_seals = FIXED_IPV4_RAW.unpack_from, dispatch.enter, log.requires_seals
-        segment = log.slice_at(start, end - start)
-        if segment is None or self._table.dispatches:
-            return start
         # After each record a segment has room for a blank.
-        last = min(len(segment), log.segment_end(start) - start - BLANK_MIN_BYTES)
+        last = min(len(content), log.segment_end(start) - start - BLANK_MIN_BYTES)
         at = 0
         while at + MIN_RECORD_BYTES <= last:
             (
                 size, magic, body_crc, queue_id, _, queue_offset, physical_offset, sys_flag, _, _, store_timestamp,
                 _, _, _, body_bytes,
-            ) = fields_at(segment, at)  # fmt: skip
+            ) = fields_at(content, at)  # fmt: skip
             end = at + size
             body_end = at + FIXED_IPV4_BYTES + body_bytes
             if magic != MAGIC_V1 or sys_flag & _UNUSUAL_FLAGS or physical_offset != start + at or end > last:
                 break
             if size < MIN_RECORD_BYTES or body_bytes < 0 or body_end + 3 > end:
                 break
-            properties_at = body_end + segment[body_end] + 3
-            if properties_at > end or _SHORT.unpack_from(segment, properties_at - 2)[0] != end - properties_at:
+            properties_at = body_end + content[body_end] + 3
+            if properties_at > end or _SHORT.unpack_from(content, properties_at - 2)[0] != end - properties_at:
                 break
-            properties = bytes(segment[properties_at:end])
-            topic = topic_name(bytes(segment[body_end + 1 : properties_at - 2]))
-            body = segment[body_end - body_bytes : body_end]
+            properties = bytes(content[properties_at:end])
+            topic = topic_name(bytes(content[body_end + 1 : properties_at - 2]))
+            body = content[body_end - body_bytes : body_end]
             if topic is None or (properties and not properties[-1]):
                 break
-            if crc_damage(segment[at:end], len(properties), body, body_crc, requires_seals):
+            if crc_damage(content[at:end], len(properties), body, body_crc, requires_seals):
                 break
             queue = queue_of((topic, queue_id))
             if queue is None or not _is_usual(queue):
@@ -97,24 +96,21 @@ class RecordIntake:
             at = end
         return start + at
 
-    def _take_compiled(self, dispatch: Redispatch, batch: Batch, start: int, end: int) -> int:
-        """Do as `take`; it ends after `MAX_RECORDS` as well."""
-        segment = self._log.slice_at(start, end - start)
-        if segment is None or self._table.dispatches:
-            return start
-        taken_bytes, store_timestamp, entries = self._engine.take(
-            segment,
-            start,
-            self._log.segment_end(start) - start,
-            _UNUSUAL_FLAGS,
-            require_seal=self._log.requires_seals,
-            queue_of=self._usual_queue,
-        )
-        for queue, units in entries:
-            dispatch.enter_units(queue, units)
-        if taken_bytes:
+    def _take_compiled(self, dispatch: Redispatch, batch: Batch, start: int, content: memoryview) -> int:
+        log, take, at = self._log, self._engine.take, 0
+        room_bytes, requires_seals, queue_of = log.segment_end(start) - start, log.requires_seals, self._usual_queue
+        while at < len(content):
+            taken_bytes, store_timestamp, entries = take(
+                content[at:], start + at, room_bytes - at, _UNUSUAL_FLAGS, require_seal=requires_seals,
+                queue_of=queue_of,
+            )  # fmt: skip
+            if not taken_bytes:
+                break
+            for queue, units in entries:
+                dispatch.enter_units(queue, units)
             batch.store_timestamp = store_timestamp
-        return start + int(taken_bytes)
+            at += int(taken_bytes)
+        return start + at
 
     def _usual_queue(self, topic_field: bytes, queue_id: int) -> LogicQueue | None:
         topic = topic_name(topic_field)

@@ -14,7 +14,7 @@ from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
-from store.layout import CONSUME_QUEUE_DTYPE
+from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count
@@ -57,6 +57,8 @@ class Redispatch:
         # Columns of held batches: topic number and queue id, queue offset, physical offset, size, tags code.
         self._held: list[tuple[Integers, ...]] = []
         self._held_records = 0
+        # Encoded entries by queue, not yet written.
+        self._units: dict[ConsumeQueue, list[bytes]] = {}
         # Queue that got an entry -> its next offset before that.
         self._firsts: dict[LogicQueue, int] = {}
 
@@ -87,13 +89,26 @@ class Redispatch:
             self._put(queue, offset, physical_offset, size_bytes, tags_code)
 
     def enter_units(self, queue: ConsumeQueue, units: bytes) -> None:
-        """Write encoded entries that follow the last one of `queue`.  No batch may be held (`add_batch`)."""
+        """Write encoded entries that follow the last one of `queue`, now or with a later call.
+
+        No batch may be held (`add_batch`).
+        """
         if queue not in self._firsts:
             self._firsts[queue] = queue.next_offset
-        if queue.pending:
-            queue.write_pending()
-        queue.next_offset += len(units) // CONSUME_QUEUE_DTYPE.itemsize
-        queue.write_units(units)
+        queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
+        held = self._units.get(queue)
+        if held is None:
+            if queue.pending:
+                queue.write_pending()
+            self._units[queue] = [units]
+        else:
+            held.append(units)
+
+    def _write_units(self) -> None:
+        """Write the entries of `enter_units`, each queue's with one call."""
+        for queue, units in self._units.items():
+            queue.write_units(units[0] if len(units) == 1 else b"".join(units))
+        self._units.clear()
 
     def _is_deleted(self, topic: str, physical_offset: int) -> bool:
         return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
@@ -177,6 +192,8 @@ class Redispatch:
 
     def _release(self) -> None:
         """Write the entries of all held records."""
+        if self._units:
+            self._write_units()
         if not self._held_records:
             return
         keys, offsets, physical_offsets, sizes, codes = (np.concatenate(c) for c in zip(*self._held, strict=True))
@@ -212,6 +229,7 @@ class Redispatch:
     def roll_back(self) -> None:
         """Truncate all queues to where they ended before."""
         self._held.clear()
+        self._units.clear()
         for queue, first in self._firsts.items():
             queue.roll_back(first)
 

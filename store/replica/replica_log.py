@@ -174,22 +174,17 @@ class StoreReplicaLog:
         received = from_offset + size_bytes
         if len(pieces) > 1 and size_bytes < _JOINED_BYTES * len(pieces):
             pieces = [memoryview(b"".join(pieces))]
-        at, self._written_to = from_offset, max(self._written_to, received)
-        for piece in pieces:
-            end = at + len(piece)
-            if end <= log.segment_end(at):
-                log.write_at(at, piece)
-            else:
-                for start, content in self._within_segments(at, piece):
-                    log.write_at(start, content)
-            at = end
+        self._written_to = max(self._written_to, received)
+        parts = self._within_segments(from_offset, pieces)
+        for start, content in parts:
+            log.write_at(start, content)
         _WRITTEN()
         # The scan sees only bytes before `wrote_offset`.
         log.wrote_offset = received
         batch = Batch(self._confirmation.last_store_timestamp)
         dispatch = Redispatch(self._table, self._tags_codes, is_whole=True)
         try:
-            batch.end_offset = self._dispatch(dispatch, batch, before, received)
+            batch.end_offset = self._dispatch(dispatch, batch, before, received, parts)
             batch.touched = dispatch.touched()
         except BaseException:
             dispatch.roll_back()
@@ -202,25 +197,29 @@ class StoreReplicaLog:
             self._confirmation.appended(batch)
             _APPENDED()
 
-    def _within_segments(self, offset: int, content: memoryview) -> list[tuple[int, memoryview]]:
-        room = self._log.segment_end(offset) - offset
-        if len(content) <= room:
-            return [(offset, content)]
-        return [(offset, content[:room]), *self._within_segments(offset + room, content[room:])]
+    def _within_segments(self, offset: int, pieces: Sequence[memoryview]) -> list[tuple[int, memoryview]]:
+        """Return `pieces`, which begin at `offset`, cut at the ends of segments, each with its offset."""
+        parts = []
+        for piece in pieces:
+            rest = piece
+            while len(rest) > (room := self._log.segment_end(offset) - offset):
+                parts.append((offset, rest[:room]))
+                offset, rest = offset + room, rest[room:]
+            parts.append((offset, rest))
+            offset += len(rest)
+        return parts
 
-    def _dispatch(self, dispatch: Redispatch, batch: Batch, start: int, received: int) -> int:
+    def _dispatch(
+        self, dispatch: Redispatch, batch: Batch, start: int, received: int, parts: list[tuple[int, memoryview]]
+    ) -> int:
         """Put whole records from `start` on into the queues; return the end of the last one, blanks after it included.
 
-        Raises `CorruptRecord` if a record is damaged.
+        `parts` are the bytes that were written now, up to `received`.  Raises `CorruptRecord` if a record is damaged.
         """
-        end = start
         scan: LogScan | ChunkScan
         if self._intake.are_few(start, received):
-            end = self._intake.take(dispatch, batch, start, received)
-            if end == received:
-                return end
-            scan = few = LogScan(self._log, end, check_crc=True)
-            end = self._dispatch_few(few, dispatch, batch, received)
+            scan = few = LogScan(self._log, start, check_crc=True)
+            end = self._dispatch_few(few, dispatch, batch, parts)
         else:
             scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
             end = self._dispatch_many(many, dispatch, batch)
@@ -230,13 +229,30 @@ class StoreReplicaLog:
         # A blank counts once the whole segment has arrived.
         return scan.end_offset if scan.end_offset <= received else end
 
-    def _dispatch_few(self, scan: LogScan, dispatch: Redispatch, batch: Batch, received: int) -> int:
-        """Dispatch the records from an unusual one on."""
+    def _dispatch_few(
+        self, scan: LogScan, dispatch: Redispatch, batch: Batch, parts: list[tuple[int, memoryview]]
+    ) -> int:
+        """Do as `_dispatch`.
+
+        Records are checked in the received bytes: those are in the processor's cache, and each page of a mapping costs
+        a fault.  A record that is not whole in one of the parts is read from the log.
+        """
+        take, record_at = self._intake.take, self._log.record_at
         end = scan.end_offset
-        while end < received and (record := scan.step()) is not None:
-            dispatch.add(record)
-            batch.store_timestamp = record.store_timestamp
-            scan.end_offset = end = self._intake.take(dispatch, batch, scan.end_offset, received)
+        for at, content in parts:
+            part_end = at + len(content)
+            while end < part_end:
+                reached = take(dispatch, batch, end, content[end - at :]) if end >= at else end
+                if reached == end and (whole := record_at(end)) is not None:
+                    reached = take(dispatch, batch, end, whole)
+                scan.end_offset = reached
+                if reached == end:
+                    record = scan.step()
+                    if record is None:
+                        return end
+                    dispatch.add(record)
+                    batch.store_timestamp = record.store_timestamp
+                end = scan.end_offset
         return end
 
     @staticmethod

@@ -56,14 +56,13 @@ class _Dispatch:
 
 def _taken(engine: Any, data: bytes, file_bytes: int, *, requires_seals: bool) -> tuple[Any, int, int]:
     log = SimpleNamespace(
-        slice_at=lambda offset, size: memoryview(data)[offset - BASE : offset - BASE + size],
         segment_end=lambda _: BASE + file_bytes,
         requires_seals=requires_seals,
     )
     dispatch, batch = _Dispatch(), Batch(0)
     table = SimpleNamespace(by_key=_Queues(), dispatches=False)
     intake = RecordIntake(log, table, TAGS_CODES, engine)  # type: ignore[arg-type]
-    end = intake.take(dispatch, batch, BASE, BASE + len(data))  # type: ignore[arg-type]
+    end = intake.take(dispatch, batch, BASE, memoryview(data))  # type: ignore[arg-type]
     return dispatch.entries, end, batch.store_timestamp
 
 

@@ -45,8 +45,8 @@ CLUSTER_MUTANTS: Final = (
     Mutant(
         "slave's log ends within a record",
         "store/replica/replica_log.py",
-        "            batch.end_offset = self._dispatch(dispatch, batch, before, received)\n",
-        "            batch.end_offset = max(received, self._dispatch(dispatch, batch, before, received))\n",
+        "            batch.end_offset = self._dispatch(dispatch, batch, before, received, parts)\n",
+        "            batch.end_offset = max(received, self._dispatch(dispatch, batch, before, received, parts))\n",
         "a slave acknowledges a record that is not whole, and its queues lack it",
         _CLUSTER,
     ),

@@ -577,7 +577,7 @@ MUTANTS: Final = (
     Mutant(
         "CRC of a frame not checked",
         "ha/session.py",
-        "            if crc32(body, crc32(view[at : at + head_bytes - _CRC_BYTES])) != crc:\n",
+        "            if crc32(body, crc32(view[at : start - _CRC_BYTES])) != crc:\n",
         "            if False:\n",
         "a bit that flips on the way stands in the slave's log, or in what it acknowledges",
         _SESSION,
