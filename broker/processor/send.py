@@ -107,14 +107,11 @@ class SendProcessor:
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
             return
+        if not self._settled.is_for(self._config.broker, self._store.store_host):
+            self._settle()
         self._store_and_answer(run)
 
     def _store_and_answer(self, run: list[Request[Any]]) -> None:
-        if not self._settled.is_for(self._config.broker, self._store.store_host):
-            self._settle()
-        self._send(run)
-
-    def _send(self, run: list[Request[Any]]) -> None:
         channel: Channel = run[0].channel
         peer = channel.peer
         born_host = host_bytes(*peer)
