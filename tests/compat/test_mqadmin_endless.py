@@ -43,6 +43,14 @@ BEHIND, STUCK, UNLOCKED, NEW, OFFLINE = "GBehind", "GStuck", "GUnlocked", "GNew"
 _END_LIMIT_S = 30
 
 
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """Children heed SIGINT, even if a shell in the background has started this process with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SprocketCluster]:
     with SprocketCluster(tmp_path_factory.mktemp("watched") / "servers") as running:
