@@ -32,7 +32,7 @@ _WARM_UP_S: Final = 0.3
 _EXCHANGE_WARM_UP_S: Final = 3.0
 # What a topic holds before it is pulled or popped, and how many times that.
 _STOCK: Final = {True: 20_000, False: 60_000}
-_STOCKED: Final = {"pull": 1, "sql pull": 1, "pop and ack": 9}
+_STOCKED: Final = {"pull": 1, "sql pull": 1, "pop and ack": 18}
 
 
 def side_by_side(
