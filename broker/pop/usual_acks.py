@@ -158,12 +158,8 @@ class UsualAcks:
 
     def refuse(self, frames: Sequence[Frame], channel: FramesChannel, read_at: float, error: Exception) -> None:
         """Refuse the acknowledgements in `frames`, which were read at `read_at`; 0 if that is the last read."""
-        for frame in frames:
-            decoded = self._table.decode(frame)
-            if isinstance(decoded, tuple):
-                decoded[1].channel = channel
-                decoded[1].read_at = read_at
-                channel.refuse(decoded[1], error)
+        for request in self._table.requests_of(frames, channel, read_at):
+            channel.refuse(request, error)
 
 
 class _Read:

@@ -21,7 +21,7 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
 from broker.timer.timer_intake import TimerIntake
-from sprocket.common.errors import InvariantError, RequestError, StoreError
+from sprocket.common.errors import RequestError, StoreError
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -252,15 +252,7 @@ class UsualSends:
 
     def requests(self, frames: Sequence[Frame], channel: FramesChannel, later_at: float) -> list[Request[Any]]:
         """Return the sends in `frames`; `later_at` is the time of their read, 0 if that is the last one."""
-        requests = []
-        for frame in frames:
-            decoded = self._table.decode(frame)
-            if not isinstance(decoded, tuple):
-                raise InvariantError("a usual send is a response")
-            decoded[1].channel = channel
-            decoded[1].read_at = later_at
-            requests.append(decoded[1])
-        return requests
+        return self._table.requests_of(frames, channel, later_at)
 
     def refuse(self, requests: Sequence[Request[Any]], error: Exception) -> None:
         """Refuse sends of one connection."""

@@ -111,7 +111,7 @@ class UsualEnds:
         except RequestError:
             return 0  # the Python path finds the message that is refused
         except Exception as error:
-            self._refuse(self._requests(run, channel, 0.0), error)
+            self._refuse(self._table.requests_of(run, channel, 0.0), error)
             return count
         if end_offset is None:
             return 0
@@ -147,17 +147,6 @@ class UsualEnds:
                 raise RequestError(ResponseCode.NO_PERMISSION, "the frame has not passed access control")
             require_topic(decoded[1], topic, AuthAction.PUB)
 
-    def _requests(self, run: Sequence[Frame], channel: FramesChannel, later_at: float) -> list[Request[Any]]:
-        """Return the ends in `run`; `later_at` is the time of their read, 0 if that is the last one."""
-        requests = []
-        for frame in run:
-            decoded = self._table.decode(frame)
-            if isinstance(decoded, tuple):
-                decoded[1].channel = channel
-                decoded[1].read_at = later_at
-                requests.append(decoded[1])
-        return requests
-
     def _answer(self, ends: Any, channel: FramesChannel, read_at: float, *, was_later: bool) -> None:
         frames = ends.responses(DONE.encoder)
         channel.answer_frames(self._code, ends.waiting(), frames, _SUCCESS, read_at, was_later=was_later)
@@ -175,4 +164,5 @@ class UsualEnds:
         if error is None:
             self._answer(ends, channel, read_at, was_later=True)
         else:
-            self._refuse([one for one in self._requests(run, channel, read_at) if one.wants_answer], error)
+            requests = self._table.requests_of(run, channel, read_at)
+            self._refuse([one for one in requests if one.wants_answer], error)

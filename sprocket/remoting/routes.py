@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.errors import InvariantError, ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codec import codec_binary, codec_json
@@ -369,20 +369,11 @@ class RouteTable:
         The requests of one handler keep their order, and no frame overtakes a frame without a batch handler.
         """
         groups: dict[BatchHandler, list[Frame]] = {}
-        # By the first bytes of JSON headers: headers of one code begin alike.
-        known: dict[bytes, list[Frame]] = {}
-        end = start
-        for frame in frames[start:]:
-            begin = frame[1][:_LONG_PREFIX_BYTES] if frame[0] == JSON else b""
-            group = known.get(begin)
-            if group is None:
-                entry = self.entry_of(frame)
-                if entry is None or entry.batch is None:
-                    break
-                group = groups.setdefault(entry.batch, [])
-                if begin:
-                    known[begin] = group
-            group.append(frame)
+        end, rest = start, frames[start:]
+        for frame, entry in zip(rest, self.entries_of(rest), strict=True):
+            if entry is None or entry.batch is None:
+                break
+            groups.setdefault(entry.batch, []).append(frame)
             end += 1
         return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
@@ -410,6 +401,21 @@ class RouteTable:
                 known[start] = self.entry_of(frame)
             entries.append(known[start])
         return entries
+
+    def requests_of(self, frames: Sequence[Frame], channel: FramesChannel, read_at: float) -> list[Request[Any]]:
+        """Return the requests in `frames` of `channel`, which a compiled path has read; `read_at` is that of each.
+
+        Raises InvariantError if one of them is a response.
+        """
+        requests = []
+        for frame in frames:
+            decoded = self.decode(frame)
+            if not isinstance(decoded, tuple):
+                raise InvariantError("a frame that was served as a request is a response")
+            request = decoded[1]
+            request.channel, request.read_at = channel, read_at
+            requests.append(request)
+        return requests
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
         """Append the requests of `frames` to `run`, up to the first with another route.
