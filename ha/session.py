@@ -213,12 +213,9 @@ class FrameReader(PieceReader[Frame]):
     def _cut(self, view: memoryview) -> tuple[list[Frame], int]:
         frames = []
         at, end, head_bytes = 0, len(view), _HEAD_BYTES
-        fields_at, types, max_bytes = HEAD.struct.unpack_from, self._types, self._max_bytes
         while at + head_bytes <= end:
-            number, flags, reserved, size_bytes, epoch, offset, crc = fields_at(view, at)
-            kind = types.get(number)
-            if kind is None or flags or reserved or size_bytes > max_bytes or offset < 0:
-                kind = self._checked(number, flags | reserved, size_bytes, offset)
+            number, flags, reserved, size_bytes, epoch, offset, crc = HEAD.struct.unpack_from(view, at)
+            kind = self._checked(number, flags | reserved, size_bytes, offset)
             start = at + head_bytes
             stop = start + size_bytes
             if stop > end:
