@@ -13,6 +13,7 @@ from spark.decode.binary_array import Positions, as_text
 from sprocket.engine import columns
 from sprocket.remoting.message.properties import NAME_END_BYTES
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
+from store.scan.compiled import integers
 
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -41,7 +42,7 @@ class UsualRecords:
         Return None if a record is damaged or has an unusually long topic: the caller reads them by arrays then.
         """
         count = positions.size
-        found = cls(data, _integers(positions), np.empty((columns.BOUND_ROWS, count), np.int64))
+        found = cls(data, integers(positions), np.empty((columns.BOUND_ROWS, count), np.int64))
         done, found.all_flags, found.has_halves = columns.record_bounds(
             data, start, found._positions, found._rows, found.sys_flags, count, _HALF_TOPIC
         )
@@ -86,7 +87,7 @@ def gather(
 ) -> pa.Array:
     """Return a binary array of ``data[begin:end]`` for each pair; the twin of `spark.decode.binary_array.gather`."""
     count = begins.size
-    begins, ends = _integers(begins), _integers(ends)
+    begins, ends = integers(begins), integers(ends)
     offsets = np.empty(count + 1, np.int32)
     total = columns.text_offsets(data.size, begins, ends, offsets, count)
     values = np.empty(total + columns.SPARE_TEXT_BYTES, np.uint8)
@@ -104,12 +105,8 @@ def property_values(data: pa.Buffer, begins: Positions, ends: Positions, name: b
     value_begins, value_ends = np.empty(count, np.int64), np.empty(count, np.int64)
     present = np.empty(count, np.bool_)
     number = columns.find_values(
-        data, _integers(begins), _integers(ends), name + NAME_END_BYTES, value_begins, value_ends, present, count
+        data, integers(begins), integers(ends), name + NAME_END_BYTES, value_begins, value_ends, present, count
     )
     if not number:
         return pa.nulls(count, pa.string())
     return as_text(gather(data, value_begins, value_ends, None if number == count else present))
-
-
-def _integers(column: Positions) -> Positions:
-    return np.ascontiguousarray(column, np.int64)

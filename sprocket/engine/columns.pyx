@@ -7,17 +7,18 @@ are read, so the interpreter's lock is released meanwhile.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.layout cimport (
     BLANK_MIN_BYTES,
     FIXED_IPV4_BYTES,
-    VALUE_END,
     RecordFixed,
     from_big32,
     from_big64,
 )
-from sprocket.engine.record_check cimport Log, Parts, crc32_can_fold, crc32_prepare, crc_holds, lengths_fit
+from sprocket.engine.record_check cimport (
+    Log, Parts, crc32_can_fold, crc32_prepare, crc_holds, last_value, lengths_fit,
+)
 from sprocket.engine.scan cimport Bytes, memory
 
 cdef extern from *:
@@ -216,7 +217,7 @@ def find_values(
             if start[i] < 0 or limit[i] < start[i] or limit[i] > size:
                 wrong = i
                 break
-            value_at[i] = last_value(first, start[i], limit[i], wanted, key_bytes, &value_end[i])
+            value_at[i] = last_value(first, start[i], limit[i], wanted, key_bytes, 0, &value_end[i])
             has[i] = value_at[i] >= 0
             number += has[i]
             if not has[i]:
@@ -224,21 +225,6 @@ def find_values(
     if wrong >= 0:
         raise IndexError(f"text {wrong} is not within the data")
     return number
-
-
-cdef inline int64_t last_value(
-    const uint8_t *octets, int64_t at, int64_t end, const uint8_t *key, int64_t key_bytes, int64_t *value_end
-) noexcept nogil:
-    """Return where the value of the last entry with `key` in [`at`, `end`) begins; -1 without one."""
-    cdef const uint8_t *separator
-    cdef int64_t found = -1, entry_end
-    while end - at >= key_bytes:
-        separator = <const uint8_t *> memchr(octets + at, VALUE_END, end - at)
-        entry_end = end if separator == NULL else separator - octets
-        if entry_end - at >= key_bytes and not memcmp(octets + at, key, key_bytes):
-            found, value_end[0] = at + key_bytes, entry_end
-        at = entry_end + 1
-    return found
 
 
 def crcs_of_bounds(object data, object positions, object bounds, object holds, Py_ssize_t count):

@@ -92,7 +92,7 @@ cdef class HeaderReader:
     cdef void remember(self, const uint8_t *octets, Py_ssize_t size, const Header *header) noexcept
     cdef Outcome read_json(self, Cursor *cursor, Header *header) noexcept
     cdef bint take_flag(self, int64_t flag, Header *header) noexcept
-    cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept
+    cdef int read_number(self, const Text *name, const Text *digits, int64_t number, Header *header) noexcept
     cdef bint read_fields(self, Cursor *cursor, Header *header) noexcept
     cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept
     cdef int index_of_role(self, int role) noexcept

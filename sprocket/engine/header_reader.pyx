@@ -48,17 +48,18 @@ TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
 
 cdef bint put_proof(const Text *name, const Text *value, Header *header) noexcept:
     """Keep account or signature, once each.  Without a gate they mean nothing."""
-    if value.has_escapes or not value.is_ascii:
-        return False
     if is_name(name, b"AccessKey", 9) and not header.seen_proof & SEEN_ACCOUNT:
         header.seen_proof |= SEEN_ACCOUNT
-        header.account = value[0]
-        return True
+        return keep_proof(value, &header.account)
     if is_name(name, b"Signature", 9) and not header.seen_proof & SEEN_SIGNATURE:
         header.seen_proof |= SEEN_SIGNATURE
-        header.signature = value[0]
-        return True
+        return keep_proof(value, &header.signature)
     return False
+
+
+cdef inline bint keep_proof(const Text *value, Text *proof) noexcept nogil:
+    proof[0] = value[0]
+    return value.is_ascii and not value.has_escapes
 
 
 cdef bint is_alike(const Shape *shape, Cursor cursor, Text *values, int64_t *opaque) noexcept nogil:
@@ -213,13 +214,9 @@ cdef class HeaderReader:
                 header.signed_texts[field] = values[i]
                 if not self.put_value(&self.fields[field], &values[i], header):
                     return UNUSUAL
-            elif field != OPAQUE:
-                if values[i].has_escapes or not values[i].is_ascii:
-                    return UNUSUAL
-                if field == ACCOUNT:
-                    header.account = values[i]
-                else:
-                    header.signature = values[i]
+            elif field != OPAQUE and not keep_proof(
+                    &values[i], &header.account if field == ACCOUNT else &header.signature):
+                return UNUSUAL
         return USUAL
 
     cdef bint is_gap(self, int field) noexcept:
@@ -278,9 +275,8 @@ cdef class HeaderReader:
                 text.at = cursor.at
                 if not take_number(cursor, &number):
                     return UNUSUAL
-                member = self.read_number(&name, number, header)
-                if member == 8:
-                    header.opaque_text.at, header.opaque_text.size = text.at, cursor.at - text.at
+                text.size = cursor.at - text.at
+                member = self.read_number(&name, &text, number, header)
                 if member == 1 and number != self.code:
                     return FOREIGN
             if not member or seen & member:
@@ -293,14 +289,14 @@ cdef class HeaderReader:
         # Code and extFields are there, and nothing follows.
         return USUAL if seen & 3 == 3 and cursor.at == cursor.end else UNUSUAL
 
-    cdef int read_number(self, const Text *name, int64_t number, Header *header) noexcept:
-        """Take a number of the envelope; return the bit that stands for the member, 0 if it is unusual."""
+    cdef int read_number(self, const Text *name, const Text *digits, int64_t number, Header *header) noexcept:
+        """Take a number of the envelope, which is written as `digits`; return the bit that stands for the member, 0 if it is unusual."""
         if is_name(name, b"code", 4):
             return 1
         if is_name(name, b"flag", 4):
             return 4 if self.take_flag(number, header) else 0
         if is_name(name, b"opaque", 6):
-            header.opaque = number
+            header.opaque, header.opaque_text = number, digits[0]
             return 8
         if is_name(name, b"version", 7):
             return 16 if is_int32(number) else 0

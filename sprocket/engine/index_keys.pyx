@@ -25,11 +25,11 @@ SOURCES = ENGINE_SOURCES.decode()
 cdef enum:
     # `SysFlag.TRANSACTION_ROLLBACK`: such a message is not indexed.
     ROLLBACK = 0xC
-    MOST_KEYS = 256
+    RECORD_KEYS = 256
     MAX_INT32 = 0x7FFFFFFF
 
 # Of one record; `key_hashes` needs room for as many.
-MAX_KEYS = MOST_KEYS
+MAX_KEYS = RECORD_KEYS
 
 
 # A value in the properties of a record; empty without one.
@@ -86,7 +86,7 @@ cdef Py_ssize_t keys_of(
         if key_end == NULL:
             key_end = keys.end
         if key_end > keys.at:
-            if count == MOST_KEYS or not add_key(keys.at, key_end - keys.at, prefix, &key_hashes[count]):
+            if count == RECORD_KEYS or not add_key(keys.at, key_end - keys.at, prefix, &key_hashes[count]):
                 return -1
             count += 1
         keys.at = key_end + 1
@@ -102,15 +102,15 @@ def key_hashes_of(const uint8_t[::1] data, const int64_t[::1] positions, const i
     Return how many keys were written, and the number of the first record that is not done: it is unusual, or
     `key_hashes` is full.  Raises ValueError if columns differ in length, or name what is not there.
     """
-    cdef Py_ssize_t count = positions.shape[0], most = key_hashes.shape[0], found = 0, number = begin, keys = 0, i
+    cdef Py_ssize_t count = positions.shape[0], room = key_hashes.shape[0], found = 0, number = begin, keys = 0, i
     cdef int64_t end, size_bytes = data.shape[0]
     cdef bint is_wrong = False
     if not (sizes.shape[0] == properties_at.shape[0] == sys_flags.shape[0] == topic_index.shape[0] == count):
         raise ValueError("the columns of a batch have different lengths")
-    if begin < 0 or records.shape[0] < most:
+    if begin < 0 or records.shape[0] < room:
         raise ValueError("each key needs room for its record's number")
     with nogil:
-        while number < count and most - found >= MOST_KEYS:
+        while number < count and room - found >= RECORD_KEYS:
             if not 0 <= positions[number] <= size_bytes or not 0 <= sizes[number] <= size_bytes - positions[number]:
                 is_wrong = True
                 break

@@ -134,20 +134,31 @@ cdef inline bint crc_holds(const Log *log, int64_t at, const Parts *parts) noexc
     return body_bytes <= 0 or masked_crc(log.octets + parts.body_at, body_bytes, log.can_fold) == body_crc
 
 
+cdef inline int64_t last_value(
+    const uint8_t *octets, int64_t at, int64_t end, const uint8_t *name, int64_t name_bytes, int64_t min_value_bytes,
+    int64_t *value_end,
+) noexcept nogil:
+    """Return where the last value of a property in [`at`, `end`) begins, and its end; -1 without one.
+
+    `name` ends with 0x01.  Values of less than `min_value_bytes` do not count.
+    """
+    cdef const uint8_t *separator
+    cdef int64_t found = -1, item_end, min_bytes = name_bytes + min_value_bytes
+    while end - at >= min_bytes:
+        separator = <const uint8_t *> memchr(octets + at, VALUE_END, end - at)
+        item_end = end if separator == NULL else separator - octets
+        if item_end - at >= min_bytes and not memcmp(octets + at, name, name_bytes):
+            found, value_end[0] = at + name_bytes, item_end
+        at = item_end + 1
+    return found
+
+
 cdef inline int64_t tag_at(const uint8_t *octets, int64_t at, int64_t end, int64_t *tag_end) noexcept nogil:
     """Return where the last non-empty value of TAGS in [`at`, `end`) begins, and its end; -1 without one.
 
     The rule is that of `sprocket.remoting.message.properties.find_last`.
     """
-    cdef const uint8_t *separator
-    cdef int64_t found = -1, value_end
-    while end - at > TAGS_NAME_BYTES:
-        separator = <const uint8_t *> memchr(octets + at, VALUE_END, end - at)
-        value_end = end if separator == NULL else separator - octets
-        if value_end - at > TAGS_NAME_BYTES and not memcmp(octets + at, b"TAGS\x01", TAGS_NAME_BYTES):
-            found, tag_end[0] = at + TAGS_NAME_BYTES, value_end
-        at = value_end + 1
-    return found
+    return last_value(octets, at, end, b"TAGS\x01", TAGS_NAME_BYTES, 1, tag_end)
 
 
 cdef inline bint tags_code(const uint8_t *tag, int64_t size, int64_t *code) noexcept nogil:

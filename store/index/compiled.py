@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sprocket.engine import index_keys
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.index.key_scan import KEY_SEPARATOR, IndexEntries, index_hash, keys_of
+from store.scan.compiled import integers
 from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
 
@@ -18,9 +19,8 @@ _KEYS_PER_RECORD: Final = 2
 def entries_of(batch: RecordBatch) -> IndexEntries:
     """Return the index entries of a batch of records."""
     key_hashes, records = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-    positions, sizes, properties_at, topic_index = (
-        np.ascontiguousarray(column, np.int64)
-        for column in (batch.positions, batch.sizes, batch.properties_at, batch.topic_index)
+    positions, sizes, properties_at, topic_index = map(
+        integers, (batch.positions, batch.sizes, batch.properties_at, batch.topic_index)
     )
     sys_flags = np.ascontiguousarray(batch.sys_flags, np.int32)
     prefixes = np.array([java_hash_code(topic + KEY_SEPARATOR) & 0xFFFF_FFFF for topic in batch.topics], np.uint32)

@@ -100,7 +100,7 @@ def claimed_crcs(
 ) -> Integers:
     """Return the CRC in the seal of each record; the twin of `store.scan.record_crc.claimed_crcs`."""
     claims = np.empty(properties_ends.size, np.int64)
-    lengths, ends = map(_integers, (properties_bytes, properties_ends))
+    lengths, ends = map(integers, (properties_bytes, properties_ends))
     scan.claimed_crcs(octets, lengths, ends, claims, claims.size)
     return claims
 
@@ -117,10 +117,11 @@ def crcs_hold(
 ) -> npt.NDArray[np.bool_]:
     """Return whether the CRC of each record holds; the twin of `store.scan.record_crc.crcs_hold`."""
     holds = np.empty(begins.size, np.bool_)
-    columns = tuple(map(_integers, (begins, ends, *bodies, body_crcs, claims)))
+    columns = tuple(map(integers, (begins, ends, *bodies, body_crcs, claims)))
     scan.crcs_hold(data, columns, holds, holds.size, require_seal=require_seal)
     return holds
 
 
-def _integers(column: npt.NDArray[np.int32] | Integers) -> Integers:
+def integers(column: npt.NDArray[np.int32] | Integers) -> Integers:
+    """Return a column as compiled functions take it: int64 without gaps."""
     return np.ascontiguousarray(column, np.int64)
