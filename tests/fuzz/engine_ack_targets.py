@@ -1,6 +1,5 @@
 """Acknowledgements of pops through the compiled path beside the Python path: the same log, responses and counts."""
 
-import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +21,10 @@ from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
 from sprocket.common.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import ResponseTemplate, encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle
@@ -35,11 +33,11 @@ from sprocket.remoting.routes import RouteTable
 from store.record.record import PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
-from tests.fuzz.engine_send_targets import HOST, Output
+from tests.fuzz.engine_send_targets import HOST, served
 from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
 from tests.sim.sim_disk import SimDisk
-from tests.sim.sim_store import FLUSH, SimStore, small_config
+from tests.sim.sim_store import SimStore, small_config
 
 try:
     from sprocket.engine import acks as compiled
@@ -106,25 +104,8 @@ class Twin:
 
     def serve(self, pieces: list[bytes]) -> list[Any]:
         """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
-
-        async def run() -> list[Any]:
-            output = Output()
-            channel = RemotingChannel(self.table, self.counters)
-            channel.connection_made(output)
-            for piece in pieces:
-                if not output.is_closed:
-                    channel.data_received(piece)
-            await asyncio.sleep(0)
-            self.sim.step(FLUSH)
-            await asyncio.sleep(0)
-            decoder = FrameDecoder()
-            # The Python path writes the refusals of a read before its other responses.
-            frames = sorted(decoder.feed(b"".join(output.written)))
-            assert decoder.error is None and not decoder.pending_bytes
-            return [frames, output.is_closed, dict(self.table.refusals.by_reason)]
-
         with path_of(self.is_native):
-            return [*asyncio.run(run()), *self.state()]
+            return [*served(self.table, self.counters, self.sim, pieces), *self.state()]
 
     def state(self) -> list[Any]:
         """What is stored and counted."""

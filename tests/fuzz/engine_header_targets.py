@@ -29,7 +29,7 @@ def _frame_of(header: bytes) -> bytes:
 
 
 _PROOF: Final = {"AccessKey": "reader", "Signature": "0123456789abcdef0123456789a="}
-# What the reader of headers has read before: of two clients, one of which signs.
+# Sends that come first: nine of a client that does not sign, nine of one that does.
 _BEFORE: Final = b"".join(_frame(number % 4, number, more) for more in ({}, _PROOF) for number in range(9))
 
 

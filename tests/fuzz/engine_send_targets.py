@@ -89,6 +89,27 @@ class Output(Sink):
     def pause_reading(self) -> None: ...
 
 
+def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: list[bytes]) -> list[Any]:
+    """Read the pieces of one connection in one turn, then flush.
+
+    Return the responses in any order, whether the connection was closed, and the counts of refusals.
+    """
+
+    async def run() -> list[Any]:
+        output = Output()
+        channel = RemotingChannel(table, counters)
+        channel.connection_made(output)
+        for piece in pieces:
+            if not output.is_closed:
+                channel.data_received(piece)
+        await asyncio.sleep(0)  # the end of the turn
+        sim.step(FLUSH)
+        await asyncio.sleep(0)
+        return [_frames(b"".join(output.written)), output.is_closed, dict(table.refusals.by_reason)]
+
+    return asyncio.run(run())
+
+
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors send through one twin."""
@@ -134,20 +155,8 @@ class Twin:
     def serve(self, pieces: list[bytes], fail: Callable[[str, DiskFile], None] | None = None) -> list[Any]:
         """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
 
-        async def run() -> list[Any]:
-            output = Output()
-            channel = RemotingChannel(self.table, self.counters)
-            channel.connection_made(output)
-            for piece in pieces:
-                if not output.is_closed:
-                    channel.data_received(piece)
-            await asyncio.sleep(0)  # the end of the turn
-            self.sim.step(FLUSH)
-            await asyncio.sleep(0)
-            return [_frames(b"".join(output.written)), output.is_closed, dict(self.table.refusals.by_reason)]
-
         with path_of(self.is_native):
-            return [*asyncio.run(run()), *self.state()]
+            return [*served(self.table, self.counters, self.sim, pieces), *self.state()]
 
     def serve_turns(self, turns: list[list[tuple[int, bytes]]]) -> list[Any]:
         """Read pieces of several connections, named by numbers, turn by turn; return what `serve` does for each."""
