@@ -28,7 +28,7 @@ from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
 from benchmarks.test_send_pull import Sink
-from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.clock import SystemClock
 from sprocket.engine.choice import ENGINE, native
 from sprocket.remoting.bodies.client import MessageQueue

@@ -19,20 +19,9 @@ if TYPE_CHECKING:
     from sprocket.client.compression import Compression
     from sprocket.client.connect import Connection, connect
     from sprocket.client.connection.client_instance import ClientSettings
-    from sprocket.client.consume.allocation import (
-        AllocateMessageQueueAveragely,
-        AllocateMessageQueueAveragelyByCircle,
-        AllocateMessageQueueByConfig,
-        AllocateMessageQueueByMachineRoom,
-        AllocateMessageQueueConsistentHash,
-        AllocateMessageQueueStrategy,
-    )
     from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
     from sprocket.client.consume.handling import BatchHandler, Handler
-    from sprocket.client.consume.listener import ConsumerListener
-    from sprocket.client.consume.pull import PullSettings
     from sprocket.client.consume.reconsume_later import ReconsumeLater
-    from sprocket.client.consume.start_offset import ConsumeFrom
     from sprocket.client.consume.subscription import SqlFilter
     from sprocket.client.consumer import Consumer
     from sprocket.client.deduplication.claims import Claim, ClaimStore
@@ -67,6 +56,17 @@ if TYPE_CHECKING:
     from sprocket.client.pop.pop_subject import PopHandler
     from sprocket.client.pop.popped_message import PoppedMessage
     from sprocket.client.producer import Producer
+    from sprocket.client.pull.pull import PullSettings
+    from sprocket.client.rebalance.allocation import (
+        AllocateMessageQueueAveragely,
+        AllocateMessageQueueAveragelyByCircle,
+        AllocateMessageQueueByConfig,
+        AllocateMessageQueueByMachineRoom,
+        AllocateMessageQueueConsistentHash,
+        AllocateMessageQueueStrategy,
+    )
+    from sprocket.client.rebalance.listener import ConsumerListener
+    from sprocket.client.rebalance.start_offset import ConsumeFrom
     from sprocket.client.send.recall import RecallHandle
     from sprocket.client.send.reply import Reply, make_reply
     from sprocket.client.send.send_request import SendSettings
@@ -190,7 +190,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "ConsumerListener": "sprocket.client.consume.listener",
+    "ConsumerListener": "sprocket.client.rebalance.listener",
     "BodyUndecodable": "sprocket.client.errors",
     "AvroSerializer": "sprocket.client.typed.serializers",
     "BytesSerializer": "sprocket.client.typed.serializers",
@@ -211,15 +211,15 @@ _EXPORTS = {
     "Handler": "sprocket.client.consume.handling",
     "ReconsumeLater": "sprocket.client.consume.reconsume_later",
     "RecallHandle": "sprocket.client.send.recall",
-    "PullSettings": "sprocket.client.consume.pull",
-    "ConsumeFrom": "sprocket.client.consume.start_offset",
+    "PullSettings": "sprocket.client.pull.pull",
+    "ConsumeFrom": "sprocket.client.rebalance.start_offset",
     "SqlFilter": "sprocket.client.consume.subscription",
-    "AllocateMessageQueueAveragely": "sprocket.client.consume.allocation",
-    "AllocateMessageQueueAveragelyByCircle": "sprocket.client.consume.allocation",
-    "AllocateMessageQueueByConfig": "sprocket.client.consume.allocation",
-    "AllocateMessageQueueByMachineRoom": "sprocket.client.consume.allocation",
-    "AllocateMessageQueueConsistentHash": "sprocket.client.consume.allocation",
-    "AllocateMessageQueueStrategy": "sprocket.client.consume.allocation",
+    "AllocateMessageQueueAveragely": "sprocket.client.rebalance.allocation",
+    "AllocateMessageQueueAveragelyByCircle": "sprocket.client.rebalance.allocation",
+    "AllocateMessageQueueByConfig": "sprocket.client.rebalance.allocation",
+    "AllocateMessageQueueByMachineRoom": "sprocket.client.rebalance.allocation",
+    "AllocateMessageQueueConsistentHash": "sprocket.client.rebalance.allocation",
+    "AllocateMessageQueueStrategy": "sprocket.client.rebalance.allocation",
     "ClientSettings": "sprocket.client.connection.client_instance",
     "Credentials": "sprocket.remoting.credentials",
     "Compression": "sprocket.client.compression",

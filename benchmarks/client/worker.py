@@ -13,10 +13,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.remoting.frames import encode_request

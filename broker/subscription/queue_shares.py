@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `QueryAssignmentProcessor.doLoadBalance`, `allocate4Pop`
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sprocket.client.consume.allocation import (
+from sprocket.client.rebalance.allocation import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueAveragelyByCircle,
     AllocateMessageQueueConsistentHash,

@@ -14,8 +14,8 @@ from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
 from sprocket.client.answers import header_of
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import AnswerUnreadable
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms, timestamp_ms

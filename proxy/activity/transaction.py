@@ -16,8 +16,8 @@ from proxy.convert.outgoing import outgoing
 from proxy.server.call import Call
 from proxy.status import OK, Refusal
 from proxy.validation import topic_of
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import ConnectFailed
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData

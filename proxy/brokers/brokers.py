@@ -16,9 +16,9 @@ from proxy.status import Refusal
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import TopicRoute
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound, refusal
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue

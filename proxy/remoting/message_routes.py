@@ -18,7 +18,7 @@ from proxy.clients.members import Consumers, Producers
 from proxy.config import ProxyConfig
 from proxy.remoting.forwarder import Fields, Forwarder, named_broker, named_topic
 from proxy.status import Refusal as GrpcRefusal
-from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.requests import read_batch_ack, read_lock_batch

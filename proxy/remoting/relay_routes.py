@@ -17,8 +17,8 @@ from proxy.clients.grpc_members import grpc_client_id
 from proxy.clients.members import Consumers, Member
 from proxy.convert.outgoing import outgoing
 from proxy.status import Refusal as GrpcRefusal
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue

@@ -20,8 +20,8 @@ from proxy.status import Refusal
 from proxy.sync.heartbeat_data import REGISTER, consumer_of, decode, encode, member_of
 from sprocket.client.answers import header_of
 from sprocket.client.connection.wakeup import Wakeup, pause
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import ConsumerData, MessageQueue

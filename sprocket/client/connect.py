@@ -13,10 +13,7 @@ from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
 from sprocket.client.connection.owner import Closable, OpenParts
-from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume.listener import ConsumerListener
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
 from sprocket.client.errors import IllegalArgument
@@ -24,6 +21,9 @@ from sprocket.client.grpc.address import endpoints
 from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
+from sprocket.client.rebalance.listener import ConsumerListener
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer

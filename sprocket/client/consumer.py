@@ -15,13 +15,10 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.owner import Owner, join
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.wakeup import Wakeup
-from sprocket.client.consume.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from sprocket.client.consume.assignment import Assignment
 from sprocket.client.consume.client_remoting_processor import BrokerAnswers, ClientRemotingProcessor
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.consume_stats import ConsumerStats
 from sprocket.client.consume.consume_timeout import give_back_expired
-from sprocket.client.consume.control import QueueControl
 from sprocket.client.consume.handling import (
     BatchHandler,
     Consumption,
@@ -33,19 +30,22 @@ from sprocket.client.consume.handling import (
     try_directly,
 )
 from sprocket.client.consume.inbox import Inbox
-from sprocket.client.consume.listener import ConsumerListener, Notifier
 from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
-from sprocket.client.consume.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from sprocket.client.consume.process_queue import ProcessQueue
-from sprocket.client.consume.pull import Puller, PullLoop
-from sprocket.client.consume.rebalance import Rebalance
 from sprocket.client.consume.running_info import properties_of, running_info
-from sprocket.client.consume.start_offset import ConsumeFrom, StartOffset, checked_start, consume_from_where
 from sprocket.client.consume.subscription import ALL, SqlFilter, Topics, subscription, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, PermissionDenied
 from sprocket.client.message import ReceivedMessage, SendResult
+from sprocket.client.pull.process_queue import ProcessQueue
+from sprocket.client.pull.pull import Puller, PullLoop
+from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from sprocket.client.rebalance.assignment import Assignment
+from sprocket.client.rebalance.control import QueueControl
+from sprocket.client.rebalance.listener import ConsumerListener, Notifier
+from sprocket.client.rebalance.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from sprocket.client.rebalance.rebalance import Rebalance
+from sprocket.client.rebalance.start_offset import ConsumeFrom, StartOffset, checked_start, consume_from_where
 from sprocket.client.send.reply import Reply, make_reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendSettings

@@ -9,15 +9,9 @@ from datetime import datetime
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.owner import Owner
-from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
-from sprocket.client.consume.assignment import Assignment
 from sprocket.client.consume.consume_settings import ConsumeSettings
 from sprocket.client.consume.handling import BatchHandler, Key, call
-from sprocket.client.consume.listener import ConsumerListener
-from sprocket.client.consume.offset_store import OffsetStore
-from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.consume.reconsume_later import ReconsumeLater
-from sprocket.client.consume.start_offset import ConsumeFrom, StartOffset
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consume.workers import GRACE_S, sigterm_stops
 from sprocket.client.consumer import Consumer
@@ -26,6 +20,12 @@ from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.orderly.orderly_assignment import OrderlyAssignment
 from sprocket.client.orderly.orderly_queue import OrderlyQueue, Slots
 from sprocket.client.orderly.queue_locks import QueueLocks
+from sprocket.client.pull.process_queue import ProcessQueue
+from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
+from sprocket.client.rebalance.assignment import Assignment
+from sprocket.client.rebalance.listener import ConsumerListener
+from sprocket.client.rebalance.offset_store import OffsetStore
+from sprocket.client.rebalance.start_offset import ConsumeFrom, StartOffset
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock

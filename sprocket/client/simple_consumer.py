@@ -23,7 +23,6 @@ from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
 from sprocket.client.consume.reconsume_later import ReconsumeLater
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, Workers, sigterm_stops
@@ -34,6 +33,7 @@ from sprocket.client.pop.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop.pop_targets import PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
 from sprocket.client.pop.renewal import Renewal
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply, make_reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendSettings

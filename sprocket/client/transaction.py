@@ -15,10 +15,10 @@ from typing import Final
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
 from sprocket.client.producer import Producer
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.cancellation import is_cancelled

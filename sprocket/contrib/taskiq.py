@@ -18,11 +18,11 @@ from functools import partial
 
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.consume.consume_settings import ConsumeSettings
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.errors import BodyUnreadable, IllegalArgument
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.common.extras import missing_package
 
 try:

@@ -14,8 +14,8 @@ from typing import Final, TextIO
 import uvloop
 
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.common.clock import SystemClock
 from sprocket.demo.settings import POLL_NAME_SERVER_S, TOPIC
 

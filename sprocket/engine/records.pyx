@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled twin of the loop of `sprocket.client.consume.record_decoder`: the records of one pull, as messages.
+"""Compiled twin of the loop of `sprocket.client.pull.record_decoder`: the records of one pull, as messages.
 
 It takes records with IPv4 hosts that are no batches.  It stops before all others, and before all that is damaged: the
 Python code reads those, and says what is wrong.
@@ -38,7 +38,7 @@ cdef enum:
 
 assert sizeof(RecordFixed) + sizeof(RecordRestIpv4) == FIXED_IPV4_BYTES
 
-# What the decoder knows of the layout; `sprocket.client.consume.record_decoder` compares it with its own.
+# What the decoder knows of the layout; `sprocket.client.pull.record_decoder` compares it with its own.
 LAYOUT = {"fixed_bytes": FIXED_IPV4_BYTES, "v6_flags": BORN_V6 | STORE_V6, "inner_flags": INNER_FLAGS}
 
 

@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `RebalancePushImpl`, `RebalanceImpl.lock`, `lockAll`, `C
 
 from dataclasses import dataclass, field
 
-from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from sprocket.remoting.codec.fastjson import dumps, loads

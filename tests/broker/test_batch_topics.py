@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.server import Broker
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue, ReceivedMessage
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.offset import (

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from broker.send.message_id import host_bytes
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode

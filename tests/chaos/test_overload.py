@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.pull import PullMessageRequestHeader

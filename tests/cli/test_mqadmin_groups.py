@@ -19,10 +19,10 @@ from sprocket.cli.mqadmin.monitor import notices
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, PopProcessQueueInfo, ProcessQueueInfo
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig

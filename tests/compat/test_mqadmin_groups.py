@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from sprocket.cli.mqadmin.absent import ABSENT
 from sprocket.cli.mqadmin.main import commands_by_module, main
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 import sprocket
-from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.credentials import Credentials

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from sprocket.cli.mqadmin.main import main
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.trace.encoding import TraceKind
 from sprocket.client.trace.lookup import Found, TraceLookup
 from sprocket.client.trace.recorder import TraceSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sprocket import Consumer, Message, Producer
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from tests.compat import wire
 from tests.compat.cluster import ApacheCluster, Cluster, SprocketCluster
 

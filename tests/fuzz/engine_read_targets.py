@@ -5,8 +5,8 @@ import struct
 from typing import Any, Final
 from unittest.mock import patch
 
-from sprocket.client.consume import record_decoder
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull import record_decoder
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.record import SysFlag

@@ -20,9 +20,9 @@ from ha.protocol import TransferReader
 from ha.session import FrameReader
 from spark.decode.inflate import inflate_bodies
 from sprocket.client.compression import Compression, decompress
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ConfigError, ProtocolError, RequestError
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, inflate
 from sprocket.remoting.codec import codec_binary

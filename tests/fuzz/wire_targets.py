@@ -18,9 +18,9 @@ from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.send.message_id import decode_offset_message_id
 from broker.timer.recall_handle import RecallHandle
 from sprocket.client.compression import Compression, compress, decompress
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from sprocket.remoting.bodies.heartbeat import read_heartbeat

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from tests.compat import ports
 from tests.compat.cluster import SprocketCluster

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sprocket
-from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from tests.compat import ports
 
 from .container import Image, missing

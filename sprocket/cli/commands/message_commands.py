@@ -131,8 +131,8 @@ def consume(
 
     from sprocket.cli.patient_admin import PatientAdminClient
     from sprocket.cli.permission import check_may_consume
-    from sprocket.client.consume.start_offset import ConsumeFrom
     from sprocket.client.consumer import Consumer
+    from sprocket.client.rebalance.start_offset import ConsumeFrom
 
     servers = ";".join(name_servers(namesrv))
     begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST

@@ -337,7 +337,7 @@ def topic_cluster_list(namesrv: str | None, topic: str, as_json: bool) -> None:
 @click.option("-i", "--ipList", "ips", required=True, help="Consumers, separated by commas.")
 def allocate_queues(namesrv: str | None, topic: str, ips: str) -> None:
     """Show, as JSON, how consumers would divide the queues of a topic."""
-    from sprocket.client.consume.allocation import AllocateMessageQueueAveragely
+    from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely
     from sprocket.remoting.codec.fastjson import dumps
 
     async def ask(admin: "AdminClient") -> "list[MessageQueue]":

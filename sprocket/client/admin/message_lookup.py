@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.stored_message import StoredMessage, records, stored_messages
 from sprocket.client.answers import header_of
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue, ReceivedMessage
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
 from sprocket.remoting.codes import RequestCode, ResponseCode

@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `MessageDecoder.decode`, `MessageDecoder.decodeMessage`,
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue, ReceivedMessage
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.message import properties as names

@@ -1,1 +1,1 @@
-"""Parts of the consumers that pull."""
+"""Delivery of pulled messages to the application: settings, handlers, redelivery, figures."""

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.consumption import (

@@ -5,7 +5,7 @@ from enum import Enum
 from pathlib import Path
 
 from sprocket.client import arguments
-from sprocket.client.consume.pull import PullSettings
+from sprocket.client.pull.pull import PullSettings
 
 
 class MessageModel(Enum):

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from sprocket.client.connection.wakeup import pause
-from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.common.errors import ClientError
 
 logger = logging.getLogger(__name__)

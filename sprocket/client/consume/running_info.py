@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.consume_stats import ConsumerStats
-from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import (

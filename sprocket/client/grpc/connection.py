@@ -4,10 +4,7 @@ from datetime import datetime
 
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import DEFAULT_GROUP, Connection
-from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume.listener import ConsumerListener
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
 from sprocket.client.grpc.producer import GrpcLink, GrpcProducer
@@ -17,6 +14,9 @@ from sprocket.client.grpc.simple_consumer import GrpcSimpleConsumer
 from sprocket.client.grpc.transaction import GrpcTransactionProducer
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
+from sprocket.client.rebalance.listener import ConsumerListener
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer

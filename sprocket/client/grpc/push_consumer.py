@@ -18,7 +18,6 @@ from sprocket.client.connection.owner import Owner
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.consume.consume_settings import ConsumeSettings
 from sprocket.client.consume.handling import BatchHandler, Key, call, sharding_key_or_queue
-from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consume.workers import GRACE_S
@@ -28,6 +27,7 @@ from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
 from sprocket.client.grpc.simple_consumer import GrpcSimpleConsumer
 from sprocket.client.message import ReceivedMessage, SendResult
 from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.send.reply import Reply
 from sprocket.client.settlement import Settlement
 from sprocket.client.simple_consumer import PopSettings

@@ -6,7 +6,6 @@ from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.owner import Owner
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.grpc.convert import filter_of, resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
@@ -16,6 +15,7 @@ from sprocket.client.message import SendResult
 from sprocket.client.pop.pop_requests import PopRequests
 from sprocket.client.pop.pop_targets import PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
 from sprocket.common.clock import Clock

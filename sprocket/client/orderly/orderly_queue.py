@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Self
 
 from sprocket.client.connection.wakeup import Wakeup
-from sprocket.client.consume.process_queue import ProcessQueue
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull.process_queue import ProcessQueue
 
 # Bounds of the pause before a retry.
 _SUSPEND_MIN_S = 0.01

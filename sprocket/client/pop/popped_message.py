@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `MQClientAPIImpl.processPopResponse`, `buildQueueOffsetS
 from collections import defaultdict
 from typing import Final
 
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.settlement import Settleable, Settlement
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.remoting.bodies.client import MessageQueue

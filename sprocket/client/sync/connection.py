@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from sprocket.client import connect as aio
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume.listener import ConsumerListener
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.orderly_consumer import OrderlySettings
+from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
+from sprocket.client.rebalance.listener import ConsumerListener
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings
 from sprocket.client.sync.admin import Admin

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.consume.consume_settings import ConsumeSettings
-from sprocket.client.consume.listener import ConsumerListener
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import ALL, SqlFilter
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, SendResult
+from sprocket.client.rebalance.listener import ConsumerListener
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.typed.consumer import TypedConsumer, Undecodable
 from sprocket.client.typed.serializers import Serializer
 

@@ -15,10 +15,10 @@ from faststream.middlewares import AckPolicy
 
 from sprocket.client import arguments
 from sprocket.client.consume.consume_settings import ConsumeSettings
-from sprocket.client.consume.start_offset import ConsumeFrom, checked_start
 from sprocket.client.consume.subscription import ALL, SqlFilter, subscription
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.rebalance.start_offset import ConsumeFrom, checked_start
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
 from sprocket.contrib.faststream.message import Batch
 from sprocket.contrib.faststream.publish_command import Placing

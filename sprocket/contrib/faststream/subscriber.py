@@ -20,11 +20,11 @@ from faststream.specification.schema import Message, Operation, SubscriberSpec
 from faststream.specification.schema.bindings import ChannelBinding, OperationBinding
 
 from sprocket.client.consume.consume_settings import ConsumeSettings
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consume.subscription import SqlFilter
 from sprocket.client.consumer import Consumer
 from sprocket.client.errors import BodyUnreadable, ClientError, PermissionDenied
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
 from sprocket.contrib.faststream.message import (
     Batch,

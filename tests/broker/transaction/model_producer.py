@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from broker.send.message_id import decode_offset_message_id
 from broker.server import Broker
-from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps

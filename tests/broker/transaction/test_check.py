@@ -7,7 +7,7 @@ import pytest
 
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import HalfMessage
-from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from broker.send.message_id import offset_message_id
 from broker.server import Broker
-from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader

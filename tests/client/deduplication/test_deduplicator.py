@@ -18,7 +18,7 @@ from sprocket import (
     SendSettings,
 )
 from sprocket.testing import Broker
-from tests.client.consume.test_process_queue import message
+from tests.client.pull.test_process_queue import message
 from tests.client.fake_cluster import until
 from tests.clock import ManualClock
 

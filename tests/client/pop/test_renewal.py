@@ -7,7 +7,7 @@ from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.pop.renewal import Renewal
 from sprocket.common.errors import ClientError
 from sprocket.remoting.message.pop_extra_info import PopHandle
-from tests.client.consume.test_process_queue import message
+from tests.client.pull.test_process_queue import message
 from tests.client.fake_cluster import until
 
 

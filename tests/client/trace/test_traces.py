@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from sprocket.cli.main import main
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.orderly_consumer import OrderlyConsumer
 from sprocket.client.producer import Producer
+from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.client.trace.encoding import MessageType, TraceKind
 from sprocket.client.trace.lookup import Found, TraceLookup

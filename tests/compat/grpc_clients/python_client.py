@@ -1,6 +1,6 @@
 """Scenarios of rocketmq-python-client against a proxy: endpoints, run, and the scenarios' names.
 
-It runs in an environment of its own, which has the client and not Sprocket; see `tests/compat/test_proxy_python.py`.
+It runs in an environment of its own, which has the client and not Sprocket; see `tests/compat/test_proxy_clients.py`.
 """
 
 import sys

@@ -16,8 +16,8 @@ from sprocket.client.answers import body_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import TopicRoute, subscribe_address
 from sprocket.client.connection.wakeup import Wakeup, pause
-from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.errors import ClientError, TopicNotFound, is_access_refusal, refusal
+from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import ConsumerIdList, MessageQueue, SubscriptionData
 from sprocket.remoting.codes import RequestCode, ResponseCode

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from sprocket.client import arguments
-from sprocket.client.consume.assignment import Assignment
 from sprocket.client.consume.inbox import Inbox
-from sprocket.client.consume.process_queue import ProcessQueue
-from sprocket.client.consume.rebalance import Rebalance
-from sprocket.client.consume.start_offset import StartOffset
 from sprocket.client.errors import IllegalArgument
+from sprocket.client.pull.process_queue import ProcessQueue
+from sprocket.client.rebalance.assignment import Assignment
+from sprocket.client.rebalance.rebalance import Rebalance
+from sprocket.client.rebalance.start_offset import StartOffset
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 

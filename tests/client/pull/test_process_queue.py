@@ -2,9 +2,9 @@
 
 import random
 
-from sprocket.client.consume.process_queue import ProcessQueue
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull.process_queue import ProcessQueue
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import MessageQueue
 from tests.client.java_vectors import RECORD_IPV4
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sprocket import MessageQueue
 from sprocket.client.connection.outages import Outages
-from sprocket.client.consume.assignment import Assignment
-from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.pull.process_queue import ProcessQueue
+from sprocket.client.rebalance.assignment import Assignment
 from tests.client.fake_cluster import until
 
 QUEUE = MessageQueue("T", "a", 0)

@@ -9,7 +9,7 @@ from enum import Enum
 from sprocket.client import arguments
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
-from sprocket.client.consume.offset_store import OffsetStore
+from sprocket.client.rebalance.offset_store import OffsetStore
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.offset import (

@@ -9,9 +9,9 @@ from unittest.mock import patch
 import pytest
 
 from sprocket import BodyUnreadable
-from sprocket.client.consume import record_decoder
-from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pull import record_decoder
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.record import MAGIC_V2, SysFlag

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sprocket import ConsumeFrom, Consumer, Message, Producer
-from sprocket.client.consume.allocation import AllocateMessageQueueAveragely
+from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.testing import Broker
 
@@ -34,7 +34,7 @@ async def send(broker: Broker, topic: str) -> None:
 
 
 async def test_a_failure_that_repeats_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "sprocket.client.consume.rebalance"):
+    with caplog.at_level(logging.WARNING, "sprocket.client.rebalance.rebalance"):
         async with Consumer("g", {"T": "*"}, "127.0.0.1:1") as consumer:
             rounds = consumer._rebalance
             for _ in range(3):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sprocket import ClientError, MessageQueue
-from sprocket.client.consume import offset_store
-from sprocket.client.consume.offset_store import LocalFileOffsetStore
+from sprocket.client.rebalance import offset_store
+from sprocket.client.rebalance.offset_store import LocalFileOffsetStore
 from sprocket.common.atomic_file import replace_file
 from tests.client.fake_cluster import until
 
