@@ -1,4 +1,4 @@
-"""Every link and anchor of README.md and docs/ leads somewhere, and the site has every page."""
+"""Every link, anchor and path of README.md and docs/ leads somewhere, and the site has every page."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.markdown import anchors_of, links_of
+from tests.docs.markdown import anchors_of, links_of, paths_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -33,6 +33,23 @@ def broken(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page) == []
+
+
+@pytest.fixture(scope="module")
+def code_files() -> list[str]:
+    """Paths of the code files of the project, each with a slash before it."""
+    names = (path.relative_to(ROOT).as_posix() for part in ROOT.iterdir() if _is_ours(part) for path in part.rglob("*"))
+    return [f"/{name}" for name in names]
+
+
+def _is_ours(part: Path) -> bool:
+    return part.is_dir() and part.name not in ("build", "dist") and not part.name.startswith(".")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_named_code_files_exist(page: Path, code_files: list[str]) -> None:
+    named = paths_of(page.read_text(encoding="utf-8"))
+    assert [path for path in named if not any(name.endswith(f"/{path}") for name in code_files)] == []
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from sprocket import (
     SendSettings,
 )
 from sprocket.testing import Broker
-from tests.client.pull.test_process_queue import message
 from tests.client.fake_cluster import until
+from tests.client.pull.test_process_queue import message
 from tests.clock import ManualClock
 
 
