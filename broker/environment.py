@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import RestartNeeded, SprocketError
+from sprocket.common.files.config_file import ConfigFile
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from ha.epochs.epoch_file import EpochFile
 from ha.epochs.epoch_history import OPEN_END
 from ha.lease import Lease
 from sprocket.common.clock import Clock, SystemClock, since_boot
-from sprocket.common.configuration_file import ConfigurationFile
+from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.invariant import invariant

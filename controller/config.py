@@ -12,9 +12,9 @@ from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from ha.raft.consensus import Member
 from ha.raft.members import check_members, parse_members
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.metrics.health import HealthSettings
 from sprocket.metrics.settings import MetricsSettings
 from sprocket.remoting.listener_settings import ConnectionSettings

@@ -15,8 +15,8 @@ from controller.elections import Elections
 from controller.live_brokers import Heartbeat
 from controller.replica_service import ReplicaService
 from controller.state.group import Group
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ClientError, RequestError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.controller import SyncStateSet
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps

@@ -32,8 +32,8 @@ from controller.state.commands import (
 from controller.state.group import Group
 from controller.state.machine import ControllerMachine
 from ha.raft.consensus import ConsensusBusyError, ConsensusError, NotLeaderError, OutcomeUnknownError
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from controller.processor.operators import OperatorProcessor
 from controller.replica_service import ReplicaService
 from controller.state.machine import ControllerMachine
 from sprocket.common.clock import Clock, SystemClock
-from sprocket.common.configuration_file import ConfigurationFile
+from sprocket.common.config.configuration_file import ConfigurationFile
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ConfigError, SprocketError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.metrics.export import MetricsExport, server_labels
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.channel import RemotingChannel

@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import read_file_or_backup
 from sprocket.common.errors import ConfigError
+from sprocket.common.files.atomic_file import read_file_or_backup
 from sprocket.remoting.credentials import Credentials
 
 logger = logging.getLogger(__name__)

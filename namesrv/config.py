@@ -8,8 +8,8 @@ from pathlib import Path
 
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.common.logs.settings import LogSettings
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.metrics.health import HealthSettings
 from sprocket.remoting.listener_settings import ListenerSettings
 

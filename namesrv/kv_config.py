@@ -13,9 +13,9 @@ from typing import ClassVar, Final
 import msgspec
 
 from sprocket.common import limits
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ConfigError, RequestError, StoreError
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import ResponseCode
 

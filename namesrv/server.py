@@ -14,9 +14,9 @@ from namesrv.processor.configuration import ConfigurationProcessor
 from namesrv.processor.topics import TopicProcessor
 from namesrv.route_table import MinBrokerIdChange, RouteInfo
 from sprocket.common.clock import Clock, SystemClock
-from sprocket.common.configuration_file import ConfigurationFile
+from sprocket.common.config.configuration_file import ConfigurationFile
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ClientError, InvariantError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode

@@ -16,11 +16,11 @@ from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from proxy.convert.delay_levels import delays_ms
 from proxy.listeners import GRPC, REMOTING, Listener, parse_listeners
-from sprocket.common.config import Configuration, read
+from sprocket.common.config.configuration import Configuration, read
+from sprocket.common.config.properties import Entry
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
-from sprocket.common.properties import Entry
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.metrics.health import HealthSettings
 from sprocket.metrics.settings import ExporterType, MetricsSettings
 

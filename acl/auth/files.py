@@ -14,8 +14,8 @@ import msgspec
 from acl.auth.document import AuthDocument, content_of, document_of
 from acl.auth.secrets import KEY_BYTES, Seal
 from acl.auth.tables import AuthContent
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ProtocolError, StoreError
+from sprocket.common.files.config_file import ConfigFile
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from acl.auth.model import User, UserType
+from sprocket.common.config.setting_fields import bool_setting, text_setting
 from sprocket.common.errors import ConfigError
-from sprocket.common.setting_fields import bool_setting, text_setting
 from sprocket.remoting.credentials import Credentials
 
 _AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication."

@@ -20,8 +20,8 @@ from acl.plain.changes import (
     without_account,
 )
 from acl.plain.policy import PlainPolicy
-from sprocket.common.atomic_file import replace_file
 from sprocket.common.errors import ConfigError
+from sprocket.common.files.atomic_file import replace_file
 from sprocket.remoting.credentials import Credentials
 
 logger = logging.getLogger(__name__)

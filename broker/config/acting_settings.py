@@ -5,7 +5,7 @@ Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, and of totalReplic
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import bool_setting, int_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from broker.config.overload_settings import OverloadSettings
 from broker.config.pop_settings import PopSettings
 from broker.config.security_settings import SecuritySettings
 from broker.config.table_settings import TableSettings
+from sprocket.common.config.setting_fields import bool_setting as _bool
+from sprocket.common.config.setting_fields import int_setting as _int
+from sprocket.common.config.setting_fields import text_setting as _str
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
-from sprocket.common.setting_fields import bool_setting as _bool
-from sprocket.common.setting_fields import int_setting as _int
-from sprocket.common.setting_fields import text_setting as _str
 from sprocket.metrics.health import HealthSettings
 from sprocket.metrics.settings import MetricsSettings
 from sprocket.remoting.listener_settings import ListenerSettings

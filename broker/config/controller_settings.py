@@ -5,7 +5,7 @@ Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, and of storePathBr
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 
 _LOWEST_PRIORITY = 2**31 - 1
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import int_setting as _int
+from sprocket.common.config.setting_fields import int_setting as _int
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from broker.config.broker_config import BrokerConfig
-from sprocket.common.config import Configuration, to_properties, updated
-from sprocket.common.configuration_file import ConfigurationFile, kept
+from sprocket.common.config.configuration import Configuration, to_properties, updated
+from sprocket.common.config.configuration_file import ConfigurationFile, kept
 from sprocket.common.errors import ConfigError
 from store.config.store_config import StoreConfig
 

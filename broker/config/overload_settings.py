@@ -5,7 +5,7 @@ Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`.
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import int_setting as _int
+from sprocket.common.config.setting_fields import int_setting as _int
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import bool_setting, int_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
-from sprocket.common.setting_fields import bool_setting
+from sprocket.common.config.setting_fields import bool_setting
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.pretty_json import EntryTexts
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ConfigError, ProtocolError
+from sprocket.common.files.config_file import ConfigFile
 
 _SEPARATOR: Final = "#"
 _LONGEST_ID: Final = 18  # digits

@@ -16,8 +16,8 @@ from broker.filter.sql_filter import SQL92, SqlFilter, compiled
 from broker.filter.subscription_filter import is_tag_type
 from broker.filter.tokens import InvalidExpression
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty

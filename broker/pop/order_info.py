@@ -15,8 +15,8 @@ from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind

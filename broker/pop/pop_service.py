@@ -33,8 +33,8 @@ from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreError
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode

@@ -15,8 +15,8 @@ from broker.service import Service
 from broker.subscription.queue_shares import STRATEGIES, pop_share
 from broker.subscription.request_modes import RequestModes
 from sprocket.client.connection.name_servers import NameServers
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import RequestError
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import (
     MessageQueueAssignment,

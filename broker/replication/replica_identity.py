@@ -15,7 +15,7 @@ from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
 from ha.shared_secret import derived_secret, read_secret
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.credentials import Credentials as Account

@@ -24,7 +24,7 @@ from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
 from ha.table_queue import TableContent
 from sprocket.common.errors import ProtocolError
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads

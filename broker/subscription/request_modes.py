@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from broker.config.live_config import LiveConfig
-from sprocket.common.config_file import ConfigFile
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty

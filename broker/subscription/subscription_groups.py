@@ -15,8 +15,8 @@ from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
 from broker.names import illegal_group
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull, RequestError
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import ResponseCode

@@ -19,10 +19,10 @@ from broker.config.versioned_table import VersionedTable
 from broker.metrics.message_flow import MessageFlow
 from broker.service import Service
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared, FigureFamily
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty

@@ -12,7 +12,7 @@ import msgspec
 
 from broker.config.versioned_table import VersionedTable
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.java_hash import java_hash_code

@@ -13,7 +13,7 @@ from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerO
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import PERM_READ_WRITE, TopicTable
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import loads

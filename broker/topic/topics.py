@@ -14,8 +14,8 @@ from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreBusy
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import (
     PERM_INHERIT,

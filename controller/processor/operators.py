@@ -14,9 +14,9 @@ from controller.state.commands import AdoptGroup
 from controller.state.group import Group
 from ha.raft.consensus import Consensus
 from sprocket.common import limits
-from sprocket.common.config import update_entries
+from sprocket.common.config.configuration import update_entries
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from sprocket.remoting.bodies.requests import read_broker_group, read_broker_names
 from sprocket.remoting.codec.fastjson import dumps

@@ -16,8 +16,8 @@ from namesrv import registration, route_queries, unregistration
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import BrokerKey, MinBrokerIdChange, RouteInfo
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.registration import (
     LARGE_BYTES,
     LARGE_COMPRESSED_BYTES,

@@ -11,9 +11,9 @@ import msgspec
 
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
-from sprocket.common.config import update_entries
+from sprocket.common.config.configuration import update_entries
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response

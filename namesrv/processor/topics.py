@@ -11,8 +11,8 @@ from namesrv import route_queries
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
+from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
-from sprocket.common.live_settings import LiveSettings
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.requests import read_topic_route
 from sprocket.remoting.bodies.topic import TopicList

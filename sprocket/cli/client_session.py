@@ -94,7 +94,7 @@ def tool_tls() -> "TlsSettings | None":
 
     Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
     """
-    from sprocket.common.config import read
+    from sprocket.common.config.configuration import read
     from sprocket.remoting.tls.settings import TLS_VARIABLE, TlsSettings, system_properties
 
     given = system_properties(os.environ)

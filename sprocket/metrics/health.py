@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sprocket.common.setting_fields import int_setting, text_setting
+from sprocket.common.config.setting_fields import int_setting, text_setting
 from sprocket.metrics.http_page import HttpServer, message
 
 # Returns None if the condition holds, else why not.

@@ -6,8 +6,8 @@ Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, `ControllerConfig`
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.common.errors import ConfigError
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 
 
 class ExporterType(StrEnum):

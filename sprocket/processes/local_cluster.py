@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import replace_file
+from sprocket.common.config.properties import parse, render
 from sprocket.common.errors import ConfigError, SprocketError
-from sprocket.common.properties import parse, render
+from sprocket.common.files.atomic_file import replace_file
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, isolated
 from sprocket.processes.pid_file import PidFile
 from sprocket.processes.ports import WantedPort, refuse_taken

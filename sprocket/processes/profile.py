@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import sprocket
+from sprocket.common.config.properties import parse
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import parse
 
 _SUFFIXES: Final = frozenset({".properties", ".conf"})
 _PROXY_FILES: Final = "proxy*.json"

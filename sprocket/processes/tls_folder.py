@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.config.properties import render
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import render
 from sprocket.remoting.tls.certificates import Pair, common_name, issue, load_authority, make_authority
 from sprocket.remoting.tls.settings import REQUIRE, TlsSettings
 

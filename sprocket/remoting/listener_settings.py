@@ -6,7 +6,7 @@ Source of names and defaults: RocketMQ 5.3.3, `NettyServerConfig`.
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import int_setting, text_setting
+from sprocket.common.config.setting_fields import int_setting, text_setting
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFull, StoreError
+from sprocket.common.files.atomic_file import sync_directory
 from store.disk.new_directories import holders_of_missing
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024

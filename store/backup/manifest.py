@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from sprocket.common.atomic_file import replace_file
 from sprocket.common.errors import StoreError
+from sprocket.common.files.atomic_file import replace_file
 from store.inspection.file_view import read_small
 
 MANIFEST: Final = "manifest.json"

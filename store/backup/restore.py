@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import StoreError
+from sprocket.common.files.atomic_file import sync_directory
 from store.backup.copied_file import Progress, copy_file, make_directories, require_space, sync_folders, write_file
 from store.backup.manifest import BackupDamaged, Manifest, Part, require
 from store.disk.sealed_file import seal, unseal

@@ -6,7 +6,7 @@ them.
 
 from dataclasses import dataclass
 
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from store.config.session_config import SessionConfig
 
 _MAX_INT: Final = (1 << 31) - 1

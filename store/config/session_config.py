@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 
 _MAX_INT: Final = (1 << 31) - 1
 

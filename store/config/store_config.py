@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.config.setting_fields import bool_setting, int_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
-from sprocket.common.setting_fields import bool_setting, int_setting
 from store.config.cold_config import ColdConfig
 from store.config.delay_levels import parse_delay_levels
 from store.config.dledger_config import DLedgerConfig

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from sprocket.common.setting_fields import bool_setting, int_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting
 
 # `TimerMessageStore.TIMER_WHEEL_TTL_DAY`, `DAY_SECS`, `TIMER_BLANK_SLOTS`
 SLOTS_TOTAL: Final = 7 * 24 * 3600

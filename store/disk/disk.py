@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.files.atomic_file import sync_directory
 from store.disk.file_system_sync import can_sync_file_systems, sync_file_system
 from store.disk.new_directories import NewDirectories, holders_of_missing
 from store.disk.real_file import Content, RealFile, as_store_error

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.files.atomic_file import sync_directory
 from store.disk.file_extents import content_end
 from store.disk.new_directories import NewDirectories
 from store.disk.page_cache import cached_pages

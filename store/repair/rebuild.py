@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.common.atomic_file import sync_directory
+from sprocket.common.files.atomic_file import sync_directory
 from sprocket.remoting.message.topic_names import is_light
 from store.index.engine import entries_of
 from store.index.key_scan import IndexEntries

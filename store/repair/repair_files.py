@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.atomic_file import replace_file, sync_directory
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.files.atomic_file import replace_file, sync_directory
 from store.inspection.small_files import REPAIR_PREFIX
 from store.repair.filler import fillers
 from store.repair.repair_journal import (

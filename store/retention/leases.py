@@ -21,9 +21,9 @@ from typing import Final
 
 import msgspec
 
-from sprocket.common.atomic_file import replace_file, sync_directory
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import StoreError
+from sprocket.common.files.atomic_file import replace_file, sync_directory
 from store.disk.disk import Disk, RealDisk
 
 _log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import SystemClock
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode

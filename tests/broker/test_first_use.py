@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.table_saving import TableSaving
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ClientError, DiskFull
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads

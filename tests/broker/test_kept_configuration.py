@@ -11,7 +11,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
 from sprocket.cli.server.server_config import broker_configuration
 from sprocket.common import failpoints
-from sprocket.common.configuration_file import ConfigurationFile
+from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from store.config.store_config import StoreConfig
 from tests.broker.rig import TestClient

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
-from sprocket.common.config import Setting, settings_of
+from sprocket.common.config.configuration import Setting, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = (*NAMESRV_CLASSES, *CONTROLLER_CLASSES, *BROKER_CLASSES)

@@ -17,10 +17,10 @@ from sprocket.cli.server.server_config import (
     controller_configuration,
     namesrv_configuration,
 )
-from sprocket.common import properties
-from sprocket.common.config import Configuration, read, settings_of, updated
+from sprocket.common.config import properties
+from sprocket.common.config.configuration import Configuration, read, settings_of, updated
+from sprocket.common.config.rocketmq_keys import reference_keys
 from sprocket.common.errors import ConfigError
-from sprocket.common.rocketmq_keys import reference_keys
 
 SERVERS = {
     "broker": broker_configuration(None, None),

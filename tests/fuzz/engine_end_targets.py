@@ -15,7 +15,7 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.transaction import usual_ends
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import ResponseTemplate, encode_request

@@ -18,7 +18,7 @@ from broker.processor.pull import PullProcessor
 from broker.pull import usual_pulls
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common import properties
-from sprocket.common.config import mutable_keys
-from sprocket.common.rocketmq_keys import reference_keys
+from sprocket.common.config import properties
+from sprocket.common.config.configuration import mutable_keys
+from sprocket.common.config.rocketmq_keys import reference_keys
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode

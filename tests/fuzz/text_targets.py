@@ -23,8 +23,8 @@ from sprocket.cli.server.server_config import (
     controller_configuration,
     namesrv_configuration,
 )
-from sprocket.common import properties
-from sprocket.common.config import read, settings_of, updated
+from sprocket.common.config import properties
+from sprocket.common.config.configuration import read, settings_of, updated
 from sprocket.common.errors import ConfigError, RequestError
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.command import Request

@@ -288,19 +288,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "configuration renamed without fsync",
-        "sprocket/common/atomic_file.py",
+        "sprocket/common/files/atomic_file.py",
         "        os.fsync(file.fileno())\n",
         "",
         "a power cut leaves an empty topics.json",
-        ("tests/common/test_atomic_file.py",),
+        ("tests/common/files/test_atomic_file.py",),
     ),
     Mutant(
         "rename of a configuration not synced",
-        "sprocket/common/atomic_file.py",
+        "sprocket/common/files/atomic_file.py",
         "        _AFTER_RENAME()\n        sync_directory(path.parent)\n",
         "        _AFTER_RENAME()\n",
         "a power cut brings the old topics.json back",
-        ("tests/common/test_atomic_file.py",),
+        ("tests/common/files/test_atomic_file.py",),
     ),
     Mutant(
         "first send acknowledged before its topic is saved",
@@ -312,11 +312,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "older content of a table written after a newer one",
-        "sprocket/common/saved_table.py",
+        "sprocket/common/files/saved_table.py",
         "            if taken.number <= self._saved:\n                return\n",
         "",
         "a group's offset goes back to that of an earlier save",
-        ("tests/common/test_saved_table.py",),
+        ("tests/common/files/test_saved_table.py",),
     ),
     # Recovery
     Mutant(

@@ -8,8 +8,8 @@ import pytest
 
 from namesrv.kv_config import KVConfig, KVConfigNotWritten
 from sprocket.common import limits
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.files.config_file import ConfigFile
 
 
 def loaded(path: Path) -> KVConfig:

@@ -15,11 +15,11 @@ MAX_PRIVATE_ACCESSES = 131
 ALLOWED: dict[tuple[str, str], str] = {
     # sprocket.common
     ("sprocket/common/clock.py", "clock"): "the seam itself: SystemClock",
-    ("sprocket/common/atomic_file.py", "disk"): "edge: small files that are replaced whole",
+    ("sprocket/common/files/atomic_file.py", "disk"): "edge: small files that are replaced whole",
     ("sprocket/common/failpoints.py", "clock"): "the action `pause` of a failpoint; tests only",
-    ("sprocket/common/config.py", "disk"): "edge: `load` reads the file that the operator names",
-    ("sprocket/common/configuration_file.py", "disk"): "edge: keeps updates in the file that the operator names",
-    ("sprocket/common/rocketmq_keys.py", "disk"): "reads a table that is part of the package",
+    ("sprocket/common/config/configuration.py", "disk"): "edge: `load` reads the file that the operator names",
+    ("sprocket/common/config/configuration_file.py", "disk"): "edge: keeps updates in the file that the operator names",
+    ("sprocket/common/config/rocketmq_keys.py", "disk"): "reads a table that is part of the package",
     ("sprocket/common/logs/rolling_file.py", "disk"): "edge: the log, which must not depend on the store's disk",
     ("sprocket/engine/choice.py", "disk"): "edge: compares the compiled engine with the sources beside it",
     # client

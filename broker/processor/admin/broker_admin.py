@@ -10,7 +10,7 @@ from broker.config.live_config import LiveConfig
 from broker.metrics.statistics import RateWindow, Span
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
-from sprocket.common.configuration_file import ConfigurationNotKept
+from sprocket.common.config.configuration_file import ConfigurationNotKept
 from sprocket.common.errors import ConfigError
 from sprocket.common.figures import Figures
 from sprocket.remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, KVTable

@@ -11,9 +11,9 @@ from typing import Final
 from broker.coldctr.cold_thresholds import ADAPTIVE, ColdThresholds
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_group
-from sprocket.common.configuration_file import ConfigurationNotKept
+from sprocket.common.config.configuration_file import ConfigurationNotKept
+from sprocket.common.config.properties import parse
 from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.properties import parse
 from sprocket.remoting.bodies.cold_flow import ColdFlowInfo, ColdReadsInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode

@@ -19,8 +19,8 @@ from spark.tables.formats.compaction import merges, write_merged
 from spark.tables.formats.data_file import DataFile, partition_path
 from spark.tables.formats.table import OWN_DIRECTORY, check_places
 from spark.tables.place import BrokerPlace, Places, as_json, from_json
-from sprocket.common.atomic_file import replace_file, sync_directory
 from sprocket.common.errors import StoreError
+from sprocket.common.files.atomic_file import replace_file, sync_directory
 
 _VERSION: Final = 1
 

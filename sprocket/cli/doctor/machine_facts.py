@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sprocket.cli.doctor.facts import Certificate, Local, Machine, Port, StorePlace
 
 if TYPE_CHECKING:
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
 
 _SYNCS: Final = 3
 _PAGE: Final = bytes(4096)
@@ -38,8 +38,8 @@ def machine() -> Machine:
 def local(configuration: "Configuration") -> Local:
     """Return what the machine has for a broker with this configuration."""
     from broker.config.broker_config import BrokerConfig
-    from sprocket.common import properties
-    from sprocket.common.config import to_properties
+    from sprocket.common.config import properties
+    from sprocket.common.config.configuration import to_properties
     from sprocket.remoting.tls.settings import TlsSettings
     from store.config.store_config import StoreConfig
 

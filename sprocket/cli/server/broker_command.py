@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from controller.server import Controller
     from sprocket.cli.server.dledger_mode import DLedgerMode
     from sprocket.cli.server.server_process import Process
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
     from sprocket.remoting.tls.settings import TlsSettings
 
 
@@ -27,7 +27,7 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     from sprocket.cli.server.server_process import Process, Server
     from sprocket.cli.server.table_process import TableProcess
     from sprocket.common.clock import SystemClock
-    from sprocket.common.configuration_file import ConfigurationFile
+    from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.common.errors import ConfigError
     from sprocket.remoting.tls.settings import TlsSettings
     from store.config.store_config import StoreConfig

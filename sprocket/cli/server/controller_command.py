@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from controller.config import ControllerConfig
     from controller.server import Controller
     from sprocket.cli.server.server_process import Process
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
 
 
 def run_controller(configuration: "Configuration", as_json: bool, log_level: str) -> None:
@@ -50,7 +50,7 @@ def make_controller(
 ) -> "Controller":
     """Return a controller that reports failures to `process`; `access` is that of a name server beside it."""
     from controller.config import ControllerConfig
-    from sprocket.common.configuration_file import ConfigurationFile
+    from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
 
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proxy.proxy_server import Proxy
     from sprocket.cli.server.server_log import ServerLog
     from sprocket.cli.server.server_process import Process
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
     from sprocket.remoting.tls.settings import TlsSettings
     from store.config.store_config import StoreConfig
 
@@ -158,7 +158,7 @@ def _run_beside_broker(
     from broker.server import Broker
     from sprocket.cli.server.broker_command import broker_line
     from sprocket.cli.server.health_server import HealthServer, broker_conditions, proxy_conditions
-    from sprocket.common.configuration_file import ConfigurationFile
+    from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
     from store.config.store_config import StoreConfig
 

@@ -8,7 +8,7 @@ from sprocket.cli.server.controller_command import make_controller, require_cont
 from sprocket.cli.server.server_commands import start_line
 
 if TYPE_CHECKING:
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
 
 
 def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -> None:
@@ -18,7 +18,7 @@ def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -
     from sprocket.cli.server.health_server import HealthServer, namesrv_conditions
     from sprocket.cli.server.server_log import ServerLog
     from sprocket.cli.server.server_process import Process, Server
-    from sprocket.common.configuration_file import ConfigurationFile
+    from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
 
     config = configuration.of(NamesrvConfig)

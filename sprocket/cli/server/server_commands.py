@@ -11,7 +11,7 @@ from sprocket.cli.client_session import WrongUsage
 from sprocket.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +57,7 @@ def checked(read: "Callable[[], Configuration]") -> "Configuration":
 
 def printed_only(configuration: "Configuration", print_all: bool, print_important: bool) -> bool:
     """Print the configuration if -p or -m asks for it; return whether one does."""
-    from sprocket.common.config import printed
+    from sprocket.common.config.configuration import printed
 
     if print_all or print_important:
         for line in printed(configuration, important_only=not print_all):

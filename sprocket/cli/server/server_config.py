@@ -9,7 +9,7 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig, BrokerRole
 from controller.config import ControllerConfig
 from namesrv.config import NamesrvConfig
-from sprocket.common.config import Configuration, load
+from sprocket.common.config.configuration import Configuration, load
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.tls.settings import TlsSettings, system_properties
 from store.config.store_config import FlushDiskType, StoreConfig

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from namesrv.server import NameServer
     from proxy.proxy_server import Proxy
     from sprocket.cli.server.server_process import Process
-    from sprocket.common.config import Configuration
+    from sprocket.common.config.configuration import Configuration
     from sprocket.remoting.tls.settings import TlsSettings
 
 
@@ -105,7 +105,7 @@ def run_standalone(
     from sprocket.cli.server.server_process import Process, Server
     from sprocket.cli.server.table_process import TableProcess
     from sprocket.common.clock import SystemClock
-    from sprocket.common.configuration_file import ConfigurationFile
+    from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
     from store.config.store_config import StoreConfig
 

@@ -172,7 +172,7 @@ def _add_topics(directory: Path, queues: dict[str, int]) -> None:
     """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
     from msgspec.structs import replace
 
-    from sprocket.common.config_file import ConfigFile
+    from sprocket.common.files.config_file import ConfigFile
     from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
     from sprocket.remoting.codec.fastjson import loads
     from sprocket.remoting.codec.pretty_json import pretty

@@ -11,7 +11,7 @@ import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.answers import body_of, header_of
-from sprocket.common import properties
+from sprocket.common.config import properties
 from sprocket.remoting.bodies.controller import (
     BrokerGroupState,
     BrokerReplicasInfo,

@@ -5,7 +5,7 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`, and the commands of `tool
 
 from sprocket.client import arguments
 from sprocket.client.admin.admin_requests import AdminRequests
-from sprocket.common import properties
+from sprocket.common.config import properties
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 from sprocket.remoting.headers.namesrv import ResetMasterFlushOffsetHeader

@@ -9,7 +9,7 @@ from sprocket.client import arguments
 from sprocket.client.admin.admin_requests import AdminError, AdminRequests, ConfigRefused, decoded
 from sprocket.client.answers import header_of
 from sprocket.client.errors import IllegalArgument
-from sprocket.common import properties
+from sprocket.common.config import properties
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.stats import HARuntimeInfo

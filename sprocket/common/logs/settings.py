@@ -6,9 +6,9 @@ are near those of its files: a file of the broker rolls at 128 MB, and 10 rolled
 
 from dataclasses import dataclass
 
+from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.levels import parse_levels
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 
 _MIB = 1024 * 1024
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.config import convert, settings_of
+from sprocket.common.config.configuration import convert, settings_of
+from sprocket.common.config.properties import Entry
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import Entry
 
 DISABLED: Final = "disabled"
 PERMISSIVE: Final = "permissive"

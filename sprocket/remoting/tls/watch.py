@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.config.properties import parse
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import parse
 from sprocket.remoting.tls.material import client_context, file_state, files_of, read_file, server_context
 from sprocket.remoting.tls.settings import CONFIG_FILE, DISABLED, ENFORCING, TlsSettings
 

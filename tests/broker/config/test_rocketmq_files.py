@@ -7,7 +7,7 @@ import pytest
 
 from broker.offset.consumer_offsets import ConsumerOffsetTable
 from broker.timer.schedule import DelayOffsetTable
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads

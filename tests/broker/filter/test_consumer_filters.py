@@ -10,7 +10,7 @@ from broker.config.live_config import LiveConfig
 from broker.filter import consumer_filters
 from broker.filter.bloom_positions import bloom_positions
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable, retry_group
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty

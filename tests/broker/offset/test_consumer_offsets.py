@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decoded
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import StoreError
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codec.fastjson import dumps, loads
 from tests.clock import ManualClock
 from tests.tiers import seeds

@@ -11,8 +11,8 @@ from broker.pop.order_info import ILLEGAL, NOTHING_TO_COMMIT, ConsumerOrderInfo,
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFailed
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import loads

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from broker.pop.pop_service import PopService
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.frames import encode_response

@@ -9,7 +9,7 @@ from broker.core import BrokerCore
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks
 from broker.pop.pop_offsets import PopOffsets
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.pop.revive_rig import core_at
 from tests.broker.rig import GROUP, TOPIC

@@ -7,8 +7,8 @@ import pytest
 from broker.config.live_config import LiveConfig
 from broker.subscription.request_modes import RequestModes
 from sprocket.common import failpoints
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody as Mode
 from tests.broker.rig import broker_config, store_config
 

@@ -6,8 +6,8 @@ import pytest
 from broker.config.live_config import LiveConfig
 from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.common import failpoints
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull, RequestError
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import (
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,

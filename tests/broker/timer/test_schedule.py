@@ -4,7 +4,7 @@ from pathlib import Path
 
 from broker.metrics.message_flow import MessageFlow
 from broker.timer.schedule import DelayOffsets, ScheduleService
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC

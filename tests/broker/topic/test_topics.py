@@ -6,8 +6,8 @@ from broker.config.live_config import LiveConfig
 from broker.names import illegal_group, illegal_topic
 from broker.topic.attributes import altered, parse_changes
 from broker.topic.topics import TopicTable
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock

@@ -14,7 +14,7 @@ from broker.topic.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
-from sprocket.common.config_file import ConfigFile
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader

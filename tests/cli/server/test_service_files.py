@@ -14,7 +14,7 @@ from sprocket.cli.server.mqcontroller import main as mqcontroller
 from sprocket.cli.server.mqnamesrv import main as mqnamesrv
 from sprocket.cli.server.mqproxy import main as mqproxy
 from sprocket.cli.server.server_config import BROKER_CLASSES
-from sprocket.common.config import settings_of
+from sprocket.common.config.configuration import settings_of
 
 ROOT = Path(__file__).resolve().parents[3]
 UNITS = sorted((ROOT / "conf" / "systemd").glob("*.service"))

@@ -9,7 +9,7 @@ import pytest
 from sprocket import ClientError, MessageQueue
 from sprocket.client.rebalance import offset_store
 from sprocket.client.rebalance.offset_store import LocalFileOffsetStore
-from sprocket.common.atomic_file import replace_file
+from sprocket.common.files.atomic_file import replace_file
 from tests.client.fake_cluster import until
 
 QUEUE = MessageQueue("T", "a", 0)

@@ -9,10 +9,10 @@ from broker.config.broker_config import BrokerConfig
 from controller.config import ControllerConfig
 from namesrv.config import NamesrvConfig
 from proxy.config import ProxyConfig
-from sprocket.common.config import read
+from sprocket.common.config.configuration import read
+from sprocket.common.config.properties import Entry
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.levels import AUDIT, MAX_LEVELS, LogLevels, parse_levels
-from sprocket.common.properties import Entry
 
 NAMES = ("", "sprocket", AUDIT, "broker", "broker.pop", "ha")
 

@@ -12,8 +12,8 @@ from sprocket.cli.server.server_config import (
     controller_configuration,
     namesrv_configuration,
 )
-from sprocket.common.config import settings_of
-from sprocket.common.rocketmq_keys import reference_keys
+from sprocket.common.config.configuration import settings_of
+from sprocket.common.config.rocketmq_keys import reference_keys
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = sorted(path for path in (ROOT / "conf").rglob("*") if path.suffix in {".conf", ".properties"})

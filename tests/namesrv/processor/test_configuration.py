@@ -8,7 +8,7 @@ import pytest
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
 from sprocket.cli.server.server_config import namesrv_configuration
-from sprocket.common.configuration_file import ConfigurationFile
+from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.namesrv import (

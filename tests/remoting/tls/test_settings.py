@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.config import read
+from sprocket.common.config.configuration import read
+from sprocket.common.config.properties import parse
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import parse
 from sprocket.remoting.tls.settings import TlsSettings, system_properties
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from sprocket.common.files.atomic_file import sync_directory
 from store.disk import real_file
 from store.disk.disk import DiskFile, RealDisk
 from store.disk.file_allocator import FileAllocator

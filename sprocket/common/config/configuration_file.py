@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from sprocket.common import properties
-from sprocket.common.atomic_file import replace_file
-from sprocket.common.config import Configuration, settings_of, update_entries, value_text
+from sprocket.common.config import properties
+from sprocket.common.config.configuration import Configuration, settings_of, update_entries, value_text
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.files.atomic_file import replace_file
 
 logger = logging.getLogger(__name__)
 

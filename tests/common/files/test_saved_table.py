@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFull, StoreError
-from sprocket.common.saved_table import SavedTable
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.saved_table import SavedTable
 
 
 class Numbers(SavedTable):

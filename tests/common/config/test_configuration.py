@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.common import config, properties
+from sprocket.common.config import configuration, properties
+from sprocket.common.config.rocketmq_keys import reference_keys
 from sprocket.common.errors import ConfigError
-from sprocket.common.rocketmq_keys import reference_keys
 
 
 class Role(StrEnum):
@@ -44,8 +44,8 @@ class PathConfig:
 BOTH = (ServerConfig, PathConfig)
 
 
-def read(text: str, environment: dict[str, str] | None = None) -> config.Configuration:
-    return config.read(BOTH, properties.parse(text), "broker.conf", environment=environment or {})
+def read(text: str, environment: dict[str, str] | None = None) -> configuration.Configuration:
+    return configuration.read(BOTH, properties.parse(text), "broker.conf", environment=environment or {})
 
 
 def test_one_file_feeds_every_class_that_declares_a_key() -> None:
@@ -125,19 +125,19 @@ def test_of_two_values_the_last_holds_and_it_is_said() -> None:
 def test_command_line_wins_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "b.conf"
     path.write_text("brokerName=a\n")
-    made = config.load(BOTH, path, {"brokerName": "c"})
+    made = configuration.load(BOTH, path, {"brokerName": "c"})
     assert made.of(ServerConfig).name == "c"
     with pytest.raises(ConfigError, match=r"^command line: listenPort = 'x'"):
-        config.load(BOTH, path, {"listenPort": "x"})
+        configuration.load(BOTH, path, {"listenPort": "x"})
 
 
 def test_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.conf: cannot be read: No such file"):
-        config.load(BOTH, tmp_path / "none.conf")
+        configuration.load(BOTH, tmp_path / "none.conf")
 
 
 def test_printed_is_in_the_order_of_declaration_and_as_java_prints() -> None:
-    assert list(config.printed(read("brokerName=a"))) == [
+    assert list(configuration.printed(read("brokerName=a"))) == [
         "brokerName=a",
         "listenPort=10911",
         "autoCreateTopicEnable=true",
@@ -150,7 +150,7 @@ def test_printed_is_in_the_order_of_declaration_and_as_java_prints() -> None:
 
 
 def test_important_keys_are_those_of_rocketmq() -> None:
-    keys = [line.partition("=")[0] for line in config.printed(read(""), important_only=True)]
+    keys = [line.partition("=")[0] for line in configuration.printed(read(""), important_only=True)]
     assert "defaultTopicQueueNums" not in keys
     assert {"brokerName", "autoCreateTopicEnable", "storePathRootDir"} < set(keys)
 
@@ -161,27 +161,27 @@ class GuardedConfig:
 
 
 def test_a_secret_is_read_and_never_shown() -> None:
-    without = config.read([GuardedConfig], [])
-    told = config.read([GuardedConfig], properties.parse("password=once upon a time"))
+    without = configuration.read([GuardedConfig], [])
+    told = configuration.read([GuardedConfig], properties.parse("password=once upon a time"))
     assert told.of(GuardedConfig).password == "once upon a time"
-    assert list(config.printed(without)) == ["password="]
-    assert list(config.printed(told)) == ["password=******"]
-    assert "once" not in config.to_properties(told) + repr(told)
+    assert list(configuration.printed(without)) == ["password="]
+    assert list(configuration.printed(told)) == ["password=******"]
+    assert "once" not in configuration.to_properties(told) + repr(told)
     with pytest.raises(ConfigError) as refused:
-        config.updated(told, "password=another")
+        configuration.updated(told, "password=another")
     assert "another" not in str(refused.value)
 
 
 def test_properties_text_is_read_back() -> None:
     made = read("brokerName= a\\\\b\nlistenPort=1\nautoCreateTopicEnable=false")
-    text = config.to_properties(made)
+    text = configuration.to_properties(made)
     assert text.splitlines() == sorted(text.splitlines())
     assert read(text).objects == made.objects
 
 
 def test_update_changes_what_the_allowlist_holds() -> None:
     before = read("")
-    after, changed = config.updated(before, "autoCreateTopicEnable=false\ndefaultTopicQueueNums=8\n")
+    after, changed = configuration.updated(before, "autoCreateTopicEnable=false\ndefaultTopicQueueNums=8\n")
     assert changed == {"autoCreateTopicEnable": "false"}
     assert after.of(ServerConfig) == ServerConfig(create=False)
     assert before.of(ServerConfig).create
@@ -198,7 +198,7 @@ def test_update_changes_what_the_allowlist_holds() -> None:
 )
 def test_update_is_all_or_nothing(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        config.updated(read(""), f"autoCreateTopicEnable=false\n{text}")
+        configuration.updated(read(""), f"autoCreateTopicEnable=false\n{text}")
 
 
 def test_reference_knows_the_keys_of_rocketmq() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common import failpoints
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
+from sprocket.common.files.config_file import ConfigFile
 
 
 def number(content: bytes) -> int:

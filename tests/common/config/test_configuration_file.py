@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common import failpoints
-from sprocket.common.configuration_file import ConfigurationFile, ConfigurationNotKept
+from sprocket.common.config.configuration_file import ConfigurationFile, ConfigurationNotKept
 
 CONTENT = b"# mine: \xe9\nbrokerName = a\n\n! traceOn=true\ntraceOn: \\\n  true\nunheardOf=1\ntraceOn=false"
 

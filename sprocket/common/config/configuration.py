@@ -30,10 +30,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sprocket.common import properties
+from sprocket.common.config import properties
+from sprocket.common.config.properties import Entry
+from sprocket.common.config.rocketmq_keys import INTEGER_RANGES, reference_keys
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import Entry
-from sprocket.common.rocketmq_keys import INTEGER_RANGES, reference_keys
 
 COMMAND_LINE = "command line"
 # Twice the size of all keys with values, and four lines for each key: parsing the text blocks the event loop.

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sprocket.common.config.properties import Entry, edited, parse, render
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import Entry, edited, parse, render
 
 # Characters and pieces that mean something to the grammar, so that examples are dense in edge cases.
 PIECES = st.sampled_from(

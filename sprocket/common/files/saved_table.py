@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from sprocket.common.config_file import ConfigFile
 from sprocket.common.errors import SprocketError, StoreError
+from sprocket.common.files.config_file import ConfigFile
 
 logger = logging.getLogger(__name__)
 

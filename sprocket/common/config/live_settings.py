@@ -6,9 +6,9 @@ Everyone reads it; only update requests change it.
 from collections.abc import Callable
 from typing import Generic
 
-from sprocket.common import config
-from sprocket.common.config import C, Configuration
-from sprocket.common.configuration_file import ConfigurationFile, kept
+from sprocket.common.config import configuration
+from sprocket.common.config.configuration import C, Configuration
+from sprocket.common.config.configuration_file import ConfigurationFile, kept
 
 
 class LiveSettings(Generic[C]):
@@ -26,11 +26,11 @@ class LiveSettings(Generic[C]):
 
     def text(self) -> str:
         """Return all keys and values as a properties file."""
-        return config.to_properties(self._configuration)
+        return configuration.to_properties(self._configuration)
 
     def mutable_keys(self) -> list[str]:
         """Return the keys that may change while the server runs."""
-        return config.mutable_keys(self._configuration)
+        return configuration.mutable_keys(self._configuration)
 
     def update(self, text: bytes) -> dict[str, str]:
         """Apply the entries of a properties file, all or none.  Return what changed.
@@ -38,7 +38,7 @@ class LiveSettings(Generic[C]):
         `note` then holds a remark for the operator.  Raises ConfigError, and ConfigurationNotKept if the file cannot be
         written.
         """
-        after, changed = config.updated(self._configuration, text)
+        after, changed = configuration.updated(self._configuration, text)
         self.note = kept(self._file, after, text)
         self._configuration = after
         self.current = self._configuration.of(type(self.current))

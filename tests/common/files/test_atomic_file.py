@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common import failpoints
-from sprocket.common.atomic_file import read_file_or_backup, replace_file
+from sprocket.common.files.atomic_file import read_file_or_backup, replace_file
 
 
 def test_content_is_synced_before_the_rename_and_the_name_after_it(

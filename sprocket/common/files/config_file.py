@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sprocket.common.atomic_file import read_file_or_backup, replace_file
 from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
+from sprocket.common.files.atomic_file import read_file_or_backup, replace_file
 
 logger = logging.getLogger(__name__)
 
