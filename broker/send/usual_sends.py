@@ -26,7 +26,7 @@ from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.framing import Frame
+from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.record import FIXED_IPV4_RAW, IPV4_HOST_BYTES
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
@@ -145,16 +145,14 @@ class UsualSends:
         return CodeFrames(code, self.serve, self.settle, self.serve) if code in self._fields else None
 
     def serve(
-        self, code: int, frames: list[Frame], index: int, channel: FramesChannel, proof: object | None = None
+        self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None
     ) -> int:
         """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
-        if index or len(frames) > _MAX_USUAL:
-            frames = frames[index : index + _MAX_USUAL]
         try:
-            sends = self._sends_of(code, frames, channel, proof)
+            sends = self._sends_of(code, frames, index, channel, proof)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
             logger.exception("event=usual_sends_failed peer=%s:%s", *channel.peer)
@@ -162,7 +160,7 @@ class UsualSends:
         if sends is None:
             return 0
         count = len(sends)
-        read = _Read(self, code, sends, frames[:count], channel)
+        read = _Read(self, code, sends, frames, index, channel)
         is_alone = channel.id == self._last_channel
         self._last_channel = channel.id
         if not self._reads and is_alone:
@@ -220,8 +218,10 @@ class UsualSends:
             _answer_all(reads, None, _SUCCESS)
         return True
 
-    def _sends_of(self, code: int, frames: list[Frame], channel: FramesChannel, proof: object | None) -> Any:
-        """Return the usual sends with which `frames` begin; None if the Python path must serve them."""
+    def _sends_of(
+        self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None
+    ) -> Any:
+        """Return the usual sends from `index` on; None if the Python path must serve them."""
         store, broker = self._store, self._config.broker
         if not self._settled.is_for(broker, store.store_host):
             self._configure()
@@ -234,7 +234,9 @@ class UsualSends:
             return None
         room_bytes -= self._group.size_bytes
         queue_of = store.plain_queue
-        return reader.read(frames, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof)
+        return reader.read(
+            frames, index, _MAX_USUAL, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof
+        )
 
     def _count(self, group: Any) -> None:
         for topic, is_fifo, messages, total_bytes, largest_bytes in group.by_topic():
@@ -250,7 +252,7 @@ class UsualSends:
             return None
         return admission.topic, admission.queue_limit, admission.flags
 
-    def requests(self, frames: Sequence[Frame], channel: FramesChannel, later_at: float) -> list[Request[Any]]:
+    def requests(self, frames: Frames, channel: FramesChannel, later_at: float) -> list[Request[Any]]:
         """Return the sends in `frames`; `later_at` is the time of their read, 0 if that is the last one."""
         return self._table.requests_of(frames, channel, later_at)
 
@@ -268,15 +270,16 @@ class UsualSends:
 class _Read:
     """The usual sends of one read, which are answered at once, at the end of the turn, or when they are safe."""
 
-    __slots__ = ("_channel", "_code", "_frames", "_owner", "_read_at", "_sends", "was_later", "was_put_off")
+    __slots__ = ("_channel", "_code", "_first", "_frames", "_owner", "_read_at", "_sends", "was_later", "was_put_off")
 
     def __init__(
-        self, owner: UsualSends, code: int, sends: Any, frames: Sequence[Frame], channel: FramesChannel
+        self, owner: UsualSends, code: int, sends: Any, frames: Frames, first: int, channel: FramesChannel
     ) -> None:
         self._owner = owner
         self._code = code
         self._sends = sends
         self._frames = frames
+        self._first = first
         self._channel = channel
         self._read_at = channel.read_at
         self.was_put_off = False
@@ -284,7 +287,8 @@ class _Read:
 
     def _requests(self) -> list[Request[Any]]:
         later_at = self._read_at if self.was_put_off or self.was_later else 0.0
-        return self._owner.requests(self._frames, self._channel, later_at)
+        frames = self._frames[self._first : self._first + len(self._sends)]
+        return self._owner.requests(frames, self._channel, later_at)
 
     def answer(self, error: StoreError | None, code: ResponseCode) -> None:
         """Send the responses, with `code`; with an error refuse the sends."""

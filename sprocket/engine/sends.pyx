@@ -6,9 +6,8 @@ refused here: `SendReader.read` stops before the first send that is unusual, and
 So it accepts only sends about which both could not differ.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
@@ -21,6 +20,7 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, NAME_END, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
+from sprocket.engine.read_frames cimport FrameParts, find_frame
 from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport (
     HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once,
@@ -319,53 +319,55 @@ cdef class SendReader(HeaderReader):
         if self.properties_at < 0:
             raise ValueError("the header of a send has properties")
 
-    def read(self, list frames, Py_ssize_t least, int64_t room_bytes, int64_t max_record_bytes, bytes born_host,
-             topic_of, queue_of, Proof proof=None):
-        """Return the usual sends with which `frames` begin, as `Sends`; None if there are none.
+    def read(self, frames, Py_ssize_t index, Py_ssize_t max_sends, Py_ssize_t least, int64_t room_bytes,
+             int64_t max_record_bytes, bytes born_host, topic_of, queue_of, Proof proof=None):
+        """Return the usual sends from `index` on, at most `max_sends`, as `Sends`; None if there are none.
 
         Also None if an unusual send follows fewer than `least`: then one append of the Python path is cheaper than two.
         Their records have at most `room_bytes` together and `max_record_bytes` each.  `topic_of` returns for a name
         (topic, limit of queue ids, flags), `queue_of` the plain queue of a topic and an id; None if that is unusual.
         With `proof`, a send that does not prove it is unusual.
         """
-        cdef Sends sends = Sends(frames, self.suffix, born_host)
         cdef Outcome outcome = FOREIGN
-        cdef Py_ssize_t count = len(frames)
+        cdef Py_ssize_t end = len(frames)
+        if index < 0 or index >= end or max_sends <= 0:
+            return None
+        end = min(end, index + max_sends)
+        cdef Sends sends = Sends(frames, index, end, self.suffix, born_host)
         sends.room_bytes, sends.max_record_bytes = room_bytes, max_record_bytes
         sends.topic_of, sends.queue_of = topic_of, queue_of
         sends.kinds = self.kinds
-        while sends.count < count:
-            outcome = self.read_one(sends, frames[sends.count], proof)
+        while index < end:
+            outcome = self.read_one(sends, index, proof)
             if outcome != USUAL:
                 break
+            index += 1
         if not sends.count or (outcome == UNUSUAL and sends.count < least):
             return None
         sends.topic_of = sends.queue_of = None
         return sends
 
-    cdef Outcome read_one(self, Sends sends, object frame, Proof proof) except *:
+    cdef Outcome read_one(self, Sends sends, Py_ssize_t index, Proof proof) except *:
         """Add one frame to `sends` if it is usual, and admitted by `proof`."""
+        cdef FrameParts frame
         cdef Header header
         cdef Outcome outcome
-        if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
-            return UNUSUAL
-        serialization, octets, body = <tuple> frame
-        if not PyBytes_CheckExact(octets) or not PyBytes_CheckExact(body) or not PyBytes_GET_SIZE(body):
+        if not find_frame(sends.frames, index, &frame) or not frame.body_bytes:
             return UNUSUAL
         header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
         header.texts[ROLE_PROPERTIES].size = 0
-        outcome = self.read_header(serialization, octets, &header)
+        outcome = self.read_header(&frame, &header)
         if outcome != USUAL:
             return outcome
         if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
             return UNUSUAL
         if not sends.take_properties(&header.texts[ROLE_PROPERTIES], &sends.sends[sends.count]):
             return UNUSUAL
-        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], body, proof):
+        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], &frame, proof):
             return UNUSUAL
-        return USUAL if sends.add(&header, serialization, body, self.usual_flags) else UNUSUAL
+        return USUAL if sends.add(&header, &frame, self.usual_flags) else UNUSUAL
 
-    cdef bint is_proved(self, Header *header, const Send *send, bytes body, Proof proof) except -1:
+    cdef bint is_proved(self, Header *header, const Send *send, const FrameParts *frame, Proof proof) except -1:
         """Return whether `proof` covers the topic, and its account has signed the header and the body.
 
         `Sends.add` refuses messages that name further topics.
@@ -376,7 +378,7 @@ cdef class SendReader(HeaderReader):
         if not proof.covers_texts(&header.texts[ROLE_TOPIC], &none):
             return False
         properties.at, properties.size, properties.has_escapes = send.properties, send.properties_bytes, False
-        return self.is_signed(header, proof.key, <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
 
 
 cdef class Sends:
@@ -412,8 +414,10 @@ cdef class Sends:
     cdef int64_t max_delay_ms
     cdef int64_t slot_width_ms
 
-    def __cinit__(self, list frames, bytes suffix, bytes born_host):
+    def __cinit__(self, frames, Py_ssize_t index, Py_ssize_t end, bytes suffix, bytes born_host):
+        cdef FrameParts frame
         cdef Py_ssize_t header_bytes = 1
+        cdef Py_ssize_t capacity = max(1, end - index)
         if PyBytes_GET_SIZE(born_host) != HOST_BYTES:
             raise ValueError("usual sends come from an IPv4 address")
         self.frames = frames
@@ -421,9 +425,10 @@ cdef class Sends:
         self.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
         self.queues, self.names, self.kept = [], [], [suffix, born_host]
         self.kind_topics[<int> HALF] = self.kind_topics[<int> TIMED] = self.now_ms = -1
-        for frame in frames:
-            header_bytes += len(frame[1])
-        self.sends = <Send *> malloc(max(1, len(frames)) * sizeof(Send))
+        while index < end and find_frame(frames, index, &frame):
+            header_bytes += frame.header_bytes
+            index += 1
+        self.sends = <Send *> malloc(capacity * sizeof(Send))
         self.scratch = self.scratch_at = <uint8_t *> malloc(header_bytes)
         if self.sends == NULL or self.scratch == NULL:
             raise MemoryError
@@ -435,7 +440,7 @@ cdef class Sends:
     def __len__(self):
         return self.count
 
-    cdef bint add(self, const Header *header, int serialization, bytes body, int64_t usual_flags) except -1:
+    cdef bint add(self, const Header *header, const FrameParts *frame, int64_t usual_flags) except -1:
         """Take one send, whose properties were taken; return False if it is unusual."""
         cdef Send *send = &self.sends[self.count]
         cdef Properties properties
@@ -461,7 +466,7 @@ cdef class Sends:
             lane = self.place_special(send, &properties.special)
         if lane < 0:
             return False
-        send.body, send.body_bytes = <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)
+        send.body, send.body_bytes = frame.body, frame.body_bytes
         send.key, send.key_bytes = properties.key, properties.key_bytes
         send.tags_code = java_hash(properties.tag, properties.tag_bytes)
         send.size = FIXED_IPV4_BYTES + send.body_bytes + self.lanes[lane].topic_size + 2 + self.stored_bytes(send)
@@ -470,7 +475,7 @@ cdef class Sends:
         send.flag, send.sys_flag = <int32_t> header.numbers[ROLE_FLAG], <int32_t> flags
         send.born_timestamp = header.numbers[ROLE_BORN_TIMESTAMP]
         send.reconsume_times = <int32_t> header.numbers[ROLE_RECONSUME_TIMES]
-        send.opaque, send.serialization, send.lane = <int32_t> header.opaque, serialization, lane
+        send.opaque, send.serialization, send.lane = <int32_t> header.opaque, frame.serialization, lane
         self.note(send)
         return True
 

@@ -24,7 +24,7 @@ from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request, encode_response
-from sprocket.remoting.framing import JSON, Frame, FrameDecoder
+from sprocket.remoting.framing import JSON, Frame, FrameDecoder, Frames
 from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests, Waiter
 from sprocket.remoting.read_checks import admitted, with_few_fields
@@ -168,7 +168,7 @@ class RemotingChannel(asyncio.Protocol):
         if decoder.error is not None:
             self._fail(decoder.error)
 
-    def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
+    def _shed(self, overload: Overload, frames: Frames, size_bytes: int) -> Frames:
         """Return the frames of a read to serve, and refuse the others."""
         self._pressure = self._pressure or ReadPressure(self._transport, self._turn)
         kept, answers = self._pressure.shed(frames, size_bytes, self._table, overload)
@@ -230,7 +230,7 @@ class RemotingChannel(asyncio.Protocol):
 
     # Requests of the peer
 
-    def _serve_proved(self, frames: list[Frame]) -> list[Frame]:
+    def _serve_proved(self, frames: Frames) -> Frames:
         """Serve the frames that prove what the guard asks for, up to the first that does not; return the others."""
         index, self._reading = 0, True
         try:
@@ -245,7 +245,7 @@ class RemotingChannel(asyncio.Protocol):
             self._reading = False
         return frames[index:] if index else frames
 
-    def _handle(self, frames: list[Frame] | tuple[()]) -> None:
+    def _handle(self, frames: Frames) -> None:
         self._reading = True
         is_grouped = False
         try:
@@ -275,10 +275,10 @@ class RemotingChannel(asyncio.Protocol):
         if self._out:
             self._flush()
 
-    def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
+    def _serve_next(self, frames: Frames, index: int) -> int:
         """Serve the frame at `index`, or the run for one batch handler from there.  Return the index after it."""
         table = self._table
-        served = table.serve_usual(cast(list[Frame], frames), index, self)
+        served = table.serve_usual(frames, index, self)
         if served:
             return index + served
         try:

@@ -1,14 +1,13 @@
 """Requests that wait for their response, matched by opaque number."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Protocol
 
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec.codec_json import decode_response
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.framing import JSON, Frame
+from sprocket.remoting.framing import JSON, Frames
 
 # Deadlines are checked in steps of this, so that a request costs no timer of its own.
 _SWEEP_S = 0.05
@@ -87,7 +86,7 @@ class PendingRequests:
             except asyncio.InvalidStateError:
                 pass  # its caller was cancelled
 
-    def resolve_usual(self, frames: Sequence[Frame]) -> int:
+    def resolve_usual(self, frames: Frames) -> int:
         """Resolve the usual responses with which `frames` begin, and return their number."""
         for index, (serialization, header, body) in enumerate(frames):
             response = decode_response(header) if serialization == JSON else None
