@@ -144,9 +144,7 @@ class UsualSends:
         """Return the handler for the sends of one request code."""
         return CodeFrames(code, self.serve, self.settle, self.serve) if code in self._fields else None
 
-    def serve(
-        self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None
-    ) -> int:
+    def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
         """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
@@ -218,9 +216,7 @@ class UsualSends:
             _answer_all(reads, None, _SUCCESS)
         return True
 
-    def _sends_of(
-        self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None
-    ) -> Any:
+    def _sends_of(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None) -> Any:
         """Return the usual sends from `index` on; None if the Python path must serve them."""
         store, broker = self._store, self._config.broker
         if not self._settled.is_for(broker, store.store_host):

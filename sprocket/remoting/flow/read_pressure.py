@@ -22,9 +22,7 @@ class ReadPressure:
         self._unread = UnreadInput(partial(unread_bytes, -1 if socket is None else socket.fileno()))
         self._window = ReceiveWindow(socket)
 
-    def shed(
-        self, frames: Frames, size_bytes: int, table: RouteTable, overload: Overload
-    ) -> tuple[Frames, bytes]:
+    def shed(self, frames: Frames, size_bytes: int, table: RouteTable, overload: Overload) -> tuple[Frames, bytes]:
         """Return the frames to serve of a read of `size_bytes`, and the encoded responses to the rest."""
         now = self._turn.now()
         # The read waited for other connections, and for earlier data of this connection.
