@@ -156,7 +156,7 @@ class Appender:
         log = self._log
         if self._refusal or self._light.is_enabled or not self._seal_bytes or len(self.store_host) != IPV4_HOST_BYTES:
             return 0, 0
-        room_bytes = log.segment_end(log.wrote_offset) - BLANK_MIN_BYTES - log.wrote_offset
+        room_bytes = log.segment_bytes - log.wrote_offset % log.segment_bytes - BLANK_MIN_BYTES
         return room_bytes, self._unchecked_bytes
 
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.config.live_config import LiveConfig
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
-from broker.send.admission import RETRY_MARK, SendAdmission
+from broker.send.admission import SendAdmission
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
@@ -127,16 +127,17 @@ class UsualSends:
         return cls(config, store, admission, waits, flow, timer, routes, refuse, send, _engine)
 
     def _configure(self) -> None:
-        self._settled = settled = Settled(self._config.broker, self._store.store_host)
-        # A suffix with a character that the compiled path looks for would make all messages unusual.
-        is_usual = settled.suffix.isascii() and b"#" not in settled.suffix
         broker = self._config.broker
+        self._settled = Settled(broker, self._store.store_host)
+        suffix = self._settled.suffix
+        # A suffix with a character that the compiled path looks for would make all messages unusual.
+        is_usual = suffix.isascii() and b"#" not in suffix and not broker.start_accept_send_request_time_stamp
         kinds = self._engine.SendKinds(
             TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(), not broker.reject_transaction_message,
             self._timer.usual_times, self._timer.has_room,
         )  # fmt: skip
         self._readers = {
-            code: self._engine.SendReader(code, fields, USUAL_FLAGS, settled.suffix, kinds)
+            code: self._engine.SendReader(code, fields, USUAL_FLAGS, suffix, kinds)
             for code, fields in (self._fields.items() if is_usual else ())
         }
 
@@ -218,35 +219,28 @@ class UsualSends:
 
     def _sends_of(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None) -> Any:
         """Return the usual sends from `index` on; None if the Python path must serve them."""
-        store, broker = self._store, self._config.broker
-        if not self._settled.is_for(broker, store.store_host):
+        store = self._store
+        if not self._settled.is_for(self._config.broker, store.store_host):
             self._configure()
         reader = self._readers.get(code)
         room_bytes, max_record_bytes = store.usual_limits()
         if reader is None or not room_bytes or not self._waits.may_acknowledge:
             return None
         born_host = host_bytes(*channel.peer)
-        if len(born_host) != IPV4_HOST_BYTES or broker.start_accept_send_request_time_stamp:
+        if len(born_host) != IPV4_HOST_BYTES:
             return None
         room_bytes -= self._group.size_bytes
-        queue_of = store.plain_queue
         return reader.read(
-            frames, index, _MAX_USUAL, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof
-        )
+            frames, index, _MAX_USUAL, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._admission.usual,
+            store.plain_queue, proof,
+        )  # fmt: skip
 
     def _count(self, group: Any) -> None:
         for topic, is_fifo, messages, total_bytes, largest_bytes in group.by_topic():
             sizes = group.sizes_of(topic, is_fifo) if largest_bytes > FIRST_SIZE_BYTES else ()
             self._flow.stored_usual(topic, is_fifo, messages, total_bytes, sizes)
-        for topic, delays_s in group.delays().items():
+        for topic, delays_s in group.delays().items() if group.timed else ():
             self._timer.delays.of((topic,)).add_all(delays_s)
-
-    def _topic(self, name: str) -> tuple[str, int, int] | None:
-        """Return topic, limit of queue ids and flags of an admitted topic whose messages may be usual."""
-        admission = self._admission.settled(name)
-        if admission is None or admission.flags & RETRY_MARK:
-            return None
-        return admission.topic, admission.queue_limit, admission.flags
 
     def requests(self, frames: Frames, channel: FramesChannel, later_at: float) -> list[Request[Any]]:
         """Return the sends in `frames`; `later_at` is the time of their read, 0 if that is the last one."""
@@ -256,11 +250,9 @@ class UsualSends:
         """Refuse sends of one connection."""
         self._refuse(requests, error)
 
-    def responses(self, sends: Any, code: int) -> bytes:
-        """Return the responses to stored sends."""
-        replies = self._settled.replies
-        frames: bytes = sends.responses(replies.template(code).encoder, replies.timed_template(code).encoder)
-        return frames
+    def encoders(self, code: int) -> tuple[Any, Any]:
+        """Return the encoders of responses with `code`, without and with a recall handle."""
+        return self._settled.replies.encoders(code)
 
 
 class _Read:
@@ -290,7 +282,7 @@ class _Read:
         """Send the responses, with `code`; with an error refuse the sends."""
         failure: Exception | None = error
         try:
-            frames = b"" if failure is not None else self._owner.responses(self._sends, code)
+            frames = b"" if failure is not None else self._sends.responses(*self._owner.encoders(code))
         except Exception as bug:
             failure = bug
         if failure is not None:

@@ -47,6 +47,7 @@ class Sends:
 
 class SendGroup:
     messages: Final[int]
+    timed: Final[int]
     size_bytes: Final[int]
     def __len__(self) -> int: ...
     def add(self, sends: Sends) -> None: ...

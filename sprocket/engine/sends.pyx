@@ -742,6 +742,7 @@ cdef class SendGroup:
 
     cdef list members
     cdef readonly Py_ssize_t messages
+    cdef readonly Py_ssize_t timed  # messages with a delivery time among them
     cdef readonly int64_t size_bytes  # of their records
 
     def __cinit__(self):
@@ -754,6 +755,7 @@ cdef class SendGroup:
         """Add the sends of one read after those that are there."""
         self.members.append(sends)
         self.messages += sends.count
+        self.timed += sends.timed
         self.size_bytes += sends.total_bytes
 
     def queues(self):

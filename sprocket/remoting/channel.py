@@ -254,10 +254,10 @@ class RemotingChannel(asyncio.Protocol):
                 frames = list(self._backlog)
                 self._backlog.clear()
             index, count = 0, len(frames)
-            if len(self._pending) and self._table.guard is None:
+            if self._pending.waiting and self._table.guard is None:
                 index = self._pending.resolve_usual(frames)
             while index < count:
-                if not is_grouped and self._table.differ(frames, index):
+                if not is_grouped and index + 1 < count and self._table.differ(frames, index):
                     # One read holds requests for several handlers: give each handler a batch, where order allows it.
                     frames, is_grouped = self._table.grouped(frames, index), True
                 index = self._serve_next(frames, index)
@@ -410,13 +410,14 @@ class RemotingChannel(asyncio.Protocol):
         latency = self._table.latency
         if latency is not None:
             latency.note(request_code, code, self._loop.time() - read_at, count, was_later, False)
-        if was_later or self._reading or self.is_closed:
+        if was_later:
             self.write(frames)
-        else:
-            # The end of a turn: nothing else follows for this connection.
+        elif not self.is_closed:
             self._out.append(frames)
             self._out_bytes += len(frames)
-            self._flush()
+            if not self._reading:
+                # The end of a turn: nothing else follows for this connection.
+                self._flush()
 
     def _note_latency(self, request: Request[Any], count: int, code: int) -> None:
         """Measure the latency of `count` responses; one of them is for `request`."""
@@ -462,9 +463,11 @@ class RemotingChannel(asyncio.Protocol):
             # Not `writelines`: in Python 3.12 and 3.13.0 asyncio's never pauses the protocol (CVE-2024-12254).
             for buffer in joined(out):
                 transport.write(buffer)
+        if left + size <= COUNTED_BYTES:
+            return
         if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
-        elif left + size > COUNTED_BYTES:
+        else:
             self.unsent.written(left, size, self._loop.time())
 
     async def drained(self) -> None:
@@ -558,7 +561,7 @@ class RemotingChannel(asyncio.Protocol):
             self._out.append(body)
         self._out_bytes += len(prefix) + size
         if not self._reading and not self._flush_scheduled:
-            if len(pending) == 1:
+            if len(pending.waiting) == 1:
                 # Nothing else is outstanding, so there is nothing to gather: spare a turn of the loop.
                 self._flush()
             else:

@@ -395,7 +395,7 @@ class RouteTable:
 
     def differ(self, frames: Frames, index: int) -> bool:
         """Return whether the frame at `index` and the one after it begin like requests with different codes."""
-        return index + 1 < len(frames) and start_of(frames, index) != start_of(frames, index + 1)
+        return start_of(frames, index) != start_of(frames, index + 1)
 
     def _entry_at(self, frames: Frames, index: int) -> Entry | None:
         """Return the entry for the frame at `index`, as far as its first bytes tell."""
