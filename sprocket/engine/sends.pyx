@@ -17,15 +17,16 @@ from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal, put_hex
 from sprocket.engine.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, NAME_END, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
+    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
 from sprocket.engine.read_frames cimport FrameParts, find_frame
-from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport (
-    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once,
-    put_added, put_base64, put_handle, take_special,
+    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
+    put_base64, put_handle,
 )
+from sprocket.engine.send_properties cimport Properties, read_properties
 from sprocket.engine.signatures cimport Proof
 from sprocket.engine.wire_text cimport Text, unescaped
 
@@ -86,17 +87,6 @@ _ROLES = {
     "born_timestamp": ROLE_BORN_TIMESTAMP, "flag": ROLE_FLAG, "reconsume_times": ROLE_RECONSUME_TIMES,
     "batch": ROLE_BATCH,
 }
-
-
-# Parts of a message's properties that a broker looks at.
-cdef struct Properties:
-    const uint8_t *key
-    Py_ssize_t key_bytes
-    const uint8_t *tag
-    Py_ssize_t tag_bytes
-    bint has_group
-    bint is_fifo  # a sharding key: for statistics only
-    Special special
 
 
 # One send.  Its bytes lie in its frame or in the scratch of the read.
@@ -161,115 +151,6 @@ cdef struct Topic:
     int64_t queue_limit
     int64_t flags
     Tally tallies[2]  # without and with a sharding key
-
-
-cdef bint is_alphanumeric(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    """Return whether a text is of ASCII letters and digits, at least one: JSON escapes none of them."""
-    for i in range(size):
-        if not (c'0' <= octets[i] <= c'9' or c'a' <= (octets[i] | 0x20) <= c'z'):
-            return False
-    return size > 0
-
-
-cdef inline bint begins(const uint8_t *octets, Py_ssize_t size, const char *with_, Py_ssize_t bytes_) noexcept nogil:
-    return size >= bytes_ and not memcmp(octets, with_, bytes_)
-
-
-cdef inline bint ends(const uint8_t *octets, Py_ssize_t size, const char *with_, Py_ssize_t bytes_) noexcept nogil:
-    return size >= bytes_ and not memcmp(octets + size - bytes_, with_, bytes_)
-
-
-cdef inline bint names_topics(const uint8_t *name, Py_ssize_t size) noexcept nogil:
-    """Return whether a property may name further topics, for which permission is needed: see `acl.access_request`."""
-    return ends(name, size, b"INNER_MULTI_DISPATCH", 20) or ends(name, size, b"TIMER_DEL_UNIQKEY", 17)
-
-
-cdef bint has_meaning(const uint8_t *name, Py_ssize_t size) noexcept nogil:
-    """Return whether a property may make a message other than plain: more names than `broker/send/send_kinds.py`."""
-    if names_topics(name, size):
-        return True
-    if name[0] == c'D':
-        return begins(name, size, b"DELAY", 5)
-    if name[0] == c'T':
-        return begins(name, size, b"TIMER_", 6) or begins(name, size, b"TRAN", 4)
-    if name[0] == c'C':
-        return begins(name, size, b"CLUSTER", 7)
-    if name[0] == c'P':
-        return begins(name, size, b"POP_CK", 6)
-    if name[0] == c'I':
-        return begins(name, size, b"INNER_", 6)
-    if name[0] == c'R':
-        return begins(name, size, b"REAL_", 5)
-    return begins(name, size, b"__", 2) and not (size == 13 and ends(name, size, b"__SHARDINGKEY", 13))
-
-
-cdef const uint8_t *take_item(const uint8_t *at, const uint8_t *end, const uint8_t **value) noexcept nogil:
-    """Return the end of the property at `at`, and in `value` where its value begins; NULL if it is unusual."""
-    cdef const uint8_t *begin = at
-    value[0] = NULL
-    # Few characters of a property are as small as these.
-    while at < end:
-        if at[0] <= c'#':
-            if at[0] == VALUE_END:
-                break
-            # The name of a record's seal has this character, and few others do.
-            if at[0] == c'#':
-                return NULL
-            if at[0] == NAME_END:
-                if value[0] != NULL:
-                    return NULL
-                value[0] = at + 1
-        at += 1
-    return at if value[0] != NULL and value[0] - 1 > begin else NULL
-
-
-cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found) noexcept nogil:
-    """Find key, tag and kind of a usual message; return False if the message needs thought."""
-    cdef const uint8_t *begin = at
-    cdef const uint8_t *end = at + size
-    cdef const uint8_t *value_end
-    cdef const uint8_t *value
-    cdef Py_ssize_t name_bytes, value_bytes
-    found.key = found.tag = NULL
-    found.key_bytes = found.tag_bytes = 0
-    found.has_group = found.is_fifo = False
-    found.special.kind = PLAIN
-    while at < end:
-        value_end = take_item(at, end, &value)
-        if value_end == NULL:
-            return False
-        name_bytes, value_bytes = value - 1 - at, value_end - value
-        if has_meaning(at, name_bytes) and not take_special(at, name_bytes, value, value_bytes, &found.special):
-            return False
-        if ends(at, name_bytes, b"UNIQ_KEY", 8):
-            if name_bytes != 8:
-                return False
-            found.key, found.key_bytes = value, value_bytes
-        elif name_bytes == 4 and begins(at, name_bytes, b"TAGS", 4):
-            # The last counts, but for one without a value.
-            if not value_bytes and found.tag_bytes:
-                return False
-            found.tag, found.tag_bytes = value, value_bytes
-        elif name_bytes == 4 and begins(at, name_bytes, b"WAIT", 4) and is_false(value, value_bytes):
-            return False
-        elif name_bytes == 6 and begins(at, name_bytes, b"PGROUP", 6):
-            found.has_group = value_bytes > 0
-        found.is_fifo = found.is_fifo or ends(at, name_bytes, b"__SHARDINGKEY", 13)
-        at = value_end + 1
-    if found.special.kind != PLAIN and not is_fit(begin, size, found):
-        return False
-    return is_alphanumeric(found.key, found.key_bytes) and is_ascii(found.tag, found.tag_bytes)
-
-
-cdef bint is_fit(const uint8_t *properties, Py_ssize_t size, const Properties *found) noexcept nogil:
-    """Return whether a half or timed message has the form in which its properties are stored as they are."""
-    if not occurs_once(properties, size, b"UNIQ_KEY", 8):
-        return False
-    return found.special.kind != HALF or (found.has_group and occurs_once(properties, size, b"PGROUP", 6))
-
-
-cdef inline bint is_false(const uint8_t *value, Py_ssize_t size) noexcept nogil:
-    return size == 5 and not memcmp(value, b"false", 5)
 
 
 cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
