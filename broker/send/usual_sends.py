@@ -103,6 +103,8 @@ class UsualSends:
         # Reads of this turn that are yet to be appended, and the sends in them.
         self._reads: list[_Read] = []
         self._group = engine.SendGroup()
+        # Room in the segment, and for one record, when the first of them was read.
+        self._room_bytes = self._max_record_bytes = 0
         self._is_scheduled = False
         # The connection of the last usual sends: while it is the only one, waiting for others would gain nothing.
         self._last_channel = 0
@@ -220,19 +222,20 @@ class UsualSends:
     def _sends_of(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None) -> Any:
         """Return the usual sends from `index` on; None if the Python path must serve them."""
         store = self._store
-        if not self._settled.is_for(self._config.broker, store.store_host):
-            self._configure()
+        if not self._reads:
+            # Once for all reads of a turn: `settle` compares the room again.
+            if not self._settled.is_for(self._config.broker, store.store_host):
+                self._configure()
+            self._room_bytes, self._max_record_bytes = store.usual_limits()
         reader = self._readers.get(code)
-        room_bytes, max_record_bytes = store.usual_limits()
-        if reader is None or not room_bytes or not self._waits.may_acknowledge:
+        if reader is None or not self._room_bytes or not self._waits.may_acknowledge:
             return None
         born_host = host_bytes(*channel.peer)
         if len(born_host) != IPV4_HOST_BYTES:
             return None
-        room_bytes -= self._group.size_bytes
         return reader.read(
-            frames, index, _MAX_USUAL, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._admission.usual,
-            store.plain_queue, proof,
+            frames, index, _MAX_USUAL, _MIN_USUAL, self._room_bytes - self._group.size_bytes, self._max_record_bytes,
+            born_host, self._admission.usual, store.plain_queue, proof,
         )  # fmt: skip
 
     def _count(self, group: Any) -> None:
