@@ -91,6 +91,17 @@ def test_usual_sends_are_handled_compiled(serialization: int) -> None:
     assert appended_compiled([usual(3, properties=USUAL + "a\x01DELAY\x02")]) == 3
 
 
+@pytest.mark.parametrize("size", [3, 8, 32])
+def test_a_usual_key_has_letters_and_digits_alone(size: int) -> None:
+    """The compiled path looks at eight characters at a time."""
+    for place in (0, size // 2, size - 1):
+        for character in map(chr, (*range(128), 0xE9)):
+            key = "Z" * place + character + "0" * (size - place - 1)
+            is_usual = character.isascii() and character.isalnum()
+            found = appended_compiled([usual(1, properties=f"UNIQ_KEY\x01{key}\x02")])
+            assert found == is_usual, (place, character)
+
+
 KINDS = (
     "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "TIMER_DELAY_MS\x0150\x02", "TIMER_DELAY_SEC\x015\x02",
     f"TIMER_DELIVER_MS\x01{ManualClock().wall_ms() + 3_600_000}\x02", "__SHARDINGKEY\x01s\x02",
