@@ -176,13 +176,12 @@ class Appender:
         batch.end_offset = begin + batch.size_bytes
         batch.message_count = batch.records = len(records)
         try:
-            for queue, units in entries:
-                batch.touched.append((queue, queue.next_offset))
-                queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
             _BEFORE_LOG_WRITE()
             self._log.write(chunks, batch.end_offset)
             _AFTER_LOG_WRITE()
             for queue, units in entries:
+                batch.touched.append((queue, queue.next_offset))
+                queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
                 queue.write_units(units)
                 _BETWEEN_QUEUES()
             _AFTER_QUEUES()
