@@ -463,11 +463,10 @@ class RemotingChannel(asyncio.Protocol):
             # Not `writelines`: in Python 3.12 and 3.13.0 asyncio's never pauses the protocol (CVE-2024-12254).
             for buffer in joined(out):
                 transport.write(buffer)
-        if left + size <= COUNTED_BYTES:
-            return
-        if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
+        is_counted = left + size > COUNTED_BYTES
+        if is_counted and transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
-        else:
+        elif is_counted:
             self.unsent.written(left, size, self._loop.time())
 
     async def drained(self) -> None:
