@@ -100,7 +100,7 @@ class SendAdmission:
     def usual(self, topic: str) -> tuple[str, int, int] | None:
         """Return topic, limit of queue ids and flags of an admitted topic whose messages may be usual.
 
-        None also if the admission must be made anew, or a send must wait for the topic's file.
+        None also if the admission must be made again, or a send must wait for the topic's file.
         """
         admission = self._admissions.get(topic)
         if admission is None or self._config.broker is not self._derived_for or topic in self._topics.unsaved:
