@@ -156,7 +156,7 @@ class Appender:
         log = self._log
         if self._refusal or self._light.is_enabled or not self._seal_bytes or len(self.store_host) != IPV4_HOST_BYTES:
             return 0, 0
-        room_bytes = log.segment_end(log.wrote_offset) - BLANK_MIN_BYTES - log.wrote_offset
+        room_bytes = log.segment_bytes - log.wrote_offset % log.segment_bytes - BLANK_MIN_BYTES
         return room_bytes, self._unchecked_bytes
 
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
@@ -176,13 +176,12 @@ class Appender:
         batch.end_offset = begin + batch.size_bytes
         batch.message_count = batch.records = len(records)
         try:
-            for queue, units in entries:
-                batch.touched.append((queue, queue.next_offset))
-                queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
             _BEFORE_LOG_WRITE()
             self._log.write(chunks, batch.end_offset)
             _AFTER_LOG_WRITE()
             for queue, units in entries:
+                batch.touched.append((queue, queue.next_offset))
+                queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
                 queue.write_units(units)
                 _BETWEEN_QUEUES()
             _AFTER_QUEUES()

@@ -5,7 +5,6 @@ others, and with pure Python every one; both store the same bytes and give the s
 """
 
 import logging
-from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
@@ -20,7 +19,7 @@ from sprocket.common.errors import StoreError
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.framing import Frame
+from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
@@ -92,7 +91,7 @@ class UsualAcks:
         acks = cls(core.config, core.clock, store, core.waits, log, lanes, route, fields, _engine)
         return CodeFrames(int(route.code), acks.serve)
 
-    def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+    def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
         try:
             acks = self._acks_of(frames, index, channel)
@@ -104,7 +103,7 @@ class UsualAcks:
             return 0
         BEFORE_ACK()
         count = len(acks)
-        read = _Read(self, acks, frames[index : index + count], channel)
+        read = _Read(self, acks, frames, index, channel)
         try:
             end = self._log.append_acks(acks)
             if not self._waits.is_needed or self._config.broker.append_ack_async:
@@ -119,7 +118,7 @@ class UsualAcks:
             self._lanes.count(lane)
         return count
 
-    def _acks_of(self, frames: list[Frame], index: int, channel: FramesChannel) -> Any:
+    def _acks_of(self, frames: Frames, index: int, channel: FramesChannel) -> Any:
         """Return the usual acknowledgements from `index` on; None if the Python path must serve the next one."""
         store = self._store
         queue = store.plain_queue(TIMER_TOPIC, 0)
@@ -156,7 +155,7 @@ class UsualAcks:
         frames: bytes = acks.responses(DONE.encoder)
         return frames
 
-    def refuse(self, frames: Sequence[Frame], channel: FramesChannel, read_at: float, error: Exception) -> None:
+    def refuse(self, frames: Frames, channel: FramesChannel, read_at: float, error: Exception) -> None:
         """Refuse the acknowledgements in `frames`, which were read at `read_at`; 0 if that is the last read."""
         for request in self._table.requests_of(frames, channel, read_at):
             channel.refuse(request, error)
@@ -165,12 +164,13 @@ class UsualAcks:
 class _Read:
     """The usual acknowledgements of one read, which are answered at once or when they are safe."""
 
-    __slots__ = ("_acks", "_channel", "_frames", "_owner", "_read_at")
+    __slots__ = ("_acks", "_channel", "_first", "_frames", "_owner", "_read_at")
 
-    def __init__(self, owner: UsualAcks, acks: Any, frames: Sequence[Frame], channel: FramesChannel) -> None:
+    def __init__(self, owner: UsualAcks, acks: Any, frames: Frames, first: int, channel: FramesChannel) -> None:
         self._owner = owner
         self._acks = acks
         self._frames = frames
+        self._first = first
         self._channel = channel
         self._read_at = channel.read_at
 
@@ -188,7 +188,8 @@ class _Read:
 
     def refuse(self, error: Exception, *, was_later: bool) -> None:
         """Refuse them."""
-        self._owner.refuse(self._frames, self._channel, self._read_at if was_later else 0.0, error)
+        frames = self._frames[self._first : self._first + len(self._acks)]
+        self._owner.refuse(frames, self._channel, self._read_at if was_later else 0.0, error)
 
 
 def _stored(read: _Read, error: StoreError | None, code: ResponseCode) -> None:

@@ -24,7 +24,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
 from sprocket.remoting.frames import ResponseTemplate
-from sprocket.remoting.framing import Frame
+from sprocket.remoting.framing import Frames
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route
 from store.queue.usual_reads import UsualReads
 
@@ -118,9 +118,7 @@ class UsualPulls:
         """Return the handler for the pulls of one request code."""
         return CodeFrames(code, self.serve, prove_code=self.serve) if code in self._fields else None
 
-    def serve(
-        self, code: int, frames: list[Frame], index: int, channel: FramesChannel, proof: object | None = None
-    ) -> int:
+    def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
         """Answer the usual pulls from `index` on; return how many, 0 if others must serve the next one.
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.

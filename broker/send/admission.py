@@ -48,7 +48,7 @@ def check_accepting(config: BrokerConfig, now_ms: int) -> None:
 class Admission:
     """Topic that accepts messages, with the facts that a send needs."""
 
-    __slots__ = ("config", "flags", "is_retry", "keeps_batches", "queue_limit", "sys_flag", "topic")
+    __slots__ = ("config", "flags", "is_retry", "keeps_batches", "queue_limit", "sys_flag", "topic", "usual")
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -61,6 +61,8 @@ class Admission:
         self.sys_flag = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0
         # Or-ed into a message's flags before they are tested: saves one test per message.
         self.flags = self.sys_flag | (RETRY_MARK if self.is_retry else 0)
+        # What the compiled path needs of a topic whose messages may be usual: topic, limit of queue ids, flags.
+        self.usual = None if self.is_retry else (self.topic, self.queue_limit, self.flags)
 
 
 class SendAdmission:
@@ -95,12 +97,15 @@ class SendAdmission:
             self._topics.rely_on(topic)
         return admission
 
-    def settled(self, topic: str) -> Admission | None:
-        """Return what `admit` would, if that is known and needs no wait for the topic's file; else None."""
+    def usual(self, topic: str) -> tuple[str, int, int] | None:
+        """Return topic, limit of queue ids and flags of an admitted topic whose messages may be usual.
+
+        None also if the admission must be made again, or a send must wait for the topic's file.
+        """
         admission = self._admissions.get(topic)
         if admission is None or self._config.broker is not self._derived_for or topic in self._topics.unsaved:
             return None
-        return admission if admission.config is self._topics.get(topic) else None
+        return admission.usual if admission.config is self._topics.get(topic) else None
 
     def _derive(self, header: SendHeader, config: TopicConfig | None, peer: tuple[str, int]) -> Admission:
         topic, broker = header.topic, self._config.broker

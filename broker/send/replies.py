@@ -35,6 +35,7 @@ class SendReplies:
         self._host_hex = store_host.hex().upper()
         # By code and by whether the response has a recall handle.
         self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
+        self._encoders: dict[int, tuple[Any, Any]] = {}
         self.success = self._template(ResponseCode.SUCCESS)
 
     def template(self, code: int) -> ResponseTemplate:
@@ -44,6 +45,13 @@ class SendReplies:
     def timed_template(self, code: int) -> ResponseTemplate:
         """Return the template of responses with a recall handle after the unique key."""
         return self._template(code, has_handle=True)
+
+    def encoders(self, code: int) -> tuple[Any, Any]:
+        """Return the compiled encoders of both templates, without and with a recall handle."""
+        found = self._encoders.get(code)
+        if found is None:
+            found = self._encoders[code] = self.template(code).encoder, self.timed_template(code).encoder
+        return found
 
     def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
         template = self._templates.get((code, has_handle))

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.config.live_config import LiveConfig
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
-from broker.send.admission import RETRY_MARK, SendAdmission
+from broker.send.admission import SendAdmission
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
@@ -26,7 +26,7 @@ from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.framing import Frame
+from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.record import FIXED_IPV4_RAW, IPV4_HOST_BYTES
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
@@ -103,6 +103,8 @@ class UsualSends:
         # Reads of this turn that are yet to be appended, and the sends in them.
         self._reads: list[_Read] = []
         self._group = engine.SendGroup()
+        # Room in the segment, and for one record, when the first of them was read.
+        self._room_bytes = self._max_record_bytes = 0
         self._is_scheduled = False
         # The connection of the last usual sends: while it is the only one, waiting for others would gain nothing.
         self._last_channel = 0
@@ -127,16 +129,17 @@ class UsualSends:
         return cls(config, store, admission, waits, flow, timer, routes, refuse, send, _engine)
 
     def _configure(self) -> None:
-        self._settled = settled = Settled(self._config.broker, self._store.store_host)
-        # A suffix with a character that the compiled path looks for would make all messages unusual.
-        is_usual = settled.suffix.isascii() and b"#" not in settled.suffix
         broker = self._config.broker
+        self._settled = Settled(broker, self._store.store_host)
+        suffix = self._settled.suffix
+        # A suffix with a character that the compiled path looks for would make all messages unusual.
+        is_usual = suffix.isascii() and b"#" not in suffix and not broker.start_accept_send_request_time_stamp
         kinds = self._engine.SendKinds(
             TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(), not broker.reject_transaction_message,
             self._timer.usual_times, self._timer.has_room,
         )  # fmt: skip
         self._readers = {
-            code: self._engine.SendReader(code, fields, USUAL_FLAGS, settled.suffix, kinds)
+            code: self._engine.SendReader(code, fields, USUAL_FLAGS, suffix, kinds)
             for code, fields in (self._fields.items() if is_usual else ())
         }
 
@@ -144,17 +147,13 @@ class UsualSends:
         """Return the handler for the sends of one request code."""
         return CodeFrames(code, self.serve, self.settle, self.serve) if code in self._fields else None
 
-    def serve(
-        self, code: int, frames: list[Frame], index: int, channel: FramesChannel, proof: object | None = None
-    ) -> int:
+    def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
         """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
-        if index or len(frames) > _MAX_USUAL:
-            frames = frames[index : index + _MAX_USUAL]
         try:
-            sends = self._sends_of(code, frames, channel, proof)
+            sends = self._sends_of(code, frames, index, channel, proof)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
             logger.exception("event=usual_sends_failed peer=%s:%s", *channel.peer)
@@ -162,7 +161,7 @@ class UsualSends:
         if sends is None:
             return 0
         count = len(sends)
-        read = _Read(self, code, sends, frames[:count], channel)
+        read = _Read(self, code, sends, frames, index, channel)
         is_alone = channel.id == self._last_channel
         self._last_channel = channel.id
         if not self._reads and is_alone:
@@ -220,37 +219,33 @@ class UsualSends:
             _answer_all(reads, None, _SUCCESS)
         return True
 
-    def _sends_of(self, code: int, frames: list[Frame], channel: FramesChannel, proof: object | None) -> Any:
-        """Return the usual sends with which `frames` begin; None if the Python path must serve them."""
-        store, broker = self._store, self._config.broker
-        if not self._settled.is_for(broker, store.store_host):
-            self._configure()
+    def _sends_of(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None) -> Any:
+        """Return the usual sends from `index` on; None if the Python path must serve them."""
+        store = self._store
+        if not self._reads:
+            # Once for all reads of a turn: `settle` compares the room again.
+            if not self._settled.is_for(self._config.broker, store.store_host):
+                self._configure()
+            self._room_bytes, self._max_record_bytes = store.usual_limits()
         reader = self._readers.get(code)
-        room_bytes, max_record_bytes = store.usual_limits()
-        if reader is None or not room_bytes or not self._waits.may_acknowledge:
+        if reader is None or not self._room_bytes or not self._waits.may_acknowledge:
             return None
         born_host = host_bytes(*channel.peer)
-        if len(born_host) != IPV4_HOST_BYTES or broker.start_accept_send_request_time_stamp:
+        if len(born_host) != IPV4_HOST_BYTES:
             return None
-        room_bytes -= self._group.size_bytes
-        queue_of = store.plain_queue
-        return reader.read(frames, _MIN_USUAL, room_bytes, max_record_bytes, born_host, self._topic, queue_of, proof)
+        return reader.read(
+            frames, index, _MAX_USUAL, _MIN_USUAL, self._room_bytes - self._group.size_bytes, self._max_record_bytes,
+            born_host, self._admission.usual, store.plain_queue, proof,
+        )  # fmt: skip
 
     def _count(self, group: Any) -> None:
         for topic, is_fifo, messages, total_bytes, largest_bytes in group.by_topic():
             sizes = group.sizes_of(topic, is_fifo) if largest_bytes > FIRST_SIZE_BYTES else ()
             self._flow.stored_usual(topic, is_fifo, messages, total_bytes, sizes)
-        for topic, delays_s in group.delays().items():
+        for topic, delays_s in group.delays().items() if group.timed else ():
             self._timer.delays.of((topic,)).add_all(delays_s)
 
-    def _topic(self, name: str) -> tuple[str, int, int] | None:
-        """Return topic, limit of queue ids and flags of an admitted topic whose messages may be usual."""
-        admission = self._admission.settled(name)
-        if admission is None or admission.flags & RETRY_MARK:
-            return None
-        return admission.topic, admission.queue_limit, admission.flags
-
-    def requests(self, frames: Sequence[Frame], channel: FramesChannel, later_at: float) -> list[Request[Any]]:
+    def requests(self, frames: Frames, channel: FramesChannel, later_at: float) -> list[Request[Any]]:
         """Return the sends in `frames`; `later_at` is the time of their read, 0 if that is the last one."""
         return self._table.requests_of(frames, channel, later_at)
 
@@ -258,25 +253,24 @@ class UsualSends:
         """Refuse sends of one connection."""
         self._refuse(requests, error)
 
-    def responses(self, sends: Any, code: int) -> bytes:
-        """Return the responses to stored sends."""
-        replies = self._settled.replies
-        frames: bytes = sends.responses(replies.template(code).encoder, replies.timed_template(code).encoder)
-        return frames
+    def encoders(self, code: int) -> tuple[Any, Any]:
+        """Return the encoders of responses with `code`, without and with a recall handle."""
+        return self._settled.replies.encoders(code)
 
 
 class _Read:
     """The usual sends of one read, which are answered at once, at the end of the turn, or when they are safe."""
 
-    __slots__ = ("_channel", "_code", "_frames", "_owner", "_read_at", "_sends", "was_later", "was_put_off")
+    __slots__ = ("_channel", "_code", "_first", "_frames", "_owner", "_read_at", "_sends", "was_later", "was_put_off")
 
     def __init__(
-        self, owner: UsualSends, code: int, sends: Any, frames: Sequence[Frame], channel: FramesChannel
+        self, owner: UsualSends, code: int, sends: Any, frames: Frames, first: int, channel: FramesChannel
     ) -> None:
         self._owner = owner
         self._code = code
         self._sends = sends
         self._frames = frames
+        self._first = first
         self._channel = channel
         self._read_at = channel.read_at
         self.was_put_off = False
@@ -284,13 +278,14 @@ class _Read:
 
     def _requests(self) -> list[Request[Any]]:
         later_at = self._read_at if self.was_put_off or self.was_later else 0.0
-        return self._owner.requests(self._frames, self._channel, later_at)
+        frames = self._frames[self._first : self._first + len(self._sends)]
+        return self._owner.requests(frames, self._channel, later_at)
 
     def answer(self, error: StoreError | None, code: ResponseCode) -> None:
         """Send the responses, with `code`; with an error refuse the sends."""
         failure: Exception | None = error
         try:
-            frames = b"" if failure is not None else self._owner.responses(self._sends, code)
+            frames = b"" if failure is not None else self._sends.responses(*self._owner.encoders(code))
         except Exception as bug:
             failure = bug
         if failure is not None:

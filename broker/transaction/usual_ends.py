@@ -21,7 +21,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import ResponseTemplate
-from sprocket.remoting.framing import Frame
+from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from sprocket.remoting.routes import AdmittedFrame, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
@@ -92,7 +92,7 @@ class UsualEnds:
             return None
         return CodeFrames(int(route.code), cls(transactions, store, waits, route, fields, refuse, _engine).serve)
 
-    def serve(self, code: int, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+    def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the run of ends from `index` on if all are usual; return how many, 0 if Python must serve them."""
         try:
             ends = self._ends_of(frames, index)
@@ -105,24 +105,23 @@ class UsualEnds:
         if ends is None:
             return 0
         count, read_at = len(ends), channel.read_at
-        run = frames[index : index + count]
         try:
             end_offset = self._transactions.end_usual(ends)
         except RequestError:
             return 0  # the Python path finds the message that is refused
         except Exception as error:
-            self._refuse(self._table.requests_of(run, channel, 0.0), error)
+            self._refuse(self._table.requests_of(frames[index : index + count], channel, 0.0), error)
             return count
         if end_offset is None:
             return 0
         if ends.waiting():
             if self._waits.is_needed:
-                self._waits.wait(end_offset, partial(self._stored, ends, run, channel, read_at))
+                self._waits.wait(end_offset, partial(self._stored, ends, frames, index, channel, read_at))
             else:
                 self._answer(ends, channel, read_at, was_later=False)
         return count
 
-    def _ends_of(self, frames: list[Frame], index: int) -> Any:
+    def _ends_of(self, frames: Frames, index: int) -> Any:
         """Return the run of ends from `index` on; None if one of them is unusual or wrong."""
         moves = self._transactions.new_moves()
         store, opened = self._store, self._transactions.open
@@ -139,7 +138,7 @@ class UsualEnds:
             self._check_access(frames[index : index + len(ends)], ends.topics())
         return ends
 
-    def _check_access(self, run: Sequence[Frame], topics: Sequence[str]) -> None:
+    def _check_access(self, run: Frames, topics: Sequence[str]) -> None:
         """Raise RequestError unless the senders may publish to the real topics, which no header tells."""
         for frame, topic in zip(run, topics, strict=True):
             decoded = frame.decoded if isinstance(frame, AdmittedFrame) else None
@@ -154,7 +153,8 @@ class UsualEnds:
     def _stored(
         self,
         ends: Any,
-        run: Sequence[Frame],
+        frames: Frames,
+        index: int,
         channel: FramesChannel,
         read_at: float,
         error: StoreError | None,
@@ -164,5 +164,5 @@ class UsualEnds:
         if error is None:
             self._answer(ends, channel, read_at, was_later=True)
         else:
-            requests = self._table.requests_of(run, channel, read_at)
+            requests = self._table.requests_of(frames[index : index + len(ends)], channel, read_at)
             self._refuse([one for one in requests if one.wants_answer], error)

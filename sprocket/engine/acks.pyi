@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sprocket.engine.header_reader import HeaderReader
@@ -15,7 +15,7 @@ class AckReader(HeaderReader):
     def __init__(self, code: int, fields: tuple[Any, ...]) -> None: ...
     def read(
         self,
-        frames: list[Any],
+        frames: Sequence[Any],
         index: int,
         max_acks: int,
         room_bytes: int,

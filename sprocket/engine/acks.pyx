@@ -5,8 +5,7 @@ Its twin is the Python path (`broker/processor/pop/ack.py`, `broker/pop/ack_lane
 refused here: `AckReader.read` stops before the first acknowledgement that is unusual, and the Python path serves it.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
@@ -18,6 +17,7 @@ from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
 from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
+from sprocket.engine.read_frames cimport FrameParts, find_frame
 from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, put, put_head, put_seal
 from sprocket.engine.wire_text cimport Text
 
@@ -120,7 +120,7 @@ cdef class AckReader(HeaderReader):
         """`fields` are those of `framing.HeaderDecoder`."""
         super().__init__(code, fields, _ROLES, varying=frozenset({"extra_info"}))
 
-    def read(self, list frames, Py_ssize_t index, Py_ssize_t max_acks, int64_t room_bytes, int64_t max_record_bytes,
+    def read(self, frames, Py_ssize_t index, Py_ssize_t max_acks, int64_t room_bytes, int64_t max_record_bytes,
              int64_t born_timestamp, queue, int64_t tags_code, lane_of):
         """Return the usual acknowledgements from `index` on, at most `max_acks`, as `Acks`; None if there are none.
 
@@ -135,20 +135,18 @@ cdef class AckReader(HeaderReader):
         cdef Acks acks = Acks(frames, end - index, born_timestamp, queue)
         acks.room_bytes, acks.max_record_bytes, acks.lane_of = room_bytes, max_record_bytes, lane_of
         acks.tags_code = tags_code
-        while index < end and self.read_one(acks, frames[index]):
+        while index < end and self.read_one(acks, frames, index):
             index += 1
         acks.lane_of = None
         return acks if acks.count else None
 
-    cdef bint read_one(self, Acks acks, object frame) except -1:
+    cdef bint read_one(self, Acks acks, frames, Py_ssize_t index) except -1:
         """Add one frame to `acks` if it is usual."""
+        cdef FrameParts frame
         cdef Header header
-        if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
+        if not find_frame(frames, index, &frame) or self.read_header(&frame, &header) != USUAL:
             return False
-        serialization, octets, _ = <tuple> frame
-        if not PyBytes_CheckExact(octets):
-            return False
-        return self.read_header(serialization, octets, &header) == USUAL and acks.add(&header, serialization)
+        return acks.add(&header, frame.serialization)
 
 
 cdef class Acks:
@@ -170,7 +168,7 @@ cdef class Acks:
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
 
-    def __cinit__(self, list frames not None, Py_ssize_t capacity, int64_t born_timestamp, queue):
+    def __cinit__(self, frames, Py_ssize_t capacity, int64_t born_timestamp, queue):
         self.queue, self.topic_bytes, self.born_timestamp = queue, queue.topic_bytes, born_timestamp
         self.kept, self.names, self.capacity = [frames], [], capacity
         self.acks = <Ack *> malloc(max(1, capacity) * sizeof(Ack))

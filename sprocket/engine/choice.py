@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 MODULES: Final = (
     "acks", "client_sends", "columns", "ends", "framing", "header_reader", "index_keys", "intake", "moves", "pulls",
-    "reads", "record_filters", "records", "scan", "sends", "session_frames", "signatures", "timer_units",
+    "read_frames", "reads", "record_filters", "records", "scan", "sends", "session_frames", "signatures", "timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (

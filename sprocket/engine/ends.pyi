@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sprocket.engine.header_reader import HeaderReader
@@ -20,7 +20,7 @@ class EndReader(HeaderReader):
     def __init__(self, code: int, fields: tuple[Any, ...]) -> None: ...
     def read(
         self,
-        frames: list[Any],
+        frames: Sequence[Any],
         index: int,
         max_ends: int,
         moves: Moves,

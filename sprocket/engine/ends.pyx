@@ -6,8 +6,7 @@ refused here: if one end of a run is unusual, `EndReader.read` returns None, and
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
@@ -18,6 +17,7 @@ from sprocket.engine.framing cimport ResponseEncoder, Value
 from sprocket.engine.header_reader cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
 from sprocket.engine.layout cimport QueueEntry, from_big32, from_big64
 from sprocket.engine.moves cimport Move, Moves
+from sprocket.engine.read_frames cimport FrameParts, find_frame
 from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
@@ -140,7 +140,7 @@ cdef class EndReader(HeaderReader):
         super().__init__(code, fields, _ROLES, varying=frozenset({"msg_id", "transaction_id"}))
         self.takes_oneway = True
 
-    def read(self, list frames, Py_ssize_t index, Py_ssize_t max_ends, Moves moves not None, HalfRecords records not None,
+    def read(self, frames, Py_ssize_t index, Py_ssize_t max_ends, Moves moves not None, HalfRecords records not None,
              bytes topic_field not None, int64_t half_offset, set done not None):
         """Return the run of ends from `index` on, at most `max_ends`, as `Ends`; None if one of them is unusual.
 
@@ -152,40 +152,36 @@ cdef class EndReader(HeaderReader):
         if index < 0 or index >= end or max_ends <= 0:
             return None
         cdef Ends ends = Ends(moves, records, min(end - index, max_ends))
-        first = frames[index]
+        cdef FrameParts first, frame
         end = min(end, index + max_ends)
-        while index < end and begins_alike(first, frames[index]):
-            if not self.read_one(ends, frames[index], topic_field, half_offset, done):
+        if not find_frame(frames, index, &first):
+            return None
+        while index < end and find_frame(frames, index, &frame) and begins_alike(&first, &frame):
+            if not self.read_one(ends, &frame, topic_field, half_offset, done):
                 return None
             index += 1
         return ends if ends.count else None
 
-    cdef bint read_one(self, Ends ends, object frame, bytes topic_field, int64_t half_offset, set done) except -1:
+    cdef bint read_one(
+        self, Ends ends, const FrameParts *frame, bytes topic_field, int64_t half_offset, set done
+    ) except -1:
         """Add one frame to `ends` if it is usual."""
         cdef Header header
-        serialization, octets, _ = <tuple> frame
-        if self.read_header(serialization, octets, &header) != USUAL:
+        if self.read_header(frame, &header) != USUAL:
             return False
         cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET]
         if offset < half_offset or offset in done or offset in ends.claimed:
             return False
         ends.claimed.add(offset)
-        return ends.add(&header, serialization, topic_field)
+        return ends.add(&header, frame.serialization, topic_field)
 
 
-cdef bint begins_alike(first, other) except -1:
+cdef bint begins_alike(const FrameParts *first, const FrameParts *other) noexcept:
     """Return whether two frames have headers whose first bytes name the same route."""
-    if not (PyTuple_Check(first) and PyTuple_GET_SIZE(first) == 3 and PyTuple_Check(other)
-            and PyTuple_GET_SIZE(other) == 3):
+    cdef Py_ssize_t size = JSON_PREFIX_BYTES if first.serialization == SERIALIZATION_JSON else CODE_BYTES
+    if first.serialization != other.serialization or first.header_bytes < size or other.header_bytes < size:
         return False
-    one_serialization, one_octets, _ = <tuple> first
-    serialization, octets, _ = <tuple> other
-    if one_serialization != serialization or not PyBytes_CheckExact(one_octets) or not PyBytes_CheckExact(octets):
-        return False
-    cdef Py_ssize_t size = JSON_PREFIX_BYTES if serialization == SERIALIZATION_JSON else CODE_BYTES
-    if PyBytes_GET_SIZE(one_octets) < size or PyBytes_GET_SIZE(octets) < size:
-        return False
-    return not memcmp(PyBytes_AS_STRING(one_octets), PyBytes_AS_STRING(octets), size)
+    return not memcmp(first.header, other.header, size)
 
 
 cdef class Ends:

@@ -12,8 +12,6 @@ BYTES: Final[int]
 DECIMAL: Final[int]
 HEX: Final[int]
 
-def cut(data: bytes, position: int, frames: list[Any], max_frame_bytes: int, max_header_bytes: int) -> int: ...
-
 class HeaderDecoder:
     def __init__(
         self, request_type: type, header_type: type, code: int, fields: tuple[Any, ...], languages: tuple[str, ...]

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled twin of the hot parts of `sprocket.remoting`: frames cut from a read, and headers in their usual form.
+"""Compiled twin of the hot parts of `sprocket.remoting`: headers of requests and responses in their usual form.
 
 Nothing is refused here.  What is unusual, wrong or incomplete is left to the Python code, message by message: it alone
 decides what an error is.  So these functions accept only forms about which both could not differ.
@@ -14,6 +14,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from sprocket.engine.layout cimport from_big16, from_big32
+from sprocket.engine.read_frames cimport PREFIX_BYTES
 from sprocket.engine.signatures cimport SigningKey, sha1_digest
 from sprocket.engine.slots cimport SLOT, set_slot, slot_of
 from sprocket.engine.wire_text cimport (
@@ -64,9 +65,6 @@ cdef enum:
     KIND_INT = 1
     KIND_LONG = 2
     KIND_BOOL = 3
-    PREFIX_BYTES = 8
-    # The largest header word of a known serialization, see `framing.py`.
-    MAX_WORD = 0x1FFFFFF
     JSON = 0
     ROCKETMQ = 1
     FLAG_RESPONSE = 1
@@ -79,38 +77,6 @@ cdef enum:
     BINARY_HEAD_BYTES = 21
 
 TEXT, INT, LONG, BOOL = KIND_TEXT, KIND_INT, KIND_LONG, KIND_BOOL
-
-
-def cut(bytes data, Py_ssize_t position, list frames, int64_t max_frame_bytes, int64_t max_header_bytes):
-    """Append the whole usual frames of `data` from `position` on to `frames`; return the position after the last one.
-
-    The twin of the loop of `FrameDecoder._cut`.  It stops before a frame that is incomplete, that breaks a limit, or
-    whose header is longer than `max_header_bytes`; the Python loop then says which of these it is.
-    """
-    cdef const uint8_t *octets = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef Py_ssize_t end = PyBytes_GET_SIZE(data)
-    cdef int64_t length, header_bytes
-    cdef uint32_t word
-    if position < 0:
-        raise ValueError(f"a frame cannot begin at {position}")
-    while end - position >= PREFIX_BYTES:
-        length = int32_at(octets + position)
-        word = <uint32_t> int32_at(octets + position + 4)
-        header_bytes = word & 0xFFFFFF
-        if length > max_frame_bytes or word > MAX_WORD or header_bytes > max_header_bytes:
-            break
-        # The header ends within the frame, and the frame within the data.
-        if header_bytes + 4 > length or length > end - position - 4:
-            break
-        frames.append((
-            <int> (word >> 24),
-            PyBytes_FromStringAndSize(<const char *> octets + position + PREFIX_BYTES, header_bytes),
-            PyBytes_FromStringAndSize(
-                <const char *> octets + position + PREFIX_BYTES + header_bytes, length - 4 - header_bytes
-            ),
-        ))
-        position += 4 + length
-    return position
 
 
 cdef struct Field:

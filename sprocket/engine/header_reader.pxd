@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from sprocket.engine.read_frames cimport FrameParts
 from sprocket.engine.signatures cimport SigningKey
 from sprocket.engine.wire_text cimport Cursor, Text
 
@@ -85,7 +86,7 @@ cdef class HeaderReader:
 
     cdef int add(self, str attribute, bytes name, int kind, bint may_be_null, bint is_required, int role,
                  bint is_free, bint is_varying) except -1
-    cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept
+    cdef Outcome read_header(self, const FrameParts *frame, Header *header) noexcept
     cdef Outcome read_shaped(self, const Cursor *whole, Header *header) noexcept
     cdef Outcome fill(self, const Shape *shape, const Text *values, Header *header) noexcept
     cdef bint is_gap(self, int field) noexcept

@@ -165,19 +165,18 @@ cdef class HeaderReader:
                 return i
         return -1
 
-    cdef Outcome read_header(self, int serialization, bytes octets, Header *header) noexcept:
+    cdef Outcome read_header(self, const FrameParts *frame, Header *header) noexcept:
         """Read a whole header.  The caller has set the numbers and texts of fields that may be absent."""
         cdef Outcome outcome
         cdef Cursor cursor
-        cursor.at = <const uint8_t *> PyBytes_AS_STRING(octets)
-        cursor.end = cursor.at + PyBytes_GET_SIZE(octets)
+        cursor.at, cursor.end = frame.header, frame.header + frame.header_bytes
         header.seen, header.seen_proof, header.opaque, header.is_oneway = 0, 0, 0, False
-        if serialization == SERIALIZATION_JSON:
+        if frame.serialization == SERIALIZATION_JSON:
             outcome = self.read_shaped(&cursor, header)
             if outcome == FOREIGN:
                 outcome = self.read_json(&cursor, header)
                 if outcome == USUAL:
-                    self.remember(<const uint8_t *> PyBytes_AS_STRING(octets), PyBytes_GET_SIZE(octets), header)
+                    self.remember(frame.header, frame.header_bytes, header)
         else:
             outcome = self.read_binary(&cursor, header)
         if outcome == USUAL and (header.seen & self.required != self.required or not is_int32(header.opaque)):

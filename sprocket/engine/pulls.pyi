@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sprocket.engine.header_reader import HeaderReader
@@ -42,7 +42,7 @@ class PullReader(HeaderReader):
     ) -> None: ...
     def read(
         self,
-        frames: list[Any],
+        frames: Sequence[Any],
         index: int,
         limits: tuple[int, int, int, int, int, int],
         join_bytes: int,

@@ -11,7 +11,6 @@ from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE, _PyBytes_Resize,
 )
 from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -20,6 +19,7 @@ from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
 from sprocket.engine.layout cimport QueueEntry, from_big32, from_big64
+from sprocket.engine.read_frames cimport FrameParts, find_frame
 from sprocket.engine.signatures cimport Proof
 from sprocket.engine.wire_text cimport Text
 
@@ -196,7 +196,7 @@ cdef class PullReader(HeaderReader):
         self.segment_at = segment_at
         self.lanes = {}
 
-    def read(self, list frames, Py_ssize_t index, tuple limits, int64_t join_bytes, int64_t read_bytes,
+    def read(self, frames, Py_ssize_t index, tuple limits, int64_t join_bytes, int64_t read_bytes,
              Proof proof=None):
         """Return the responses to the usual pulls from `index` on, and what is to be noted for each.
 
@@ -212,9 +212,10 @@ cdef class PullReader(HeaderReader):
         (bounds.wrote_offset, bounds.cold_end, bounds.memory_bytes, bounds.max_messages, bounds.max_bytes,
          bounds.max_scanned) = limits
         self.read_bytes = read_bytes
-        while 0 <= index < count and size_bytes < read_bytes:
+        cdef FrameParts frame
+        while size_bytes < read_bytes and find_frame(frames, index, &frame):
             self.followers = count - index - 1
-            note = self.serve(frames[index], &bounds, join_bytes, responses, proof)
+            note = self.serve(&frame, &bounds, join_bytes, responses, proof)
             if note is None:
                 break
             notes.append(note)
@@ -222,21 +223,16 @@ cdef class PullReader(HeaderReader):
             index += 1
         return responses.whole(), notes
 
-    cdef tuple serve(self, object frame, const Limits *limits, int64_t join_bytes, Frames responses, Proof proof):
+    cdef tuple serve(self, const FrameParts *frame, const Limits *limits, int64_t join_bytes, Frames responses, Proof proof):
         """Append the response to one pull; return its note, None if it is unusual."""
         cdef Header header
         cdef PullLane lane
         cdef int64_t offset, next_offset, max_bytes
-        if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
-            return None
-        serialization, octets, body = <tuple> frame
-        if not PyBytes_CheckExact(octets) or not PyBytes_CheckExact(body):
-            return None
         header.numbers[ROLE_MAX_BYTES], header.numbers[ROLE_REQUEST_SOURCE] = 0, -1
         header.texts[ROLE_SUBSCRIPTION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
-        if self.read_header(serialization, octets, &header) != USUAL:
+        if self.read_header(frame, &header) != USUAL:
             return None
-        if proof is not None and not self.is_proved(&header, body, proof):
+        if proof is not None and not self.is_proved(&header, frame, proof):
             return None
         if header.numbers[ROLE_REQUEST_SOURCE] >= 0 or header.numbers[ROLE_MAX_MESSAGES] <= 0:
             return None
@@ -244,18 +240,18 @@ cdef class PullReader(HeaderReader):
         if lane is None:
             return None
         offset, max_bytes = header.numbers[ROLE_QUEUE_OFFSET], header.numbers[ROLE_MAX_BYTES]
-        if not self.respond(lane, &header, serialization, limits, min(
+        if not self.respond(lane, &header, frame.serialization, limits, min(
                 join_bytes, limits.max_bytes, max_bytes if max_bytes > 0 else join_bytes), responses):
             return None
         next_offset = offset + self.found.scanned
         commit = header.numbers[ROLE_COMMIT_OFFSET] if header.numbers[ROLE_SYS_FLAG] & FLAG_COMMIT_OFFSET else None
         return lane, next_offset, commit, self.found.count, self.found.size_bytes
 
-    cdef bint is_proved(self, const Header *header, bytes body, Proof proof) except -1:
+    cdef bint is_proved(self, const Header *header, const FrameParts *frame, Proof proof) except -1:
         """Return whether `proof` covers topic and group, and its account has signed the header and the body."""
         if not proof.covers_texts(&header.texts[ROLE_TOPIC], &header.texts[ROLE_GROUP]):
             return False
-        return self.is_signed(header, proof.key, <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
 
     # Who pulls, and from where
 

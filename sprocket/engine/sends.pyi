@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sprocket.engine.header_reader import HeaderReader
@@ -29,7 +29,9 @@ class SendReader(HeaderReader):
     ) -> None: ...
     def read(
         self,
-        frames: list[Any],
+        frames: Sequence[Any],
+        index: int,
+        max_sends: int,
         least: int,
         room_bytes: int,
         max_record_bytes: int,
@@ -45,6 +47,7 @@ class Sends:
 
 class SendGroup:
     messages: Final[int]
+    timed: Final[int]
     size_bytes: Final[int]
     def __len__(self) -> int: ...
     def add(self, sends: Sends) -> None: ...

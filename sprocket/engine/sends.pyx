@@ -6,9 +6,8 @@ refused here: `SendReader.read` stops before the first send that is unusual, and
 So it accepts only sends about which both could not differ.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
@@ -18,14 +17,16 @@ from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal, put_hex
 from sprocket.engine.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, NAME_END, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
+    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
-from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
+from sprocket.engine.read_frames cimport FrameParts, find_frame
+from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport (
-    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, occurs_once,
-    put_added, put_base64, put_handle, take_special,
+    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
+    put_base64, put_handle,
 )
+from sprocket.engine.send_properties cimport Properties, read_properties
 from sprocket.engine.signatures cimport Proof
 from sprocket.engine.wire_text cimport Text, unescaped
 
@@ -86,17 +87,6 @@ _ROLES = {
     "born_timestamp": ROLE_BORN_TIMESTAMP, "flag": ROLE_FLAG, "reconsume_times": ROLE_RECONSUME_TIMES,
     "batch": ROLE_BATCH,
 }
-
-
-# Parts of a message's properties that a broker looks at.
-cdef struct Properties:
-    const uint8_t *key
-    Py_ssize_t key_bytes
-    const uint8_t *tag
-    Py_ssize_t tag_bytes
-    bint has_group
-    bint is_fifo  # a sharding key: for statistics only
-    Special special
 
 
 # One send.  Its bytes lie in its frame or in the scratch of the read.
@@ -163,115 +153,6 @@ cdef struct Topic:
     Tally tallies[2]  # without and with a sharding key
 
 
-cdef bint is_alphanumeric(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
-    """Return whether a text is of ASCII letters and digits, at least one: JSON escapes none of them."""
-    for i in range(size):
-        if not (c'0' <= octets[i] <= c'9' or c'a' <= (octets[i] | 0x20) <= c'z'):
-            return False
-    return size > 0
-
-
-cdef inline bint begins(const uint8_t *octets, Py_ssize_t size, const char *with_, Py_ssize_t bytes_) noexcept nogil:
-    return size >= bytes_ and not memcmp(octets, with_, bytes_)
-
-
-cdef inline bint ends(const uint8_t *octets, Py_ssize_t size, const char *with_, Py_ssize_t bytes_) noexcept nogil:
-    return size >= bytes_ and not memcmp(octets + size - bytes_, with_, bytes_)
-
-
-cdef inline bint names_topics(const uint8_t *name, Py_ssize_t size) noexcept nogil:
-    """Return whether a property may name further topics, for which permission is needed: see `acl.access_request`."""
-    return ends(name, size, b"INNER_MULTI_DISPATCH", 20) or ends(name, size, b"TIMER_DEL_UNIQKEY", 17)
-
-
-cdef bint has_meaning(const uint8_t *name, Py_ssize_t size) noexcept nogil:
-    """Return whether a property may make a message other than plain: more names than `broker/send/send_kinds.py`."""
-    if names_topics(name, size):
-        return True
-    if name[0] == c'D':
-        return begins(name, size, b"DELAY", 5)
-    if name[0] == c'T':
-        return begins(name, size, b"TIMER_", 6) or begins(name, size, b"TRAN", 4)
-    if name[0] == c'C':
-        return begins(name, size, b"CLUSTER", 7)
-    if name[0] == c'P':
-        return begins(name, size, b"POP_CK", 6)
-    if name[0] == c'I':
-        return begins(name, size, b"INNER_", 6)
-    if name[0] == c'R':
-        return begins(name, size, b"REAL_", 5)
-    return begins(name, size, b"__", 2) and not (size == 13 and ends(name, size, b"__SHARDINGKEY", 13))
-
-
-cdef const uint8_t *take_item(const uint8_t *at, const uint8_t *end, const uint8_t **value) noexcept nogil:
-    """Return the end of the property at `at`, and in `value` where its value begins; NULL if it is unusual."""
-    cdef const uint8_t *begin = at
-    value[0] = NULL
-    # Few characters of a property are as small as these.
-    while at < end:
-        if at[0] <= c'#':
-            if at[0] == VALUE_END:
-                break
-            # The name of a record's seal has this character, and few others do.
-            if at[0] == c'#':
-                return NULL
-            if at[0] == NAME_END:
-                if value[0] != NULL:
-                    return NULL
-                value[0] = at + 1
-        at += 1
-    return at if value[0] != NULL and value[0] - 1 > begin else NULL
-
-
-cdef bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found) noexcept nogil:
-    """Find key, tag and kind of a usual message; return False if the message needs thought."""
-    cdef const uint8_t *begin = at
-    cdef const uint8_t *end = at + size
-    cdef const uint8_t *value_end
-    cdef const uint8_t *value
-    cdef Py_ssize_t name_bytes, value_bytes
-    found.key = found.tag = NULL
-    found.key_bytes = found.tag_bytes = 0
-    found.has_group = found.is_fifo = False
-    found.special.kind = PLAIN
-    while at < end:
-        value_end = take_item(at, end, &value)
-        if value_end == NULL:
-            return False
-        name_bytes, value_bytes = value - 1 - at, value_end - value
-        if has_meaning(at, name_bytes) and not take_special(at, name_bytes, value, value_bytes, &found.special):
-            return False
-        if ends(at, name_bytes, b"UNIQ_KEY", 8):
-            if name_bytes != 8:
-                return False
-            found.key, found.key_bytes = value, value_bytes
-        elif name_bytes == 4 and begins(at, name_bytes, b"TAGS", 4):
-            # The last counts, but for one without a value.
-            if not value_bytes and found.tag_bytes:
-                return False
-            found.tag, found.tag_bytes = value, value_bytes
-        elif name_bytes == 4 and begins(at, name_bytes, b"WAIT", 4) and is_false(value, value_bytes):
-            return False
-        elif name_bytes == 6 and begins(at, name_bytes, b"PGROUP", 6):
-            found.has_group = value_bytes > 0
-        found.is_fifo = found.is_fifo or ends(at, name_bytes, b"__SHARDINGKEY", 13)
-        at = value_end + 1
-    if found.special.kind != PLAIN and not is_fit(begin, size, found):
-        return False
-    return is_alphanumeric(found.key, found.key_bytes) and is_ascii(found.tag, found.tag_bytes)
-
-
-cdef bint is_fit(const uint8_t *properties, Py_ssize_t size, const Properties *found) noexcept nogil:
-    """Return whether a half or timed message has the form in which its properties are stored as they are."""
-    if not occurs_once(properties, size, b"UNIQ_KEY", 8):
-        return False
-    return found.special.kind != HALF or (found.has_group and occurs_once(properties, size, b"PGROUP", 6))
-
-
-cdef inline bint is_false(const uint8_t *value, Py_ssize_t size) noexcept nogil:
-    return size == 5 and not memcmp(value, b"false", 5)
-
-
 cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
     try:
         PyUnicode_DecodeUTF8(<const char *> octets, size, NULL)
@@ -319,53 +200,55 @@ cdef class SendReader(HeaderReader):
         if self.properties_at < 0:
             raise ValueError("the header of a send has properties")
 
-    def read(self, list frames, Py_ssize_t least, int64_t room_bytes, int64_t max_record_bytes, bytes born_host,
-             topic_of, queue_of, Proof proof=None):
-        """Return the usual sends with which `frames` begin, as `Sends`; None if there are none.
+    def read(self, frames, Py_ssize_t index, Py_ssize_t max_sends, Py_ssize_t least, int64_t room_bytes,
+             int64_t max_record_bytes, bytes born_host, topic_of, queue_of, Proof proof=None):
+        """Return the usual sends from `index` on, at most `max_sends`, as `Sends`; None if there are none.
 
         Also None if an unusual send follows fewer than `least`: then one append of the Python path is cheaper than two.
         Their records have at most `room_bytes` together and `max_record_bytes` each.  `topic_of` returns for a name
         (topic, limit of queue ids, flags), `queue_of` the plain queue of a topic and an id; None if that is unusual.
         With `proof`, a send that does not prove it is unusual.
         """
-        cdef Sends sends = Sends(frames, self.suffix, born_host)
         cdef Outcome outcome = FOREIGN
-        cdef Py_ssize_t count = len(frames)
+        cdef Py_ssize_t end = len(frames)
+        if index < 0 or index >= end or max_sends <= 0:
+            return None
+        end = min(end, index + max_sends)
+        cdef Sends sends = Sends(frames, index, end, self.suffix, born_host)
         sends.room_bytes, sends.max_record_bytes = room_bytes, max_record_bytes
         sends.topic_of, sends.queue_of = topic_of, queue_of
         sends.kinds = self.kinds
-        while sends.count < count:
-            outcome = self.read_one(sends, frames[sends.count], proof)
+        while index < end:
+            outcome = self.read_one(sends, index, proof)
             if outcome != USUAL:
                 break
+            index += 1
         if not sends.count or (outcome == UNUSUAL and sends.count < least):
             return None
         sends.topic_of = sends.queue_of = None
         return sends
 
-    cdef Outcome read_one(self, Sends sends, object frame, Proof proof) except *:
+    cdef Outcome read_one(self, Sends sends, Py_ssize_t index, Proof proof) except *:
         """Add one frame to `sends` if it is usual, and admitted by `proof`."""
+        cdef FrameParts frame
         cdef Header header
         cdef Outcome outcome
-        if not PyTuple_Check(frame) or PyTuple_GET_SIZE(frame) != 3:
-            return UNUSUAL
-        serialization, octets, body = <tuple> frame
-        if not PyBytes_CheckExact(octets) or not PyBytes_CheckExact(body) or not PyBytes_GET_SIZE(body):
+        if not find_frame(sends.frames, index, &frame) or not frame.body_bytes:
             return UNUSUAL
         header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
         header.texts[ROLE_PROPERTIES].size = 0
-        outcome = self.read_header(serialization, octets, &header)
+        outcome = self.read_header(&frame, &header)
         if outcome != USUAL:
             return outcome
         if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
             return UNUSUAL
         if not sends.take_properties(&header.texts[ROLE_PROPERTIES], &sends.sends[sends.count]):
             return UNUSUAL
-        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], body, proof):
+        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], &frame, proof):
             return UNUSUAL
-        return USUAL if sends.add(&header, serialization, body, self.usual_flags) else UNUSUAL
+        return USUAL if sends.add(&header, &frame, self.usual_flags) else UNUSUAL
 
-    cdef bint is_proved(self, Header *header, const Send *send, bytes body, Proof proof) except -1:
+    cdef bint is_proved(self, Header *header, const Send *send, const FrameParts *frame, Proof proof) except -1:
         """Return whether `proof` covers the topic, and its account has signed the header and the body.
 
         `Sends.add` refuses messages that name further topics.
@@ -376,7 +259,7 @@ cdef class SendReader(HeaderReader):
         if not proof.covers_texts(&header.texts[ROLE_TOPIC], &none):
             return False
         properties.at, properties.size, properties.has_escapes = send.properties, send.properties_bytes, False
-        return self.is_signed(header, proof.key, <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
 
 
 cdef class Sends:
@@ -412,8 +295,10 @@ cdef class Sends:
     cdef int64_t max_delay_ms
     cdef int64_t slot_width_ms
 
-    def __cinit__(self, list frames, bytes suffix, bytes born_host):
+    def __cinit__(self, frames, Py_ssize_t index, Py_ssize_t end, bytes suffix, bytes born_host):
+        cdef FrameParts frame
         cdef Py_ssize_t header_bytes = 1
+        cdef Py_ssize_t capacity = max(1, end - index)
         if PyBytes_GET_SIZE(born_host) != HOST_BYTES:
             raise ValueError("usual sends come from an IPv4 address")
         self.frames = frames
@@ -421,9 +306,10 @@ cdef class Sends:
         self.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
         self.queues, self.names, self.kept = [], [], [suffix, born_host]
         self.kind_topics[<int> HALF] = self.kind_topics[<int> TIMED] = self.now_ms = -1
-        for frame in frames:
-            header_bytes += len(frame[1])
-        self.sends = <Send *> malloc(max(1, len(frames)) * sizeof(Send))
+        while index < end and find_frame(frames, index, &frame):
+            header_bytes += frame.header_bytes
+            index += 1
+        self.sends = <Send *> malloc(capacity * sizeof(Send))
         self.scratch = self.scratch_at = <uint8_t *> malloc(header_bytes)
         if self.sends == NULL or self.scratch == NULL:
             raise MemoryError
@@ -435,7 +321,7 @@ cdef class Sends:
     def __len__(self):
         return self.count
 
-    cdef bint add(self, const Header *header, int serialization, bytes body, int64_t usual_flags) except -1:
+    cdef bint add(self, const Header *header, const FrameParts *frame, int64_t usual_flags) except -1:
         """Take one send, whose properties were taken; return False if it is unusual."""
         cdef Send *send = &self.sends[self.count]
         cdef Properties properties
@@ -461,7 +347,7 @@ cdef class Sends:
             lane = self.place_special(send, &properties.special)
         if lane < 0:
             return False
-        send.body, send.body_bytes = <const uint8_t *> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)
+        send.body, send.body_bytes = frame.body, frame.body_bytes
         send.key, send.key_bytes = properties.key, properties.key_bytes
         send.tags_code = java_hash(properties.tag, properties.tag_bytes)
         send.size = FIXED_IPV4_BYTES + send.body_bytes + self.lanes[lane].topic_size + 2 + self.stored_bytes(send)
@@ -470,7 +356,7 @@ cdef class Sends:
         send.flag, send.sys_flag = <int32_t> header.numbers[ROLE_FLAG], <int32_t> flags
         send.born_timestamp = header.numbers[ROLE_BORN_TIMESTAMP]
         send.reconsume_times = <int32_t> header.numbers[ROLE_RECONSUME_TIMES]
-        send.opaque, send.serialization, send.lane = <int32_t> header.opaque, serialization, lane
+        send.opaque, send.serialization, send.lane = <int32_t> header.opaque, frame.serialization, lane
         self.note(send)
         return True
 
@@ -737,6 +623,7 @@ cdef class SendGroup:
 
     cdef list members
     cdef readonly Py_ssize_t messages
+    cdef readonly Py_ssize_t timed  # messages with a delivery time among them
     cdef readonly int64_t size_bytes  # of their records
 
     def __cinit__(self):
@@ -749,6 +636,7 @@ cdef class SendGroup:
         """Add the sends of one read after those that are there."""
         self.members.append(sends)
         self.messages += sends.count
+        self.timed += sends.timed
         self.size_bytes += sends.total_bytes
 
     def queues(self):

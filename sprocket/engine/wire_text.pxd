@@ -10,9 +10,19 @@ cdef extern from *:
     #define ONES 0x0101010101010101ull
     #define TOPS 0x8080808080808080ull
     #define ZERO_BYTES(word) (((word) - ONES) & ~(word) & TOPS)
+    /* Not 0 if a byte of `word` is less than `limit`, which is at most 128. */
+    #define bytes_below(word, limit) (((word) - ONES * (limit)) & ~(word) & TOPS)
     /* Not 0 if a byte of `word` ends or escapes a JSON string, or may not be in one. */
     static inline uint64_t special_bytes(uint64_t word) {
-        return ZERO_BYTES(word ^ ONES * '"') | ZERO_BYTES(word ^ ONES * '\\\\') | ((word - ONES * 0x20) & ~word & TOPS);
+        return ZERO_BYTES(word ^ ONES * '"') | ZERO_BYTES(word ^ ONES * '\\\\') | bytes_below(word, 0x20);
+    }
+    /* In the top bit of each byte, for bytes of ASCII: whether it is one of those from `first` to `last`. */
+    #define bytes_between(word, first, last) \\
+        (((word) + ONES * (0x80 - (first))) & ~((word) + ONES * (0x7F - (last))) & TOPS)
+    /* Whether all bytes of `word` are letters and digits of ASCII. */
+    static inline int is_alphanumeric_word(uint64_t word) {
+        return !(word & TOPS)
+            && (bytes_between(word, '0', '9') | bytes_between(word | ONES * 0x20, 'a', 'z')) == TOPS;
     }
     /* Not 0 if a byte of `word` is a backslash. */
     #define backslashes(word) ZERO_BYTES((word) ^ ONES * '\\\\')
@@ -21,7 +31,9 @@ cdef extern from *:
     """
     const uint64_t TOPS
     uint64_t special_bytes(uint64_t word) noexcept nogil
+    uint64_t bytes_below(uint64_t word, uint64_t limit) noexcept nogil
     uint64_t backslashes(uint64_t word) noexcept nogil
+    bint is_alphanumeric_word(uint64_t word) noexcept nogil
     # Of the result of one of these, which is not 0.
     Py_ssize_t first_byte(uint64_t special) noexcept nogil
     uint64_t bytes_before(uint64_t special) noexcept nogil
@@ -128,6 +140,25 @@ cdef inline bint is_int32(int64_t value) noexcept nogil:
 
 cdef inline bint is_name(const Text *text, const char *name, Py_ssize_t size) noexcept nogil:
     return text.size == size and not text.has_escapes and not memcmp(text.at, name, size)
+
+
+cdef inline bint is_alphanumeric(const uint8_t *octets, Py_ssize_t size) noexcept nogil:
+    """Return whether a text is of ASCII letters and digits, at least one: JSON escapes none of them."""
+    cdef const uint8_t *end = octets + size
+    cdef uint64_t word
+    if size < 8:
+        for i in range(size):
+            if not (c'0' <= octets[i] <= c'9' or c'a' <= (octets[i] | 0x20) <= c'z'):
+                return False
+        return size > 0
+    # Eight bytes at a time; the last eight overlap those before.
+    while end - octets >= 8:
+        memcpy(&word, octets, 8)
+        if not is_alphanumeric_word(word):
+            return False
+        octets += 8
+    memcpy(&word, end - 8, 8)
+    return is_alphanumeric_word(word)
 
 
 cdef inline int hex_digit(uint8_t octet) noexcept nogil:

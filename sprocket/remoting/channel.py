@@ -24,7 +24,7 @@ from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request, encode_response
-from sprocket.remoting.framing import JSON, Frame, FrameDecoder
+from sprocket.remoting.framing import JSON, Frame, FrameDecoder, Frames
 from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests, Waiter
 from sprocket.remoting.read_checks import admitted, with_few_fields
@@ -168,7 +168,7 @@ class RemotingChannel(asyncio.Protocol):
         if decoder.error is not None:
             self._fail(decoder.error)
 
-    def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
+    def _shed(self, overload: Overload, frames: Frames, size_bytes: int) -> Frames:
         """Return the frames of a read to serve, and refuse the others."""
         self._pressure = self._pressure or ReadPressure(self._transport, self._turn)
         kept, answers = self._pressure.shed(frames, size_bytes, self._table, overload)
@@ -230,7 +230,7 @@ class RemotingChannel(asyncio.Protocol):
 
     # Requests of the peer
 
-    def _serve_proved(self, frames: list[Frame]) -> list[Frame]:
+    def _serve_proved(self, frames: Frames) -> Frames:
         """Serve the frames that prove what the guard asks for, up to the first that does not; return the others."""
         index, self._reading = 0, True
         try:
@@ -245,7 +245,7 @@ class RemotingChannel(asyncio.Protocol):
             self._reading = False
         return frames[index:] if index else frames
 
-    def _handle(self, frames: list[Frame] | tuple[()]) -> None:
+    def _handle(self, frames: Frames) -> None:
         self._reading = True
         is_grouped = False
         try:
@@ -254,10 +254,10 @@ class RemotingChannel(asyncio.Protocol):
                 frames = list(self._backlog)
                 self._backlog.clear()
             index, count = 0, len(frames)
-            if len(self._pending) and self._table.guard is None:
+            if self._pending.waiting and self._table.guard is None:
                 index = self._pending.resolve_usual(frames)
             while index < count:
-                if not is_grouped and self._table.differ(frames, index):
+                if not is_grouped and index + 1 < count and self._table.differ(frames, index):
                     # One read holds requests for several handlers: give each handler a batch, where order allows it.
                     frames, is_grouped = self._table.grouped(frames, index), True
                 index = self._serve_next(frames, index)
@@ -275,10 +275,10 @@ class RemotingChannel(asyncio.Protocol):
         if self._out:
             self._flush()
 
-    def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
+    def _serve_next(self, frames: Frames, index: int) -> int:
         """Serve the frame at `index`, or the run for one batch handler from there.  Return the index after it."""
         table = self._table
-        served = table.serve_usual(cast(list[Frame], frames), index, self)
+        served = table.serve_usual(frames, index, self)
         if served:
             return index + served
         try:
@@ -410,13 +410,14 @@ class RemotingChannel(asyncio.Protocol):
         latency = self._table.latency
         if latency is not None:
             latency.note(request_code, code, self._loop.time() - read_at, count, was_later, False)
-        if was_later or self._reading or self.is_closed:
+        if was_later:
             self.write(frames)
-        else:
-            # The end of a turn: nothing else follows for this connection.
+        elif not self.is_closed:
             self._out.append(frames)
             self._out_bytes += len(frames)
-            self._flush()
+            if not self._reading:
+                # The end of a turn: nothing else follows for this connection.
+                self._flush()
 
     def _note_latency(self, request: Request[Any], count: int, code: int) -> None:
         """Measure the latency of `count` responses; one of them is for `request`."""
@@ -462,9 +463,10 @@ class RemotingChannel(asyncio.Protocol):
             # Not `writelines`: in Python 3.12 and 3.13.0 asyncio's never pauses the protocol (CVE-2024-12254).
             for buffer in joined(out):
                 transport.write(buffer)
-        if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
+        is_counted = left + size > COUNTED_BYTES
+        if is_counted and transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
-        elif left + size > COUNTED_BYTES:
+        elif is_counted:
             self.unsent.written(left, size, self._loop.time())
 
     async def drained(self) -> None:
@@ -558,7 +560,7 @@ class RemotingChannel(asyncio.Protocol):
             self._out.append(body)
         self._out_bytes += len(prefix) + size
         if not self._reading and not self._flush_scheduled:
-            if len(pending) == 1:
+            if len(pending.waiting) == 1:
                 # Nothing else is outstanding, so there is nothing to gather: spare a turn of the loop.
                 self._flush()
             else:

@@ -9,6 +9,7 @@ Source: RocketMQ 5.3.3, `NettyDecoder`, `RemotingCommand.decode`.  A frame is::
 """
 
 import struct
+from collections.abc import Sequence
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
@@ -26,15 +27,31 @@ _GROWN_BYTES = 64 * 1024
 LARGE_HEADER_BYTES = limits.MAX_EXT_FIELDS * 5
 # The largest header word of a known serialization.
 _MAX_WORD = 0x1FFFFFF
+# First bytes of a header that name its route: codes of two or three digits, codes of six, and the low 16 bits of a
+# ROCKETMQ header's code.
+PREFIX_BYTES = 12
+LONG_PREFIX_BYTES = 15
+BINARY_CODE_BYTES = 2
 
-
-_native = native("framing")
+_native = native("read_frames")
 # The compiled loop over whole usual frames, if it is in use.
 _cut_usual = None if _native is None else _native.cut
 
 # One whole frame, its header not yet decoded: serialization, header, body.  A plain tuple because a named
 # one takes three times as long to make, and there is one per message.
 Frame = tuple[int, bytes, bytes]
+# The frames of one read: a list, or `sprocket.engine.read_frames.ReadFrames`, which makes a tuple for each frame that
+# is asked for.  So what serves usual frames asks for none of them.
+Frames = Sequence[Frame]
+
+
+def _start_of(frames: Frames, index: int) -> tuple[int, bytes]:
+    """Return serialization and first bytes of the header at `index`: as far as they name the route."""
+    serialization, header, _ = frames[index]
+    return serialization, header[: LONG_PREFIX_BYTES if serialization == JSON else BINARY_CODE_BYTES]
+
+
+start_of = _start_of if _native is None else _native.start_of
 
 
 def frame_prefix(serialization: int, header_bytes: int, body_bytes: int) -> bytes:
@@ -74,7 +91,7 @@ class FrameDecoder:
         self._pieces: list[bytes | bytearray] = []
         self._missing = 0  # bytes until the pending frame, or its length field, is whole
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> Frames:
         """Return all frames that `data` completes, in order; then look at `error`."""
         if self.error is not None:
             return []
@@ -87,17 +104,26 @@ class FrameDecoder:
             data = b"".join(self._pieces)
             self._pieces.clear()
             self.pending_bytes = 0
-        frames: list[Frame] = []
+        usual: Frames = ()
+        position = 0
+        if _cut_usual is not None and type(data) is bytes:
+            usual = found = _cut_usual(data, self.max_frame_bytes, self._large_header_bytes)
+            position = found.end
+            if position == len(data):
+                return usual
+        others: list[Frame] = []
         try:
-            position = self._cut(data, frames)
+            position = self._cut(data, position, others)
         except ProtocolError as error:
             self.error = error
-            return frames
-        if position < len(data):
-            rest = data[position:] if position else data
-            self._pieces.append(rest)
-            self.pending_bytes = len(rest)
-        return frames
+        else:
+            if position < len(data):
+                rest = data[position:] if position else data
+                self._pieces.append(rest)
+                self.pending_bytes = len(rest)
+        if not usual:
+            return others
+        return [*usual, *others] if others else usual
 
     def fail(self, error: ProtocolError) -> None:
         """Return no more frames: the peer's bytes are no frames that may be served."""
@@ -118,16 +144,13 @@ class FrameDecoder:
         else:
             self._pieces.append(bytearray(data))
 
-    def _cut(self, data: bytes, frames: list[Frame]) -> int:
-        """Append the whole frames of `data` to `frames`.  Return the position after the last one."""
+    def _cut(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """Append the whole frames of `data` from `position` on to `frames`.  Return the position after the last one."""
         end = len(data)
-        position = 0
         unpack = _PREFIX.unpack_from
         max_frame_bytes = self.max_frame_bytes
         large_bytes = self._large_header_bytes
         append = frames.append
-        if _cut_usual is not None and type(data) is bytes:
-            position = _cut_usual(data, 0, frames, max_frame_bytes, large_bytes)
         while end - position >= 8:
             length, word = unpack(data, position)
             header_start = position + 8

@@ -1,14 +1,13 @@
 """Requests that wait for their response, matched by opaque number."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Protocol
 
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec.codec_json import decode_response
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.framing import JSON, Frame
+from sprocket.remoting.framing import JSON, Frames
 
 # Deadlines are checked in steps of this, so that a request costs no timer of its own.
 _SWEEP_S = 0.05
@@ -62,11 +61,8 @@ class PendingRequests:
         self.peer: tuple[str, int] = ("", 0)  # address and port, for errors
         self._loop = loop
         self._opaque = 0
-        self._waiting: dict[int, tuple[Waiter, float, int]] = {}
+        self.waiting: dict[int, tuple[Waiter, float, int]] = {}  # by opaque: waiter, deadline, code
         self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def next_opaque(self) -> int:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
@@ -74,20 +70,20 @@ class PendingRequests:
 
     def register(self, waiter: Waiter, opaque: int, timeout_s: float, code: int) -> None:
         """Let `waiter` have the response to the request `opaque` of this `code`."""
-        self._waiting[opaque] = (waiter, self._loop.time() + timeout_s, code)
+        self.waiting[opaque] = (waiter, self._loop.time() + timeout_s, code)
         if self._timer is None:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def resolve(self, response: ReceivedResponse) -> None:
         """Hand `response` to its waiter; one that came too late is dropped."""
-        entry = self._waiting.pop(response.opaque, None)
+        entry = self.waiting.pop(response.opaque, None)
         if entry is not None:
             try:  # noqa: SIM105 - a context manager for every response costs more
                 entry[0].set_result(response)
             except asyncio.InvalidStateError:
                 pass  # its caller was cancelled
 
-    def resolve_usual(self, frames: Sequence[Frame]) -> int:
+    def resolve_usual(self, frames: Frames) -> int:
         """Resolve the usual responses with which `frames` begin, and return their number."""
         for index, (serialization, header, body) in enumerate(frames):
             response = decode_response(header) if serialization == JSON else None
@@ -99,7 +95,7 @@ class PendingRequests:
 
     def fail_all(self, reason: str) -> None:
         """Fail every waiting request with ConnectionLost: the connection is gone."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -114,12 +110,12 @@ class PendingRequests:
     def _sweep(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for opaque, (waiter, deadline, code) in list(self._waiting.items()):
+        for opaque, (waiter, deadline, code) in list(self.waiting.items()):
             if waiter.done():
-                del self._waiting[opaque]
+                del self.waiting[opaque]
             elif deadline <= now:
-                del self._waiting[opaque]
+                del self.waiting[opaque]
                 error = RemotingTimeout(f"no response in time from {self._address} to {_name(code)}", self._address)
                 waiter.set_exception(error)
-        if self._waiting:
+        if self.waiting:
             self._timer = self._loop.call_later(_SWEEP_S, self._sweep)

@@ -5,11 +5,11 @@ from typing import Any
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.codec.codec_json import decode_header
-from sprocket.remoting.framing import JSON, Frame, FrameDecoder
+from sprocket.remoting.framing import JSON, Frame, FrameDecoder, Frames
 from sprocket.remoting.routes import AdmittedFrame, Guard
 
 
-def with_few_fields(decoder: FrameDecoder, frames: list[Frame]) -> list[Frame]:
+def with_few_fields(decoder: FrameDecoder, frames: Frames) -> Frames:
     """Return the frames before the first whose JSON header has too many fields; that one ends the connection.
 
     The decoders of routes cannot tell: they skip fields that they do not know.
@@ -26,7 +26,7 @@ def with_few_fields(decoder: FrameDecoder, frames: list[Frame]) -> list[Frame]:
     return frames
 
 
-def admitted(guard: Guard, decoder: FrameDecoder, frames: list[Frame], channel: Any) -> list[Frame]:
+def admitted(guard: Guard, decoder: FrameDecoder, frames: Frames, channel: Any) -> list[Frame]:
     """Return the frames that `guard` admits, before the first that is no request; that one ends the connection."""
     found: list[Frame] = []
     for frame in frames:

@@ -7,6 +7,7 @@ what access control protects, and its lane.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -20,7 +21,15 @@ from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from sprocket.remoting.engine import header_decoder
-from sprocket.remoting.framing import JSON, Frame
+from sprocket.remoting.framing import (
+    BINARY_CODE_BYTES,
+    JSON,
+    LONG_PREFIX_BYTES,
+    PREFIX_BYTES,
+    Frame,
+    Frames,
+    start_of,
+)
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.rpc_latency import RpcLatency
@@ -111,14 +120,14 @@ class FramesChannel(Protocol):
 class FramesHandler(Protocol):
     """Handler of the usual frames of a route."""
 
-    def serve(self, frames: list[Frame], index: int, channel: FramesChannel, /) -> int:
+    def serve(self, frames: Frames, index: int, channel: FramesChannel, /) -> int:
         """Serve the usual ones of one read's `frames` from `index` on; return how many, 0 if the next must be decoded.
 
         It may put the work off until `settle`, which it then calls in the next turn of the loop at the latest.
         """
         ...
 
-    def serve_proved(self, frames: list[Frame], index: int, channel: FramesChannel, proof: object, /) -> int:
+    def serve_proved(self, frames: Frames, index: int, channel: FramesChannel, proof: object, /) -> int:
         """Do the same behind a guard that has not seen the frames: a frame that does not prove `proof` is unusual."""
         ...
 
@@ -131,23 +140,29 @@ class FramesHandler(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class CodeFrames:
     """`FramesHandler` of one request code; `serve_code` serves those of several codes and gets the code first.
 
     `prove_code` is `serve_proved` for several codes; None: the handler cannot prove signatures.
     """
 
-    code: int
-    serve_code: Callable[[int, list[Frame], int, FramesChannel], int]
-    settle: Callable[[], None] | None = None
-    prove_code: Callable[[int, list[Frame], int, FramesChannel, object], int] | None = None
+    __slots__ = ("serve", "serve_proved", "settle")
 
-    def serve(self, frames: list[Frame], index: int, channel: FramesChannel, /) -> int:
-        return self.serve_code(self.code, frames, index, channel)
+    def __init__(
+        self,
+        code: int,
+        serve_code: Callable[[int, Frames, int, FramesChannel], int],
+        settle: Callable[[], None] | None = None,
+        prove_code: Callable[[int, Frames, int, FramesChannel, object], int] | None = None,
+    ) -> None:
+        # No methods: each read would pay for one more call.
+        self.serve = partial(serve_code, code)
+        self.serve_proved = _no_proved if prove_code is None else partial(prove_code, code)
+        self.settle = settle
 
-    def serve_proved(self, frames: list[Frame], index: int, channel: FramesChannel, proof: object, /) -> int:
-        return 0 if self.prove_code is None else self.prove_code(self.code, frames, index, channel, proof)
+
+def _no_proved(frames: Frames, index: int, channel: FramesChannel, proof: object) -> int:
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +187,7 @@ class Route:
     usual: FramesHandler | None = None
 
 
+_PREFIX_SIZES = (PREFIX_BYTES, LONG_PREFIX_BYTES)
 _HOT_LANES = frozenset({Lane.SEND, Lane.PULL})
 # Max frames behind a guard that are served as a whole.
 _MAX_GUARDED = 256
@@ -323,12 +339,12 @@ class RouteTable:
                 return entry, usual
         return self._decode_slowly(frame)
 
-    def serve_usual(self, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+    def serve_usual(self, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve usual frames from `index` on as a whole, and return how many; 0 if they must be decoded.
 
         Before those, everything that was put off is done: requests of one connection keep their order.
         """
-        entry = self.entry_of(frames[index])
+        entry = self._entry_at(frames, index)
         usual = None if entry is None else entry.usual
         if self.guard is not None and usual is not None:
             # What reads a frame again must find only frames whose bytes the guard has checked.
@@ -343,12 +359,12 @@ class RouteTable:
             self.settle()
         return served
 
-    def serve_proved(self, frames: list[Frame], index: int, channel: FramesChannel) -> int:
+    def serve_proved(self, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve usual frames from `index` on that prove what the guard asks for; return how many.
 
         0 if the guard must see the next one.  Nothing but the proof has read these frames before.
         """
-        entry = None if self._proof_of is None else self.entry_of(frames[index])
+        entry = None if self._proof_of is None else self._entry_at(frames, index)
         if entry is None or entry.usual is None or self._proof_of is None:
             return 0
         proof = self._proof_of(entry.code, channel)
@@ -363,7 +379,7 @@ class RouteTable:
         for settle in self._settles:
             settle()
 
-    def grouped(self, frames: Sequence[Frame], start: int) -> list[Frame]:
+    def grouped(self, frames: Frames, start: int) -> list[Frame]:
         """Return `frames` with the batch requests after `start` grouped by handler.
 
         The requests of one handler keep their order, and no frame overtakes a frame without a batch handler.
@@ -377,32 +393,33 @@ class RouteTable:
             end += 1
         return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
-    def differ(self, frames: Sequence[Frame], index: int) -> bool:
+    def differ(self, frames: Frames, index: int) -> bool:
         """Return whether the frame at `index` and the one after it begin like requests with different codes."""
-        if index + 1 >= len(frames):
-            return False
-        size = _PREFIX_BYTES if frames[index][0] == JSON else _BINARY_CODE_BYTES
-        return frames[index][1][:size] != frames[index + 1][1][:size]
+        return start_of(frames, index) != start_of(frames, index + 1)
+
+    def _entry_at(self, frames: Frames, index: int) -> Entry | None:
+        """Return the entry for the frame at `index`, as far as its first bytes tell."""
+        serialization, start = start_of(frames, index)
+        if serialization == JSON:
+            return self._by_prefix.get(start[:PREFIX_BYTES]) or self._by_prefix.get(start)
+        return self._by_short_code.get(int.from_bytes(start, "big"))
 
     def entry_of(self, frame: Frame) -> Entry | None:
         """Return the entry for a frame, as far as its first bytes tell."""
-        serialization, header, _ = frame
-        if serialization == JSON:
-            return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
-        return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
+        return self._entry_at([frame], 0)
 
-    def entries_of(self, frames: Sequence[Frame]) -> list[Entry | None]:
+    def entries_of(self, frames: Frames) -> list[Entry | None]:
         """Return the entry of each frame, as far as its first bytes tell.  Headers of one code begin alike."""
-        known: dict[bytes, Entry | None] = {}
+        known: dict[tuple[int, bytes], Entry | None] = {}
         entries: list[Entry | None] = []
-        for frame in frames:
-            start = frame[1][: _LONG_PREFIX_BYTES if frame[0] == JSON else _BINARY_CODE_BYTES]
+        for index in range(len(frames)):
+            start = start_of(frames, index)
             if start not in known:
-                known[start] = self.entry_of(frame)
+                known[start] = self._entry_at(frames, index)
             entries.append(known[start])
         return entries
 
-    def requests_of(self, frames: Sequence[Frame], channel: FramesChannel, read_at: float) -> list[Request[Any]]:
+    def requests_of(self, frames: Frames, channel: FramesChannel, read_at: float) -> list[Request[Any]]:
         """Return the requests in `frames` of `channel`, which a compiled path has read; `read_at` is that of each.
 
         Raises InvariantError if one of them is a response.
@@ -433,7 +450,7 @@ class RouteTable:
         decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
         first_serialization, header, _ = first
         is_usual = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
-        prefix = entry.prefix if is_usual else header[: 0 if first_serialization == JSON else _BINARY_CODE_BYTES]
+        prefix = entry.prefix if is_usual else header[: 0 if first_serialization == JSON else BINARY_CODE_BYTES]
         binary = entry.binary if first_serialization != JSON else None
         try:
             for serialization, header, body in frames:
@@ -523,14 +540,6 @@ def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[An
         if decoded is None or isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
             return
         run.append(decoded[1])
-
-
-# Bytes that distinguish codes of two or three digits, and codes of six.
-_PREFIX_BYTES = 12
-_LONG_PREFIX_BYTES = 15
-_PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
-# A ROCKETMQ header begins with the low 16 bits of its code.
-_BINARY_CODE_BYTES = 2
 
 
 class UnroutableRequest(RequestError):

@@ -154,12 +154,12 @@ class Confirmation:
     def _publish(self, touched: list[Arrival]) -> None:
         for queue, _, end in touched:
             queue.max_offset = end
-        for listener in self.on_arrival:
-            _tell(listener, touched)
+        _tell(self.on_arrival, touched)
         if self.on_arrival_of:
             for arrival in touched:
-                for listener in self.on_arrival_of.get(arrival[0].topic, ()):
-                    _tell(listener, [arrival])
+                listeners = self.on_arrival_of.get(arrival[0].topic)
+                if listeners:
+                    _tell(listeners, [arrival])
 
     # Waiting
 
@@ -282,10 +282,11 @@ class Confirmation:
         return Checkpoint(timestamp, timestamp, 0, 0, flushed)
 
 
-def _tell(listener: ArrivalListener, arrivals: list[Arrival]) -> None:
-    try:
-        listener(arrivals)
-    except Exception:
-        # The messages are stored: an error of a listener must not become a failed send.
-        queues = [f"{queue.topic}:{queue.queue_id}" for queue, _, _ in arrivals]
-        _log.exception("event=arrival_listener_failed queues=%s", queues)
+def _tell(listeners: list[ArrivalListener], arrivals: list[Arrival]) -> None:
+    for listener in listeners:
+        try:
+            listener(arrivals)
+        except Exception:
+            # The messages are stored: an error of a listener must not become a failed send.
+            queues = [f"{queue.topic}:{queue.queue_id}" for queue, _, _ in arrivals]
+            _log.exception("event=arrival_listener_failed queues=%s", queues)

@@ -136,7 +136,7 @@ class Twin:
                     channel.data_received(piece)
             await asyncio.sleep(0)
             decoder = FrameDecoder()
-            frames = decoder.feed(b"".join(output.written))
+            frames = list(decoder.feed(b"".join(output.written)))
             assert decoder.error is None and not decoder.pending_bytes
             return [frames, output.is_closed, dict(self.table.refusals.by_reason)]
 

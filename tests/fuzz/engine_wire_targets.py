@@ -25,6 +25,7 @@ from tests.fuzz.target import Target, pieces_of
 
 try:
     from sprocket.engine import framing as compiled
+    from sprocket.engine import read_frames
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 
@@ -52,7 +53,7 @@ def table(is_native: bool) -> RouteTable:
 @contextmanager
 def cutting(is_native: bool) -> Iterator[None]:
     """Let `FrameDecoder` cut with one twin."""
-    with patch.object(framing, "_cut_usual", compiled.cut if is_native else None):
+    with patch.object(framing, "_cut_usual", read_frames.cut if is_native else None):
         yield
 
 
@@ -62,7 +63,7 @@ def cut(pieces: list[bytes], is_native: bool) -> list[Any]:
     with cutting(is_native):
         return [
             (
-                decoder.feed(piece), decoder.pending_bytes, decoder.has_large_header,
+                list(decoder.feed(piece)), decoder.pending_bytes, decoder.has_large_header,
                 decoder.error and (decoder.error.kind, decoder.error.detail),
             )
             for piece in pieces
@@ -93,6 +94,17 @@ def compare_headers(frame: Frame) -> bool:
     return bool(taken)
 
 
+def compare_starts(found: framing.Frames) -> None:
+    """Compare what names the routes of frames: of those that compiled code cut, and of a list of them."""
+    frames = list(found)
+    assert len(found) == len(frames)
+    for index in range(len(frames)):
+        serialization, header, _ = frames[index]
+        start = serialization, header[: 15 if serialization == JSON else 2]
+        assert read_frames.start_of(found, index) == read_frames.start_of(frames, index) == start
+        assert framing.start_of(frames, index) == start
+
+
 def wire_twins(data: bytes) -> None:
     """A stream in pieces, and each of its frames; then the bytes themselves as headers of both kinds."""
     if compiled is None:
@@ -100,7 +112,9 @@ def wire_twins(data: bytes) -> None:
     for pieces in ([data], pieces_of(data)):
         pure = cut(pieces, False)
         assert cut(pieces, True) == pure
-    for frame in FrameDecoder(_BYTES_LIMIT).feed(data):
+    found = FrameDecoder(_BYTES_LIMIT).feed(data)
+    compare_starts(found)
+    for frame in found:
         compare_headers(frame)
     for serialization in (JSON, ROCKETMQ):
         compare_headers((serialization, data, b""))

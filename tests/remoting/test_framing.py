@@ -24,7 +24,7 @@ STREAM = b"".join(encode(*frame) for frame in FRAMES)
 
 
 def test_one_read_with_many_frames() -> None:
-    assert FrameDecoder().feed(STREAM) == FRAMES
+    assert list(FrameDecoder().feed(STREAM)) == FRAMES
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
@@ -69,13 +69,13 @@ def test_a_header_over_its_own_limit_is_refused() -> None:
 
 def test_a_frame_of_exactly_the_limit_passes() -> None:
     decoder = FrameDecoder(max_frame_bytes=104)
-    assert decoder.feed(frame_prefix(JSON, 0, 100) + bytes(100)) == [(JSON, b"", bytes(100))]
+    assert list(decoder.feed(frame_prefix(JSON, 0, 100) + bytes(100))) == [(JSON, b"", bytes(100))]
     assert refusal(decoder, frame_prefix(JSON, 0, 101)) == "frame_length"
 
 
 def test_frames_before_a_bad_one_are_good_and_nothing_follows_it() -> None:
     decoder = FrameDecoder()
-    assert decoder.feed(encode(*FRAMES[0]) + struct.pack(">i", -1) + encode(*FRAMES[0])) == FRAMES[:1]
+    assert list(decoder.feed(encode(*FRAMES[0]) + struct.pack(">i", -1) + encode(*FRAMES[0]))) == FRAMES[:1]
     assert decoder.error is not None
     assert decoder.feed(encode(*FRAMES[0])) == []
 
@@ -84,5 +84,5 @@ def test_pending_bytes_are_what_is_held() -> None:
     decoder = FrameDecoder()
     assert decoder.feed(frame_prefix(JSON, 2, 100) + b"{}abc") == []
     assert decoder.pending_bytes == 13
-    assert decoder.feed(bytes(97)) == [(JSON, b"{}", b"abc" + bytes(97))]
+    assert list(decoder.feed(bytes(97))) == [(JSON, b"{}", b"abc" + bytes(97))]
     assert decoder.pending_bytes == 0

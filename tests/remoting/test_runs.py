@@ -43,7 +43,7 @@ def table(batch: BatchHandler = lambda run: None) -> RouteTable:
 
 
 def frames_of(*contents: bytes) -> list[Frame]:
-    return FrameDecoder().feed(b"".join(contents))
+    return list(FrameDecoder().feed(b"".join(contents)))
 
 
 def send(number: int, serialization: int, code: int = 310) -> bytes:

@@ -3,6 +3,7 @@
 import gc
 import random
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from tests.fuzz.engine_wire_targets import (
     compiled,
     cut,
     header_of,
+    read_frames,
     request_of,
     response_twins,
     table,
@@ -94,6 +96,41 @@ def test_a_run_ends_before_the_first_unusual_frame(serialization: int) -> None:
         assert [request.channel for request in run] == ["channel"]  # type: ignore[attr-defined]
     assert decoder.run([usual], 1, serialization, None, []) == 1
     assert decoder.run([usual], -1, serialization, None, []) == -1
+
+
+def test_frames_of_a_read_are_a_sequence() -> None:
+    chance = random.Random(7)
+    sent = b"".join(request_of(chance) for _ in range(40))
+    found = read_frames.cut(sent + b"\0\0", 1 << 20, 1 << 20)
+    frames = list(found)
+    assert found.end == len(sent) and len(found) == len(frames) == 40
+    for index in range(-40, 40):
+        assert found[index] == frames[index]
+    for part in (slice(None), slice(3, 7), slice(5, 90), slice(-3, None), slice(90, 95), slice(9, 2, -2)):
+        assert found[part] == frames[part]
+    for index in (40, -41, 1 << 40):
+        with pytest.raises(IndexError):
+            found[index]
+    assert not read_frames.cut(b"", 1, 1) and list(read_frames.cut(sent[:-1], 1 << 20, 1 << 20)) == frames[:-1]
+
+
+def test_frames_keep_the_bytes_of_their_read() -> None:
+    sent = bytearray(request_of(random.Random(1)))
+    found = read_frames.cut(bytes(sent), 1 << 20, 1 << 20)
+    gc.collect()
+    assert list(found) == list(FrameDecoder().feed(bytes(sent)))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [(), (0, b""), (0, bytearray(9), b""), (0, b"", None), ("0", b"", b""), None, [0, b"", b""], (1 << 70, b"", b"")],
+)
+def test_what_is_no_frame_has_no_start(odd: Any) -> None:
+    assert read_frames.start_of([odd, (0, b"{}", b"")], 1) == (0, b"{}")
+    places: list[tuple[Any, int]] = [([odd], 0), ([], 0), ([(0, b"", b"")], -1), ((odd,), 0), (None, 0)]
+    for frames, index in places:
+        with pytest.raises(IndexError):
+            read_frames.start_of(frames, index)
 
 
 def test_requests_own_what_they_hold() -> None:

@@ -1,14 +1,13 @@
 """Back-pressure on one connection under overload: refuse what exceeds the share to serve, and slow the sender."""
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 
 from sprocket.remoting.flow.receive_window import ReceiveWindow
 from sprocket.remoting.flow.shedding import shed
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unread_input import UnreadInput, unread_bytes
-from sprocket.remoting.framing import Frame
+from sprocket.remoting.framing import Frames
 from sprocket.remoting.routes import Overload, RouteTable
 
 
@@ -23,9 +22,7 @@ class ReadPressure:
         self._unread = UnreadInput(partial(unread_bytes, -1 if socket is None else socket.fileno()))
         self._window = ReceiveWindow(socket)
 
-    def shed(
-        self, frames: Sequence[Frame], size_bytes: int, table: RouteTable, overload: Overload
-    ) -> tuple[list[Frame], bytes]:
+    def shed(self, frames: Frames, size_bytes: int, table: RouteTable, overload: Overload) -> tuple[Frames, bytes]:
         """Return the frames to serve of a read of `size_bytes`, and the encoded responses to the rest."""
         now = self._turn.now()
         # The read waited for other connections, and for earlier data of this connection.

@@ -18,7 +18,7 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE
 from sprocket.remoting.frames import ResponseTemplate
-from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, Frames
 from sprocket.remoting.headers.base import Int
 from sprocket.remoting.routes import Lane, Overload, RouteTable
 
@@ -42,7 +42,7 @@ _BINARY_ADDRESS: Final = struct.Struct(">ii")
 _BINARY_ADDRESS_AT: Final = 5
 
 
-def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_s: float) -> tuple[list[Frame], bytes]:
+def shed(frames: Frames, table: RouteTable, overload: Overload, waited_s: float) -> tuple[Frames, bytes]:
     """Return the frames of one read to serve, and the encoded responses to the others.
 
     The first frames of each lane are served, at least one.  The others are counted as refused.
@@ -51,7 +51,7 @@ def shed(frames: Sequence[Frame], table: RouteTable, overload: Overload, waited_
     count = len(frames)
     late = [(lane, one) for lane in _LANES if (one := overload(lane, waited_s, count))[0] < 1.0]
     if not late:
-        return list(frames), b""
+        return frames, b""
     entries = table.entries_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()

@@ -13,9 +13,12 @@ from broker.config.broker_config import BrokerRole
 from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.engine.choice import native
 from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.send import SendMessageRequestHeader
+from sprocket.remoting.routes import open_frame
 from tests.clock import ManualClock
 from tests.fuzz.engine_send_targets import (
     DELAYED,
@@ -86,6 +89,17 @@ def test_every_kind_of_properties_after_usual_sends(serialization: int) -> None:
 def test_usual_sends_are_handled_compiled(serialization: int) -> None:
     assert appended_compiled([usual(64, serialization), usual(1, serialization)]) == 65
     assert appended_compiled([usual(3, properties=USUAL + "a\x01DELAY\x02")]) == 3
+
+
+@pytest.mark.parametrize("size", [3, 8, 32])
+def test_a_usual_key_has_letters_and_digits_alone(size: int) -> None:
+    """The compiled path looks at eight characters at a time."""
+    for place in (0, size // 2, size - 1):
+        for character in map(chr, (*range(128), 0xE9)):
+            key = "Z" * place + character + "0" * (size - place - 1)
+            is_usual = character.isascii() and character.isalnum()
+            found = appended_compiled([usual(1, properties=f"UNIQ_KEY\x01{key}\x02")])
+            assert found == is_usual, (place, character)
 
 
 KINDS = (
@@ -190,6 +204,22 @@ def test_a_failed_write_stores_and_acknowledges_nothing(error: type[DiskFull] | 
         assert len(refused[0]) == 20 and not any(b'"code":0,' in header for _, header, _ in refused[0])
         found.append([refused, twin.serve([usual(20)]), twin.store.failure is not None])
     assert found[0] == found[1]
+
+
+def test_a_failed_write_refuses_each_send_of_a_read_with_two_codes() -> None:
+    """The second part of the read does not begin with its first frame."""
+    header = send_header(properties=USUAL)
+    values = {name: getattr(header, name) for name in SendMessageRequestHeader.__struct_fields__}
+    first = encode_request(10, 100, SendMessageRequestHeader(**values), 4) + b"body"
+    found = []
+    for is_native in (False, True):
+        twin = Twin(is_native, sync_flush=False)
+        twin.serve([usual(8) + first])
+        twin.disk.fault = lambda kind, path: Fault(DiskFull) if kind == "write" else None
+        found.append(twin.serve([first + usual(20)]))
+    assert found[0] == found[1]
+    refused = [open_frame(frame) for frame in found[0][0]]
+    assert sorted(one.opaque for one in refused if isinstance(one, ReceivedResponse) and one.code) == [*range(20), 100]
 
 
 def test_sync_flush_answers_after_the_flush_and_refuses_if_it_fails() -> None:
