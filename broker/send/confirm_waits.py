@@ -154,9 +154,10 @@ class ConfirmWaits:
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
 
-    def wait(self, end_offset: int, answer: Answer) -> None:
+    def wait(self, end_offset: int, answer: Answer, prepare: Callable[[], None] | None = None) -> None:
         """Call `answer` when the log is safe up to `end_offset`, when it cannot become safe, or after the timeout.
 
+        If it has to wait, `prepare` is called before: what it does while disk and slaves work delays no response.
         If a topic was created in this turn of the loop, also wait for the topic's file, without a timeout.
         A master without its lease acknowledges nothing: the answer is `NoLease`.
         """
@@ -173,6 +174,8 @@ class ConfirmWaits:
             waits.append(wait)
             if len(waits) == 1:
                 self._set_timer()
+            if prepare is not None:
+                prepare()
 
     def _with_lease(self, answer: Answer) -> Answer:
         """Return an `answer` that looks at the lease at the moment of the answer."""

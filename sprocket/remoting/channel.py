@@ -405,15 +405,15 @@ class RemotingChannel(asyncio.Protocol):
             self.write(frames)
 
     def answer_frames(
-        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool
-    ) -> None:
+        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
+        at_once: bool = False,
+    ) -> None:  # fmt: skip
         latency = self._table.latency
         if latency is not None:
             latency.note(request_code, code, self._loop.time() - read_at, count, was_later, False)
-        if was_later or self._reading or self.is_closed:
+        if (was_later and not at_once) or self._reading or self.is_closed:
             self.write(frames)
         else:
-            # The end of a turn: nothing else follows for this connection.
             self._out.append(frames)
             self._out_bytes += len(frames)
             self._flush()
