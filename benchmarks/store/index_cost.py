@@ -61,4 +61,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    process.leave_on_sigterm()
     main()
