@@ -139,7 +139,7 @@ class SlaveConnection(asyncio.Protocol):
             self._listener.before_log(session)
         now = self._listener.now()
         while not self._is_full and (buffers := self.link.next_piece(now)):
-            # One system call: a head alone would wake the slave for nothing.
+            # One system call of uvloop: a head alone would wake the slave for nothing.
             transport.writelines(buffers)
             if self.link.is_drained:
                 break

@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (
 `GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
 """
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -16,6 +17,8 @@ from sprocket.metrics.declared import Kind, Metric
 from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
+
+logger = logging.getLogger(__name__)
 
 _SUCCESS: Final = ResponseCode.SUCCESS
 _DISK: Final = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -175,7 +178,11 @@ class ConfirmWaits:
             if len(waits) == 1:
                 self._set_timer()
             if prepare is not None:
-                prepare()
+                try:
+                    prepare()
+                except Exception:
+                    # The messages are stored and will be answered: without what was to be prepared.
+                    logger.exception("event=responses_not_prepared")
 
     def _with_lease(self, answer: Answer) -> Answer:
         """Return an `answer` that looks at the lease at the moment of the answer."""

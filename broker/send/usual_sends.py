@@ -342,18 +342,15 @@ def _answer_all(reads: list[_Read], error: StoreError | None, code: ResponseCode
             logger.exception("event=usual_sends_not_answered")
 
 
-def _prepare_all(reads: list[_Read]) -> None:
-    for read in reads:
-        try:
-            read.prepare()
-        except Exception:
-            # `answer` tries again, and refuses the sends if that fails too.
-            logger.exception("event=usual_sends_not_prepared")
-
-
 def _refuse_all(reads: list[_Read], error: Exception) -> None:
     for read in reads:
         try:
             read.refuse(error)
         except Exception:
             logger.exception("event=usual_sends_not_answered")
+
+
+def _prepare_all(reads: list[_Read]) -> None:
+    # After an error, `answer` makes the responses that are missing.
+    for read in reads:
+        read.prepare()

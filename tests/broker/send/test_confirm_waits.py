@@ -97,6 +97,17 @@ def test_responses_are_prepared_once_if_they_wait_and_never_if_they_need_not() -
     assert prepared == [20]
 
 
+def test_an_error_of_preparing_changes_no_answer() -> None:
+    waiting, answers = Waiting(), list[int]()
+
+    def fail() -> None:
+        raise ValueError
+
+    waiting.waits.wait(20, lambda error, code: answers.append(code), fail)
+    waiting.confirmation.reach(30)
+    assert answers == [OK]
+
+
 def test_a_confirmation_answers_those_it_covers_once() -> None:
     waiting = Waiting()
     waiting.wait(10)
