@@ -22,8 +22,8 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.recovery import SEGMENT_BYTES, recover, walk, write_log
 from benchmarks.spark.read import planned, read_columns
+from benchmarks.store.recovery import SEGMENT_BYTES, recover, walk, write_log
 from spark.decode.decoder import DecodeOptions
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import ResponseTemplate, encode_request

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.system.process import cpu_s, machine
+from benchmarks.system.process import cpu_s, leave_on_sigterm, machine
 from tests.compat import wire
 from tests.compat.cluster import SprocketCluster
 
@@ -158,4 +158,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     main()

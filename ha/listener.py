@@ -129,8 +129,8 @@ class SlaveConnection(asyncio.Protocol):
             return False
         return True
 
-    def pump(self, *, at_once: bool = False) -> None:
-        """Write what is due, as far as the slave reads it.  With `at_once` hand the first piece to the kernel now."""
+    def pump(self) -> None:
+        """Write what is due, as far as the slave reads it."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -138,16 +138,11 @@ class SlaveConnection(asyncio.Protocol):
         if session is not None and session.requested_offset is not None:
             self._listener.before_log(session)
         now = self._listener.now()
-        if at_once and not self._is_full and not transport.get_write_buffer_size():
-            # uvloop holds back writes until its turn ends, unless they exceed the buffer limit.
-            transport.set_write_buffer_limits(high=0)
-            transport.write(b"".join(self.link.next_piece(now)))
-            transport.set_write_buffer_limits(high=_AHEAD_BYTES)
-            if self.link.is_drained:
-                return
         while not self._is_full and (buffers := self.link.next_piece(now)):
-            for buffer in buffers:
-                transport.write(buffer)
+            # One system call of uvloop: a head alone would wake the slave for nothing.
+            transport.writelines(buffers)
+            if self.link.is_drained:
+                break
         if session is not None and session.refusal:
             logger.warning("event=slave_refused slave=%s reason=%r", self.address, session.refusal)
             transport.close()
@@ -291,7 +286,7 @@ class SlaveListener:
             return
         if self._is_awaited:
             for connection in list(self.connections):
-                connection.pump(at_once=True)
+                connection.pump()
         elif not self._is_pumping:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump_all)

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.client.worker_process import WorkerProcess
+from benchmarks.system.process import leave_on_sigterm
 from tests.compat.cluster import LARGE_FILES, SprocketCluster
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -103,4 +104,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    leave_on_sigterm()
     main()

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import cast
 
-from benchmarks.replication.pairs import leave_on_sigterm
+from benchmarks.system.process import leave_on_sigterm
 from tests.compat import maven, wire
 from tests.compat.cluster import Server
 from tests.compat.controllers import TOPIC, ControllerCluster, StockClient, now_ms

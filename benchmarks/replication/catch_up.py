@@ -18,11 +18,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.recovery import write_log
-from benchmarks.replication.pairs import Pair, SlaveState, leave_on_sigterm, started, until
+from benchmarks.replication.pairs import Pair, SlaveState, started, until
 from benchmarks.replication.plain_copy import copy
+from benchmarks.store.recovery import write_log
 from benchmarks.system.engines import EngineMissingError
-from benchmarks.system.process import cpu_s
+from benchmarks.system.process import cpu_s, leave_on_sigterm
 from store.config.store_config import StoreConfig
 from tests.compat import wire
 

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from benchmarks.replication.pairs import leave_on_sigterm, until
+from benchmarks.replication.pairs import until
 from benchmarks.replication.sends import Kind, Measured, Running, measure_sends, running, warm_up
+from benchmarks.system.process import leave_on_sigterm
 from tests.compat.cluster import LARGE_FILES, Server
 from tests.compat.controllers import ControllerCluster
 

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -137,11 +135,6 @@ def started(
             yield Pair(engine, cluster)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def leave_on_sigterm() -> None:
-    """Stop all servers on SIGTERM, too."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def until(holds: Callable[[], object], what: str, *, pause_s: float = 0.02) -> None:

@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.replication.pairs import leave_on_sigterm, started
+from benchmarks.replication.pairs import started
 from benchmarks.system import engines, generator
 from benchmarks.system.frames import QUEUES
-from benchmarks.system.process import cpu_s
+from benchmarks.system.process import cpu_s, leave_on_sigterm
 from benchmarks.system.workload import Workload
 from tests.compat import wire
 from tests.compat.cluster import Server

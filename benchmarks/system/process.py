@@ -1,7 +1,9 @@
-"""What a process has used, from /proc: processor time and resident memory."""
+"""A process of a benchmark: what it has used, from /proc, and its end by SIGTERM."""
 
 import os
 import platform
+import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,20 @@ class Memory:
 
     resident_bytes: int
     anonymous_bytes: int
+
+
+def leave_on_sigterm() -> None:
+    """Let SIGTERM end this process as `sys.exit` does, so that it stops its servers first.
+
+    Only the first one counts.  `timeout` signals the whole process group, and a parent that ends signals its child once
+    more: a second exit would interrupt the stopping.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def cpu_s(pid: int) -> float:

@@ -115,4 +115,5 @@ def _write_json(report: Report, path: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    process.leave_on_sigterm()
     main()

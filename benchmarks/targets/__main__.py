@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.replication.pairs import leave_on_sigterm
+from benchmarks.system.process import leave_on_sigterm
 from benchmarks.targets.measure import Effort, measure
 from benchmarks.targets.results import BadResultsError, Outcome, Results
 from benchmarks.targets.table import markdown_table, rich_table

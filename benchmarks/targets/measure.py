@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from benchmarks import open_time, recovery
 from benchmarks.client import run as client_run
 from benchmarks.client.worker_process import WorkerProcess
 from benchmarks.replication import catch_up, sends
+from benchmarks.store import open_time, recovery
 from benchmarks.system import generator, page_cache, process
 from benchmarks.system.measure import side_by_side
 from benchmarks.system.report import Report

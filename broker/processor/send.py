@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -254,17 +254,24 @@ class SendProcessor:
         else:
             rest, rest_appended = sent, appended
 
+        ready: list[bytes] = []
+
+        def prepare() -> None:
+            ready.append(self._replies.frames(rest, rest_appended))
+
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([one[0] for one in rest], error)
                 return
-            channel.answer_run([one[0] for one in rest], self._replies.frames(rest, rest_appended, code), code)
+            is_ready = ready and code == ResponseCode.SUCCESS
+            frames = ready[0] if is_ready else self._replies.frames(rest, rest_appended, code)
+            channel.answer_run([one[0] for one in rest], frames, code)
 
-        self._wait(appended, answer)
+        self._wait(appended, answer, prepare)
 
-    def _wait(self, appended: list[Appended], answer: Answer) -> None:
+    def _wait(self, appended: list[Appended], answer: Answer, prepare: Callable[[], None] | None = None) -> None:
         _, physical_offset, size = appended[-1]
-        self._waits.wait(physical_offset + size, answer)
+        self._waits.wait(physical_offset + size, answer, prepare)
 
     def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
         """Store the messages of one batch request, all or none."""

@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (
 `GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
 """
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -16,6 +17,8 @@ from sprocket.metrics.declared import Kind, Metric
 from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
+
+logger = logging.getLogger(__name__)
 
 _SUCCESS: Final = ResponseCode.SUCCESS
 _DISK: Final = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -154,9 +157,10 @@ class ConfirmWaits:
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
 
-    def wait(self, end_offset: int, answer: Answer) -> None:
+    def wait(self, end_offset: int, answer: Answer, prepare: Callable[[], None] | None = None) -> None:
         """Call `answer` when the log is safe up to `end_offset`, when it cannot become safe, or after the timeout.
 
+        If it has to wait, `prepare` is called before: what it does while disk and slaves work delays no response.
         If a topic was created in this turn of the loop, also wait for the topic's file, without a timeout.
         A master without its lease acknowledges nothing: the answer is `NoLease`.
         """
@@ -173,6 +177,12 @@ class ConfirmWaits:
             waits.append(wait)
             if len(waits) == 1:
                 self._set_timer()
+            if prepare is not None:
+                try:
+                    prepare()
+                except Exception:
+                    # The messages are stored and will be answered: without what was to be prepared.
+                    logger.exception("event=responses_not_prepared")
 
     def _with_lease(self, answer: Answer) -> Answer:
         """Return an `answer` that looks at the lease at the moment of the answer."""

@@ -106,6 +106,8 @@ class UsualSends:
         # Room in the segment, and for one record, when the first of them was read.
         self._room_bytes = self._max_record_bytes = 0
         self._is_scheduled = False
+        # Appends whose sends are not answered yet.
+        self._waiting = 0
         # The connection of the last usual sends: while it is the only one, waiting for others would gain nothing.
         self._last_channel = 0
         self._configure()
@@ -214,10 +216,16 @@ class UsualSends:
         if self._waits.is_needed:
             for read in reads:
                 read.was_later = True
-            self._waits.wait(end_offset, partial(_answer_all, reads))
+            self._waiting += 1
+            self._waits.wait(end_offset, partial(self._answer_later, reads), partial(_prepare_all, reads))
         else:
             _answer_all(reads, None, _SUCCESS)
         return True
+
+    def _answer_later(self, reads: "list[_Read]", error: StoreError | None, code: ResponseCode) -> None:
+        self._waiting -= 1
+        # While other appends wait, these may be safe in the same turn, and their responses share a write.
+        _answer_all(reads, error, code, at_once=not self._waiting)
 
     def _sends_of(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None) -> Any:
         """Return the usual sends from `index` on; None if the Python path must serve them."""
@@ -261,7 +269,9 @@ class UsualSends:
 class _Read:
     """The usual sends of one read, which are answered at once, at the end of the turn, or when they are safe."""
 
-    __slots__ = ("_channel", "_code", "_first", "_frames", "_owner", "_read_at", "_sends", "was_later", "was_put_off")
+    __slots__ = (
+        "_channel", "_code", "_first", "_frames", "_owner", "_read_at", "_ready", "_sends", "was_later", "was_put_off",
+    )  # fmt: skip
 
     def __init__(
         self, owner: UsualSends, code: int, sends: Any, frames: Frames, first: int, channel: FramesChannel
@@ -273,6 +283,7 @@ class _Read:
         self._first = first
         self._channel = channel
         self._read_at = channel.read_at
+        self._ready: bytes | None = None  # the responses, if they were prepared
         self.was_put_off = False
         self.was_later = False
 
@@ -281,17 +292,28 @@ class _Read:
         frames = self._frames[self._first : self._first + len(self._sends)]
         return self._owner.requests(frames, self._channel, later_at)
 
-    def answer(self, error: StoreError | None, code: ResponseCode) -> None:
+    def _responses(self, code: ResponseCode) -> bytes:
+        frames: bytes = self._sends.responses(*self._owner.encoders(code))
+        return frames
+
+    def prepare(self) -> None:
+        """Make the responses of success, before it is known whether these or others will be sent."""
+        self._ready = self._responses(_SUCCESS)
+
+    def answer(self, error: StoreError | None, code: ResponseCode, *, at_once: bool) -> None:
         """Send the responses, with `code`; with an error refuse the sends."""
-        failure: Exception | None = error
-        try:
-            frames = b"" if failure is not None else self._sends.responses(*self._owner.encoders(code))
-        except Exception as bug:
-            failure = bug
-        if failure is not None:
-            self.refuse(failure)
+        if error is not None:
+            self.refuse(error)
             return
-        self._channel.answer_frames(self._code, len(self._sends), frames, code, self._read_at, was_later=self.was_later)
+        try:
+            ready = self._ready if code == _SUCCESS else None
+            frames = self._responses(code) if ready is None else ready
+        except Exception as bug:
+            self.refuse(bug)
+            return
+        self._channel.answer_frames(
+            self._code, len(self._sends), frames, code, self._read_at, was_later=self.was_later, at_once=at_once
+        )
 
     def refuse(self, error: Exception) -> None:
         """Refuse the sends."""
@@ -313,10 +335,10 @@ class _Read:
 # An error in one of `reads` must not reach the others, which are of other connections.
 
 
-def _answer_all(reads: list[_Read], error: StoreError | None, code: ResponseCode) -> None:
+def _answer_all(reads: list[_Read], error: StoreError | None, code: ResponseCode, *, at_once: bool = False) -> None:
     for read in reads:
         try:
-            read.answer(error, code)
+            read.answer(error, code, at_once=at_once)
         except Exception:
             logger.exception("event=usual_sends_not_answered")
 
@@ -327,3 +349,9 @@ def _refuse_all(reads: list[_Read], error: Exception) -> None:
             read.refuse(error)
         except Exception:
             logger.exception("event=usual_sends_not_answered")
+
+
+def _prepare_all(reads: list[_Read]) -> None:
+    # After an error, `answer` makes the responses that are missing.
+    for read in reads:
+        read.prepare()

@@ -80,12 +80,18 @@ class SlaveSessions(Service):
         self._connection: MasterConnection | None = None
 
     def load(self) -> None:
-        """Read the secret.  Raises ConfigError for haSecretFile."""
+        """Read the secret, and begin to acknowledge what is appended.  Raises ConfigError for haSecretFile."""
         self._credentials = credentials(self._core, self._access)
+        self._core.store.confirmation.on_append.append(self._appended)
 
     def connected(self, connection: MasterConnection | None) -> None:
         """Take the open connection to the master; None once it has ended."""
         self._connection = connection
+
+    def _appended(self) -> None:
+        """Acknowledge at once: the master's senders wait, the listeners of this store need not come first."""
+        if self._connection is not None:
+            self._connection.acknowledge()
 
     def _reconnect(self, reason: str) -> None:
         if self._connection is not None:

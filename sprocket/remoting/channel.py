@@ -405,12 +405,13 @@ class RemotingChannel(asyncio.Protocol):
             self.write(frames)
 
     def answer_frames(
-        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool
-    ) -> None:
+        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
+        at_once: bool = False,
+    ) -> None:  # fmt: skip
         latency = self._table.latency
         if latency is not None:
             latency.note(request_code, code, self._loop.time() - read_at, count, was_later, False)
-        if was_later:
+        if was_later and not at_once:
             self.write(frames)
         elif not self.is_closed:
             self._out.append(frames)

@@ -111,9 +111,14 @@ class FramesChannel(Protocol):
         ...
 
     def answer_frames(
-        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool
-    ) -> None:
-        """Send the responses, with `code`, to `count` requests that were read at `read_at`."""
+        self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
+        at_once: bool = False,
+    ) -> None:  # fmt: skip
+        """Send the responses, with `code`, to `count` requests that were read at `read_at`.
+
+        Those that were served later (`was_later`) leave at the end of this turn of the loop, so that all of the turn
+        are one write; with `at_once` they leave now, because no others follow.
+        """
         ...
 
 

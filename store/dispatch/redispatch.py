@@ -78,16 +78,6 @@ class Redispatch:
             count = message_count(properties) if queue.is_batch else 1
             self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code, time, count)
 
-    def enter(self, queue: LogicQueue, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
-        """Write the entry of one record in `queue`, which is not a batch queue.  No batch may be held (`add_batch`)."""
-        if queue not in self._firsts:
-            self._firsts[queue] = queue.next_offset
-        # The usual case, without a call.
-        if offset == queue.next_offset and offset and len(queue.pending) < _WRITE_AT:
-            queue.add(physical_offset, size_bytes, tags_code, 0, 1)
-        else:
-            self._put(queue, offset, physical_offset, size_bytes, tags_code)
-
     def enter_units(self, queue: ConsumeQueue, units: bytes) -> None:
         """Write encoded entries that follow the last one of `queue`, now or with a later call.
 

@@ -69,6 +69,8 @@ class Confirmation:
         self._syncing: deque[tuple[int, int]] = deque()
         # Written but unconfirmed batches: (end in the log, [(queue, first offset, end offset)], bytes of memory).
         self._unconfirmed: deque[tuple[int, list[Arrival], int]] = deque()
+        # Visible messages of which no listener knows yet, one list for each batch.
+        self._arrived: deque[list[Arrival]] = deque()
         # Bytes of memory, roughly, that messages with waiting senders hold.
         self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
@@ -142,6 +144,7 @@ class Confirmation:
         touched = [(queue, first, queue.next_offset) for queue, first in batch.touched]
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
+            self._tell_listeners()
         else:
             cost = batch.size_bytes + _WAITING_MESSAGE_BYTES * batch.records
             self.waiting_bytes += cost
@@ -154,12 +157,18 @@ class Confirmation:
     def _publish(self, touched: list[Arrival]) -> None:
         for queue, _, end in touched:
             queue.max_offset = end
-        _tell(self.on_arrival, touched)
-        if self.on_arrival_of:
-            for arrival in touched:
-                listeners = self.on_arrival_of.get(arrival[0].topic)
-                if listeners:
-                    _tell(listeners, [arrival])
+        self._arrived.append(touched)
+
+    def _tell_listeners(self) -> None:
+        # A listener may append messages: a queue, so that all listeners hear of batches in the order of the log.
+        while self._arrived:
+            touched = self._arrived.popleft()
+            _tell(self.on_arrival, touched)
+            if self.on_arrival_of:
+                for arrival in touched:
+                    listeners = self.on_arrival_of.get(arrival[0].topic)
+                    if listeners:
+                        _tell(listeners, [arrival])
 
     # Waiting
 
@@ -247,15 +256,16 @@ class Confirmation:
             self._answer_flush_waiters(None)
 
     def _advance(self) -> None:
-        """Publish batches and call waiters up to the confirm offset."""
+        """Publish batches and call waiters up to the confirm offset.
+
+        Listeners come last: a response must not wait for what they do.
+        """
         unconfirmed, waiters = self._unconfirmed, self._waiters
         confirm = self.confirm_offset
         while unconfirmed and unconfirmed[0][0] <= confirm:
             _, touched, cost = unconfirmed.popleft()
             self.waiting_bytes -= cost
             self._publish(touched)
-            # A listener may append messages; without a limit they are confirmed already.
-            confirm = self.confirm_offset
         _PUBLISHED()
         while waiters and waiters[0][0] <= confirm:
             waiters.popleft()[1](None)
@@ -264,6 +274,7 @@ class Confirmation:
             end, callback = senders.popleft()
             callback(None, self._acknowledged >= end)
         _ANSWERED()
+        self._tell_listeners()
 
     def fail(self, error: DiskFailed) -> None:
         """Latch a failure of the disk: reads continue, but nothing more is acknowledged."""

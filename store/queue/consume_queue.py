@@ -42,6 +42,18 @@ def _packer(count: int) -> struct.Struct:
     return struct.Struct(">" + "qiq" * count)
 
 
+def encode_entries(fields: list[int]) -> bytes:
+    """Return the bytes of entries; `fields` has physical offset, size and tags code of each."""
+    count = len(fields) // 3
+    if count == 1:
+        return ENTRY.pack(*fields)
+    if count <= _PACK_AT_ONCE:
+        return _packer(count).pack(*fields)
+    step = 3 * _PACK_AT_ONCE
+    runs = (fields[at : at + step] for at in range(0, len(fields), step))
+    return b"".join(_packer(len(run) // 3).pack(*run) for run in runs)
+
+
 class ConsumeQueue:
     """Entries of one queue, a `store.queue.logic_queue.LogicQueue` whose units are its entries.
 
@@ -150,18 +162,8 @@ class ConsumeQueue:
 
     def write_pending(self) -> None:
         """Write the pending entries.  Raises `DiskFull` or `DiskFailed`; then they are still pending."""
-        entries = self.pending
-        count = len(entries) // 3
-        if count == 1:
-            content = ENTRY.pack(*entries)
-        elif count <= _PACK_AT_ONCE:
-            content = _packer(count).pack(*entries)
-        else:
-            step = 3 * _PACK_AT_ONCE
-            runs = (entries[at : at + step] for at in range(0, len(entries), step))
-            content = b"".join(_packer(len(run) // 3).pack(*run) for run in runs)
-        self.write_units(content)
-        entries.clear()
+        self.write_units(encode_entries(self.pending))
+        self.pending.clear()
 
     def write_units(self, content: bytes) -> None:
         """Write encoded entries after the last written one; `next_offset` counts them already."""

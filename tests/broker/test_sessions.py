@@ -134,6 +134,27 @@ async def test_what_is_flushed_counts_if_the_master_says_so(tmp_path: Path) -> N
             assert flushed == offset + size
 
 
+async def test_a_slave_acknowledges_before_its_listeners_hear_of_the_messages(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path / "master", store=STORE) as (master, client),
+        slave_of(tmp_path / "slave", master) as slave,
+    ):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await until(lambda: session_of(slave) and in_step(master, slave))
+        left: list[bytes] = []
+
+        def arrived(_: list[Arrival]) -> None:
+            session = session_of(slave)
+            assert session is not None
+            left.append(session.acknowledge(0.0))
+
+        slave.store.on_arrival.append(arrived)
+        for number in range(5):
+            await client.send(b"%d" % number)
+        await until(lambda: slave.store.wrote_offset == master.store.wrote_offset)
+        assert left and not any(left)
+
+
 def stored_when(master: Broker, slave: Broker, end: int) -> asyncio.Future[int]:
     """What the slave has flushed at the moment at which a send that ends at `end` is answered SEND_OK."""
     flushed: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,9 @@ import pytest
 
 from ha import follower as follower_module
 from ha.follower import Follower, MasterConnection
-from ha.listener import SlaveListener
+from ha.listener import SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
-from ha.protocol import report
+from ha.protocol import TransferReader, report
 from ha.replicas import ReplicaRules, Replicas
 from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
 from sprocket.common.clock import SystemClock
@@ -75,7 +75,7 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
+async def pair(root: Path, *, is_awaited: bool = False, **rules: float) -> AsyncIterator[Pair]:
     stores = Stores(root / "master")
     master = stores.open()
     log = master.master_log()
@@ -85,6 +85,7 @@ async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
     listener = SlaveListener(
         LinkRules(**settings),  # type: ignore[arg-type] # numbers of both kinds
         log, replicas, SystemClock(), lambda: acknowledged.append(max(replicas.offsets(), default=-1)),
+        is_awaited=is_awaited,
     )  # fmt: skip
     log.on_append.append(listener.log_grew)
     port = await listener.bind("127.0.0.1", 0)
@@ -104,6 +105,43 @@ async def until(holds: Callable[[], object], limit_s: float = 60.0) -> None:
     while not holds():
         assert asyncio.get_running_loop().time() < deadline, "waited in vain"
         await asyncio.sleep(0.005)
+
+
+class Calls(asyncio.Transport):
+    """A slave's end that keeps what each call of the transport wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.written.append(b"".join(list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+async def test_a_piece_of_the_log_leaves_with_its_head(tmp_path: Path, is_awaited: bool) -> None:
+    async with pair(tmp_path, is_awaited=is_awaited) as it:
+        connection, calls = SlaveConnection(it.listener), Calls()
+        connection.connection_made(calls)
+        connection.data_received(report(0))
+        for _ in range(3):
+            it.send(1)
+            if not is_awaited:
+                await asyncio.sleep(0)
+        connection.connection_lost(None)
+        pieces = [TransferReader().feed(written) for written in calls.written]
+        assert [len(piece) for piece in pieces] == [1, 1, 1]
+        assert b"".join(bytes(piece[0].content) for piece in pieces) == bytes(it.log.piece_at(0, 1 << 20) or b"")
 
 
 async def test_a_slave_has_what_the_master_appends_and_says_so(tmp_path: Path) -> None:

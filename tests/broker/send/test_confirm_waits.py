@@ -80,6 +80,34 @@ def test_what_is_confirmed_is_answered_at_once() -> None:
     assert waiting.timers.pending == []
 
 
+def test_responses_are_prepared_once_if_they_wait_and_never_if_they_need_not() -> None:
+    waiting = Waiting()
+    prepared: list[int] = []
+
+    def wait(offset: int) -> None:
+        waiting.waits.wait(offset, lambda error, code: None, lambda: prepared.append(offset))
+
+    waiting.confirmation.reach(10)
+    wait(10)
+    assert prepared == []
+    wait(20)
+    assert prepared == [20]
+    waiting.confirmation.reach(30)
+    waiting.timers.advance(60)
+    assert prepared == [20]
+
+
+def test_an_error_of_preparing_changes_no_answer() -> None:
+    waiting, answers = Waiting(), list[int]()
+
+    def fail() -> None:
+        raise ValueError
+
+    waiting.waits.wait(20, lambda error, code: answers.append(code), fail)
+    waiting.confirmation.reach(30)
+    assert answers == [OK]
+
+
 def test_a_confirmation_answers_those_it_covers_once() -> None:
     waiting = Waiting()
     waiting.wait(10)

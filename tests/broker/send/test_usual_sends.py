@@ -29,6 +29,7 @@ from tests.fuzz.engine_send_targets import (
     compare_sends,
     compare_turns,
     compiled,
+    path_of,
     send_of,
     send_twins,
     turns_of,
@@ -290,6 +291,59 @@ def test_a_sync_master_appends_the_reads_of_a_turn_together_and_answers_once_a_s
         outputs = twin.serve_turns([[(name, usual(12)) for name in range(3)]])[0]
     assert appended == [36]
     assert [len(frames) for frames, _ in outputs] == [answers] * 3
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+@pytest.mark.parametrize(("is_enough", "code"), [(True, b'"code":0,'), (False, b'"code":11,')])
+def test_responses_prepared_as_success_are_not_sent_if_no_slave_has_the_messages(
+    is_native: bool, is_enough: bool, code: bytes
+) -> None:
+    twin = Twin(is_native, sync_flush=False, role=BrokerRole.SYNC_MASTER)
+    twin.serve([usual(4)])
+    twin.store.confirmation.replicated(twin.store.wrote_offset, twin.store.wrote_offset, is_enough=True)
+
+    async def run() -> bytes:
+        output = Output()
+        channel = RemotingChannel(twin.table, twin.counters)
+        channel.connection_made(output)
+        channel.data_received(usual(20))
+        await asyncio.sleep(0)  # the append is at the end of the turn
+        assert output.written == []
+        acknowledged = twin.store.wrote_offset if is_enough else -1
+        twin.store.confirmation.replicated(twin.store.wrote_offset, acknowledged, is_enough=is_enough)
+        await asyncio.sleep(0)
+        return b"".join(output.written)
+
+    with path_of(is_native):
+        frames = FrameDecoder().feed(asyncio.run(run()))
+    assert len(frames) == 20 and all(code in header for _, header, _ in frames)
+
+
+def test_responses_to_several_appends_that_become_safe_together_are_one_write() -> None:
+    twin = Twin(True, sync_flush=False, role=BrokerRole.SYNC_MASTER)
+    twin.serve([usual(4)])
+    store = twin.store
+
+    def acknowledge() -> None:
+        store.confirmation.replicated(store.wrote_offset, store.wrote_offset, is_enough=True)
+
+    async def run() -> None:
+        output = Output()
+        channel = RemotingChannel(twin.table, twin.counters)
+        channel.connection_made(output)
+        for appends in (1, 3, 1):
+            output.written.clear()
+            for _ in range(appends):
+                channel.data_received(usual(2))
+                await asyncio.sleep(0)  # the append is at the end of the turn
+            acknowledge()
+            # Without a turn of the loop.
+            assert len(output.written) == 1
+            assert len(FrameDecoder().feed(output.written[0])) == 2 * appends
+
+    acknowledge()
+    with path_of(True):
+        asyncio.run(run())
 
 
 def test_the_reads_of_one_connection_alone_are_appended_at_once() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFull, StoreError
+from store.flush.confirmation import NO_LIMIT, Arrival
 from tests.clock import ManualClock
 from tests.sim.sim_disk import Fault, SimDisk
 from tests.sim.sim_image import Subset, Survivors
@@ -120,3 +121,41 @@ def test_the_checkpoints_time_is_of_a_record_that_is_flushed() -> None:
     assert checkpoint.physic_msg_timestamp <= first_ms
     sim.run_notified()
     assert store.confirmation.snapshot().physic_msg_timestamp == sim.clock.wall_ms()
+
+
+def test_senders_are_answered_once_their_messages_are_visible_and_before_listeners_work() -> None:
+    sim = opened(sync_flush=True)
+    store = sim.store
+    events: list[tuple[str, int]] = []
+    store.on_arrival.append(lambda arrivals: events.extend(("told", end) for _, _, end in arrivals))
+    for _ in range(2):
+        _, offset, size = store.append([message()])[0]
+        store.confirmation.when_stored(
+            offset + size, lambda error, is_replicated: events.append(("answered", store.max_offset("Orders", 0)))
+        )
+    assert events == []
+    sim.flush()
+    assert events == [("answered", 2), ("answered", 2), ("told", 1), ("told", 2)]
+
+
+def test_what_a_listener_appends_is_told_after_all_before_it() -> None:
+    store = opened(sync_flush=False).store
+    told: tuple[list[int], list[int]] = [], []
+
+    def append_once(arrivals: list[Arrival]) -> None:
+        if not told[0]:
+            told[0].append(arrivals[0][2])
+            store.append([message()])
+        else:
+            told[0].append(arrivals[0][2])
+
+    store.on_arrival.append(append_once)
+    store.confirmation.replicated(0, 0, is_enough=True)
+    store.append([message()])
+    store.append([message()])
+    store.on_arrival.append(lambda arrivals: told[1].append(arrivals[0][2]))
+    assert told == ([], [])
+    store.confirmation.replicated(NO_LIMIT, NO_LIMIT, is_enough=False)
+    assert told[0] == [1, 2, 3]
+    # The first batch is being told to the first listener while the others are told.
+    assert sorted(told[1]) == [1, 2, 3]

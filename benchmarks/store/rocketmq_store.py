@@ -6,7 +6,7 @@ from pathlib import Path
 from store.config.store_config import StoreConfig
 from tests.compat import maven
 
-_TOOL = Path(__file__).resolve().parent / "java" / "RecoveryTool.java"
+_TOOL = Path(__file__).resolve().parents[1] / "java" / "RecoveryTool.java"
 _LIMIT_S = 540
 
 

@@ -1,6 +1,6 @@
 """The tail of an append over rolls of the log's segments, for the ways to write one.
 
-    python -m benchmarks.append_tail [--rounds 5] [--megabytes 96] [--folder FOLDER] [--only async-16M]
+    python -m benchmarks.store.append_tail [--rounds 5] [--megabytes 96] [--folder FOLDER] [--only async-16M]
 
 Appends of 128 B to 1 KiB, one after the other; what is measured is one append, with SYNC the sync behind it included.
 All ways stand side by side and take turns within a round, because the speed of a shared machine drifts; the table has

@@ -1,6 +1,6 @@
 """How fast a message is found by key among millions, and how fast the index of them is built.
 
-    python -m benchmarks.key_query [--entries 10000000] [--keys 20000] [--rounds 5] [--folder FOLDER]
+    python -m benchmarks.store.key_query [--entries 10000000] [--keys 20000] [--rounds 5] [--folder FOLDER]
 
 One index file with RocketMQ's default number of slots is filled through the service's own batch path (`IndexFile.put`
 of arrays).  Then the same keys are searched in it by us and, in turns, by RocketMQ's own `IndexFile` over the same
@@ -33,7 +33,7 @@ from tests.compat import maven
 
 TOPIC = "Orders"
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
-TOOL = Path(__file__).resolve().parents[1] / "tests" / "compat" / "java" / "store" / "IndexTool.java"
+TOOL = Path(__file__).resolve().parents[2] / "tests" / "compat" / "java" / "store" / "IndexTool.java"
 BATCH = 16 * 1024
 LOG_MESSAGES = 1_000_000
 FIRST_MS = 1_700_000_000_000

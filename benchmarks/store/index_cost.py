@@ -1,6 +1,6 @@
 """What the message index costs a sender: two brokers, one with `messageIndexEnable`, one without, measured in turns.
 
-    python -m benchmarks.index_cost [--rounds 20] [--seconds 0.5] [--outstanding 64]
+    python -m benchmarks.store.index_cost [--rounds 20] [--seconds 0.5] [--outstanding 64]
 
 Messages of 128 B, with a unique key for each outstanding request; the generator is that of the system benchmark.  The
 answer is the median of the ratios of neighbouring slices.
@@ -61,4 +61,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    process.leave_on_sigterm()
     main()

@@ -1,6 +1,6 @@
 """How long a store with very many ConsumeQueues takes to open, and what a flush of all queues does to sends.
 
-    python -m benchmarks.open_time [--queues 1000 10000 50000] [--descriptors 4096] [--realtime] [--folder FOLDER]
+    python -m benchmarks.store.open_time [--queues 1000 10000 50000] [--descriptors 4096] [--realtime] [--folder FOLDER]
 
 For each number of queues: a store is written with two messages in every queue (8 queues a topic, files of the usual
 6 MB, sparse) and stopped; then it is opened three times after a clean stop, and three times after a crash that left

@@ -1,6 +1,6 @@
 """Speed of recovery: checking a log and rebuilding its ConsumeQueues, beside a walk record by record.
 
-    python -m benchmarks.recovery [--log-mb 512] [--queues 16] [--queues-open 1000] [--folder FOLDER] [--rocketmq]
+    python -m benchmarks.store.recovery [--log-mb 512] [--queues 16] [--queues-open 1000] [--folder FOLDER] [--rocketmq]
 
 For records with a CRC of their own (enabledAppendPropCRC) and without, of 200 bytes and of 1 KiB, it writes a log
 through the store and checks all of it with a warm page cache: the walk alone, then a whole recovery that makes the
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.rocketmq_store import load_seconds
+from benchmarks.store.rocketmq_store import load_seconds
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.config.store_config import StoreConfig

@@ -1,0 +1,1 @@
+"""Benchmarks of the store: appends, recovery, opening, the index."""
