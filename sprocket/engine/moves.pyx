@@ -199,7 +199,7 @@ cdef class Moves:
         """
         cdef Py_buffer units, log, numbers
         cdef Py_ssize_t counts[MAX_LANES]
-        cdef Py_ssize_t done = 0
+        cdef Py_ssize_t left, done = 0
         cdef int64_t size_bytes = 0
         cdef int lane
         memset(counts, 0, sizeof(counts))
@@ -212,10 +212,10 @@ cdef class Moves:
             try:
                 file_end = min(file_end, file_base + units.len)
                 end = min(end, base + log.len)
-                taken = numbers.len // <Py_ssize_t> sizeof(int64_t) - taken
-                while done < taken and self.count < max_moves and size_bytes < max_bytes:
+                left = numbers.len // <Py_ssize_t> sizeof(int64_t) - max(taken, 0)
+                while done < left and self.count < max_moves and size_bytes < max_bytes:
                     unit = plain_unit(<const uint8_t *> units.buf, file_base, file_end,
-                                      (<const int64_t *> numbers.buf)[taken - done - 1])
+                                      (<const int64_t *> numbers.buf)[left - done - 1])
                     if unit == NULL:
                         break
                     lane = self.take_unit(unit, <const uint8_t *> log.buf, base, end, topic_field, slot_ms, width_ms, now_ms)

@@ -34,7 +34,7 @@ class SlotDelivery:
         self.time_ms = time_ms
         self.slot = slot
         self._walk_at = slot.last
-        self._delivered_before = delivered_before
+        self.delivered_before = delivered_before
         # Positions in the timer log, newest first: of messages, and of delete requests.
         self.positions = array("q")
         self._deletes = array("q")
@@ -46,7 +46,7 @@ class SlotDelivery:
     def prepare(self, state: TimerState, max_units: int) -> bool:
         """Read up to `max_units` more units of the slot.  Return whether all are read."""
         log = state.log
-        while self._walk_at >= self._delivered_before and self._walk_at >= 0:
+        while self._walk_at >= self.delivered_before and self._walk_at >= 0:
             if not max_units:
                 return False
             max_units -= self._walk_chain(log, max_units) or self._walk(log)
@@ -62,7 +62,7 @@ class SlotDelivery:
         part = None if _units is None else log.file_at(self._walk_at)
         if _units is None or part is None:
             return 0
-        found, self._walk_at = _units.chained(*part, self._walk_at, max(self._delivered_before, 0), max_units)
+        found, self._walk_at = _units.chained(*part, self._walk_at, max(self.delivered_before, 0), max_units)
         self.positions.extend(found)
         self.messages += len(found)
         return len(found)

@@ -113,7 +113,7 @@ class TimerLog:
         return Unit._make(fields[1:8]) if fields[0] == UNIT_BYTES and is_magic(fields[2]) else None
 
     def file_at(self, position: int) -> tuple[memoryview, int, int] | None:
-        """Return the file with `position`, the position at which it begins, and where its units end; None without one."""
+        """Return the file with `position`, where it begins, and where its units end; None without one."""
         located = self._files.locate(position)
         if located is None:
             return None
