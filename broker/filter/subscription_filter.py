@@ -16,8 +16,6 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 ALL: Final = "*"
 TAG: Final = "TAG"
 _FEW: Final = 4
-_INT_MIN: Final = -(1 << 31)
-_INT_MAX: Final = (1 << 31) - 1
 # Max size of a cached filter, to limit memory; a longer one is parsed with every request.
 _MAX_CACHED_CHARS: Final = 4096
 _MAX_CACHED_CODES: Final = 256
@@ -34,10 +32,8 @@ class TagFilter:
         self._few = sorted(self.codes) if len(self.codes) <= _FEW else None
 
     def few_codes(self, max_codes: int) -> list[int] | None:
-        """Return the hashes for a compiled search; None if there are more, or one is beyond an int."""
-        codes = sorted(self.codes)
-        is_usual = len(codes) <= max_codes and all(_INT_MIN <= code <= _INT_MAX for code in codes)
-        return codes if is_usual else None
+        """Return the hashes for a compiled search, which takes up to `max_codes`; None if there are more."""
+        return sorted(self.codes) if len(self.codes) <= max_codes else None
 
     def __call__(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which of `tags_codes` match.  Only their low 32 bits count, as in `Long.intValue`."""

@@ -120,7 +120,7 @@ cdef class PopLane:
     cdef Octets properties[PROPERTY_NUMBERS + 1]
     cdef Py_ssize_t form_bytes
 
-    def __init__(self, group_config, topic_config, list queues not None, codes, bytes kind not None, form, subscriptions):
+    def __cinit__(self, group_config, topic_config, list queues not None, codes, bytes kind not None, form, subscriptions):
         """`queues` are all of the topic, `codes` hash codes of tags, None for all messages.
 
         `kind` is that of the topic in a response, `form` a `CheckpointForm`.  `subscriptions` are for the caller.
@@ -166,8 +166,8 @@ cdef class Pops:
     cdef readonly int64_t messages  # of all pops
     cdef readonly int64_t missed  # reads of queues without a message
 
-    def __init__(self, tuple limits not None, queue, int64_t room_bytes, int64_t max_record_bytes, int64_t now_ms,
-                 int64_t slot_ms, int64_t max_delay_ms, int64_t tags_code):
+    def __cinit__(self, tuple limits not None, queue, int64_t room_bytes, int64_t max_record_bytes, int64_t now_ms,
+                  int64_t slot_ms, int64_t max_delay_ms, int64_t tags_code):
         """`limits` are those of `store.queue.usual_reads`.
 
         The checkpoints are for `queue`, with `tags_code`, and have at most `room_bytes` together and `max_record_bytes`
@@ -249,6 +249,8 @@ cdef class Pops:
         cdef Py_ssize_t i
         if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
             raise ValueError("usual records name an IPv4 address")
+        if self.count and not PyBytes_GET_SIZE(records):
+            raise ValueError("the records were encoded before")
         head.magic, head.queue_id, head.queue_offset = self.queue.magic, self.queue.queue_id, self.queue.next_offset
         head.born_timestamp, head.store_timestamp = self.now_ms, store_timestamp
         head.born_host = head.store_host = <const uint8_t *> PyBytes_AS_STRING(store_host)

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled entry of messages into the timer wheel: from the entries of their queue to units of the timer log.
+"""Compiled entry of messages into the timer wheel: from the entries of their queue to units of the timer log, and back.
 
 Its twin is `TimerEnqueue._enter` (`store/timer/timer_enqueue.py`).  It stops before the first message that is unusual:
-late, too far ahead, deleting another, for a slot that another time uses, or in a record of another form.
+late, too far ahead, deleting another, for a slot that another time uses, or in a record of another form.  `chained`
+follows the units of a slot; its twin is `SlotDelivery.prepare` (`store/timer/timer_dequeue.py`).
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -292,8 +293,8 @@ cdef class UnitWriter:
 def chained(file, int64_t base, int64_t end, int64_t position, int64_t stop, Py_ssize_t max_units):
     """Return the positions of up to `max_units` plain units chained from `position` back to `stop`, and the next one's.
 
-    `file` is a file of the timer log, which
-    begins at `base`; units end at `end`.  A unit that is not plain, or lies elsewhere, ends the chain: Python reads it.
+    `file` is a file of the timer log, which begins at `base`; units end at `end`.  A unit that is not plain, or lies
+    elsewhere, ends the chain: Python reads it.
     """
     cdef Py_buffer octets
     cdef list found = []

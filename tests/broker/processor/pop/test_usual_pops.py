@@ -256,3 +256,20 @@ def test_a_field_of_every_kind_in_every_place() -> None:
             for text in ("", "null", "-1", "007", "9" * 19, "Zürich")
         )
         compare_pops([stream])
+
+
+def test_records_are_encoded_once() -> None:
+    """A second encoding would write into nothing."""
+    twin = ready_twin(True)
+    found = []
+
+    def encode_twice(records: Any) -> int:
+        records.encode(0, 0, bytes(8))
+        with pytest.raises(ValueError, match="encoded before"):
+            records.encode(0, 0, bytes(8))
+        found.append(len(records))
+        raise StoreError("no room")
+
+    with patch.object(twin.service.log, "append_checkpoints", encode_twice):
+        twin.serve([frame(max_msg_nums=4)])
+    assert found == [1]
