@@ -41,11 +41,14 @@ class PopTwin(Twin):
             topics.by_name[name] = TopicConfig(name, QUEUES, QUEUES, perm=perm)
         # Pops then find the timer's queue.
         self.store.append([PendingMessage("rmq_sys_wheel_timer", 0, b"", b"", 0, 0, 0, 0, bytes(8))])
+        codes = [java_hash_code(tag) for tag in _TAGS]
+        messages = []
         for number in range(_MESSAGES):
             body = chance.randbytes(chance.choice((0, 10, 100, 100, 3000)))
-            tags_code = java_hash_code(_TAGS[number % len(_TAGS)])
             queue_id = chance.choice((0, 0, 1, 1, 2, 3))
-            self.store.append([PendingMessage("Orders", queue_id, body, b"", tags_code, 0, 0, 0, bytes(8))])
+            code = codes[number % len(codes)]
+            messages.append(PendingMessage("Orders", queue_id, body, b"", code, 0, 0, 0, bytes(8)))
+        self.store.append(messages)
         for group in ("Quiet", "Retried"):
             name = f"%RETRY%{group}_Orders"
             topics.by_name[name] = TopicConfig(name, 1, 1)

@@ -1,7 +1,7 @@
 """What the pops of one topic by one group with one subscription have in common, checked once until it changes."""
 
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
@@ -14,7 +14,7 @@ from sprocket.remoting.message.pop_extra_info import retry_kind
 from sprocket.remoting.message.topic_names import is_light
 
 # The store looks for a seal in properties with this character.
-_HASH = b"#"
+_HASH: Final = b"#"
 
 
 class PopLanes:
