@@ -12,6 +12,7 @@ from broker.pop.retry_topics import retry_topic_v1
 from broker.send.admission import FAQ
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -28,7 +29,7 @@ from store.queue.consume_queue_table import is_file_name
 
 MAX_MESSAGES: Final = 32
 # A pop that arrives this long after its client stopped waiting is not answered.
-_LATE_MS: Final = 500
+LATE_MS: Final = 500
 
 
 @lru_cache(maxsize=1024)
@@ -53,7 +54,7 @@ class PopChecks:
         now = self._clock.wall_ms()
         if not header.born_time:
             header.born_time = now
-        if now - header.born_time - header.poll_time > _LATE_MS:
+        if now - header.born_time - header.poll_time > LATE_MS:
             remark = f"the broker[{broker.broker_ip1}] pop message is timeout too much"
             raise RequestError(ResponseCode.POLLING_TIMEOUT, remark)
         self._readable("pop")
@@ -72,6 +73,16 @@ class PopChecks:
         if not header.order:
             self._check_retry_topic(header.topic, header.consumer_group)
         return config
+
+    def may_pop(self, topic: TopicConfig, group: SubscriptionGroupConfig) -> bool:
+        """Return whether `pop` admits this topic and group, as far as they and the configuration decide."""
+        return bool(
+            self._config.broker.broker_permission & PERM_READ
+            and self._config.store.timer_wheel_enable
+            and topic.perm & PERM_READ
+            and group.consume_enable
+            and _has_retry_topic(topic.topic_name, group.group_name)
+        )
 
     def _check_retry_topic(self, topic: str, group: str) -> None:
         """Refuse what could not be redelivered; both kinds of retry topic have names of equal length."""

@@ -23,10 +23,10 @@ class PopCounters:
         key = f"{topic}@{group}"
         self._acks[key] = self._acks.get(key, 0) + count
 
-    def checkpointed(self, topic: str, group: str) -> None:
-        """Count a checkpoint."""
+    def checkpointed(self, topic: str, group: str, count: int = 1) -> None:
+        """Count `count` checkpoints."""
         key = f"{topic}@{group}"
-        self._checkpoints[key] = self._checkpoints.get(key, 0) + 1
+        self._checkpoints[key] = self._checkpoints.get(key, 0) + count
 
     def by_name(self) -> dict[str, Callable[[], Mapping[str, int]]]:
         """Return the counters by the name under which operators query them; the broker's are under its cluster."""

@@ -35,19 +35,35 @@ class PopFilters:
 
         Raises RequestError for an invalid expression.
         """
-        topic, group, expression = header.topic, header.consumer_group, header.exp or ALL
-        expression_type = header.exp_type if header.exp else TAG
+        expression, expression_type = stated(header.exp, header.exp_type)
+        matches = self.parsed(expression, expression_type)
+        self._assumed.note(
+            header.consumer_group,
+            *self.subscriptions(header.topic, header.consumer_group, expression, expression_type),
+        )
+        return matches
+
+    def parsed(self, expression: str, expression_type: str | None) -> PullFilter | None:
+        """Return the filter that `of` returns.  Raises RequestError for an invalid expression."""
         if len(expression) > MAX_EXPRESSION_CHARS:
             why = f"the expression has {len(expression)} characters, allowed are {MAX_EXPRESSION_CHARS}"
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _failed(why))
         try:
-            matches = _filter(expression, expression_type)
+            return _filter(expression, expression_type)
         except InvalidExpression as error:
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _failed(error.remark)) from None
-        self._assumed.note(group, _subscription(topic, expression, expression_type))
+
+    def subscriptions(
+        self, topic: str, group: str, expression: str, expression_type: str | None
+    ) -> tuple[SubscriptionData, SubscriptionData]:
+        """Return the subscriptions that a pop implies: to the topic, and to its retry topic."""
         retry = retry_topic(topic, group, self._config.broker.enable_retry_topic_v2)
-        self._assumed.note(group, _subscription(retry, ALL, expression_type))
-        return matches
+        return _subscription(topic, expression, expression_type), _subscription(retry, ALL, expression_type)
+
+
+def stated(expression: str | None, expression_type: str | None) -> tuple[str, str | None]:
+    """Return the expression of a pop and its type; a pop without an expression wants everything."""
+    return (expression, expression_type) if expression else (ALL, TAG)
 
 
 def _failed(why: str) -> str:

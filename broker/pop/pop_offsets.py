@@ -80,6 +80,19 @@ class PopOffsets:
         taken = self._taken.get((topic, group, queue_id))
         return offset if offset < 0 or not taken else max(offset, taken[-1].next_offset)
 
+    def all_known(self, topic: str, group: str, queue_ids: range) -> list[int]:
+        """Return `known` of several queues."""
+        if self._offsets.has_resets:
+            return [-1] * len(queue_ids)
+        committed = self._offsets.queues(group, topic)
+        offsets = [committed.get(queue_id, -1) for queue_id in queue_ids]
+        if self._taken:
+            for number, queue_id in enumerate(queue_ids):
+                taken = self._taken.get((topic, group, queue_id))
+                if taken and offsets[number] >= 0:
+                    offsets[number] = max(offsets[number], taken[-1].next_offset)
+        return offsets
+
     def begin(self, topic: str, group: str, queue_id: int, init_mode: int) -> int:
         """Return where a pop begins; sets the first offset of a group that is new to the queue, and applies a reset."""
         if self._offsets.has_resets:

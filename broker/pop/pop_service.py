@@ -8,6 +8,7 @@ supported.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from broker.core import BrokerCore
@@ -31,6 +32,9 @@ from broker.processor.pop.ack import AckProcessor
 from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
+from broker.processor.pop.pop_draws import PopDraws
+from broker.processor.pop.pop_end import PopEnd
+from broker.processor.pop.usual_pops import UsualPops
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import StoreError
@@ -67,8 +71,13 @@ class PopService(Service):
         checks = PopChecks(core)
         filters = PopFilters(core.config, core.consumers.assumed)
         queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters)
-        self.pops = PopProcessor(core, checks, filters, queues, self.offsets, self.log)
+        self.draws = draws = PopDraws(core, self.log, self.offsets)
+        end = PopEnd(core, queues, self.offsets, self.log)
+        self.pops = PopProcessor(core, checks, filters, queues, draws, end, self.log)
         self.held = self.pops.held
+        self._usual_pops = partial(
+            UsualPops.of, core, checks, filters, queues, self.offsets, draws, end, self.log, self.held
+        )
         self.on_free.append(self.held.lock_released)
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
         self._lanes = AckLanes(core, checks, self.log, self.buffer, self.inflight, counters)
@@ -89,10 +98,9 @@ class PopService(Service):
         acks = Route(
             RequestCode.ACK_MESSAGE, AckMessageRequestHeader, None, group, sub, client, batch=self._acks.acknowledge
         )
+        pops = Route(RequestCode.POP_MESSAGE, PopMessageRequestHeader, None, group, sub, pull, batch=self.pops.pop)
         return [
-            Route(
-                RequestCode.POP_MESSAGE, PopMessageRequestHeader, None, group, sub, pull, batch=self.pops.pop
-            ),
+            replace(pops, usual=self._usual_pops(pops)),
             Route(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, self._peeks.peek, group, sub, pull),
             replace(acks, usual=UsualAcks.of(self._core, self.log, self._lanes, acks)),
             Route(

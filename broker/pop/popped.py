@@ -14,16 +14,22 @@ from store.record.record import PendingMessage
 _NUMBERS: Final = dict.fromkeys(("popTime", "invisibleTime", "reviveQid", "restNum"), "%d")
 _TEXTS: Final = dict.fromkeys(("startOffsetInfo", "msgOffsetInfo"), "%b")
 _ORDERED: Final = {"orderCountInfo": "%b"}
+
+
+def template_of(code: ResponseCode, *, is_ordered: bool) -> ResponseTemplate:
+    """Return the template of the responses with `code`."""
+    remark = "FOUND" if code is ResponseCode.SUCCESS else "NO_MESSAGE_IN_QUEUE"
+    return ResponseTemplate(code, _NUMBERS | _TEXTS | (_ORDERED if is_ordered else {}), remark=remark)
+
+
 # By code and whether the pop is ordered.
 _TEMPLATES: Final = {
-    (code, is_ordered): ResponseTemplate(code, _NUMBERS | _TEXTS | (_ORDERED if is_ordered else {}), remark=remark)
-    for code, remark in (
-        (ResponseCode.SUCCESS, "FOUND"),
-        (ResponseCode.POLLING_FULL, "NO_MESSAGE_IN_QUEUE"),
-        (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE"),
-    )
+    (code, is_ordered): template_of(code, is_ordered=is_ordered)
+    for code in (ResponseCode.SUCCESS, ResponseCode.POLLING_FULL, ResponseCode.POLLING_TIMEOUT)
     for is_ordered in (False, True)
 }
+# The responses that the compiled path gives.
+FOUND: Final = _TEMPLATES[ResponseCode.SUCCESS, False]
 
 
 class Popped:

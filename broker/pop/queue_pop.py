@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.popMsgFromQueue`, `appendCheckPoint
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.core import BrokerCore
@@ -111,6 +111,15 @@ class QueuePop:
                 popped.rest += max(max_offset(topic, queue_id) - offset, 0)
             else:
                 self.take(popped, topic, queue_id, matches, is_retry=is_retry)
+
+    def took(self, topic: str, group: str, queues: Sequence[tuple[int, int, int]], found: list[Taken]) -> None:
+        """Add to `found` what the compiled path took: queue id, next offset and messages of each of `queues`."""
+        for queue_id, next_offset, messages in queues:
+            taken = self._offsets.take(topic, group, queue_id, next_offset)
+            taken.messages = messages
+            self._inflight.popped(topic, group, queue_id, messages)
+            found.append(taken)
+        self._counters.checkpointed(topic, group, len(queues))
 
     def undo(self, taken: Taken) -> None:
         """Undo a pop whose messages were not delivered."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.client.clients import ConsumerRegistry
 from broker.config.live_config import LiveConfig
-from broker.filter.subscription_filter import TagFilter, is_tag_type, subscription_filter, tag_filter
+from broker.filter.subscription_filter import is_tag_type, subscription_filter, tag_filter
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -33,9 +33,7 @@ logger = logging.getLogger(__name__)
 _engine: Final = native("pulls")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # About as much leaves in one write; other connections have their turn between two.
-_READ_BYTES: Final = 4 * JOIN_BYTES
-_INT_MIN: Final = -(1 << 31)
-_INT_MAX: Final = (1 << 31) - 1
+READ_BYTES: Final = 4 * JOIN_BYTES
 
 
 @runtime_checkable
@@ -129,7 +127,7 @@ class UsualPulls:
         if reader is None or self._offsets.has_resets or not self._may_serve():
             return 0
         try:
-            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, _READ_BYTES, proof)
+            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, READ_BYTES, proof)
         except Exception:
             # Nothing is noted yet: the Python path serves them, and responds to each.
             logger.exception("event=usual_pulls_failed peer=%s:%s", *channel.peer)
@@ -179,7 +177,7 @@ class UsualPulls:
             tags = subscription_filter(subscription)
         else:
             return None
-        codes = None if tags is None else self._codes(tags)
+        codes = None if tags is None else tags.few_codes(self._engine.MAX_CODES)
         if tags is not None and codes is None:
             return None
         broker_id = group_config.broker_id if self._broker.slave_read_enable else MASTER_ID
@@ -188,8 +186,3 @@ class UsualPulls:
     def _subscription(self, group: str, topic: str) -> SubscriptionData | None:
         connected = self._consumers.group(group)
         return None if connected is None else connected.subscriptions.get(topic)
-
-    def _codes(self, tags: TagFilter) -> list[int] | None:
-        codes = sorted(tags.codes)
-        is_usual = len(codes) <= self._engine.MAX_CODES and all(_INT_MIN <= code <= _INT_MAX for code in codes)
-        return codes if is_usual else None

@@ -14,12 +14,14 @@ class AssumedSubscriptions:
         self._clock = clock
         self._groups: dict[str, dict[str, tuple[SubscriptionData, float]]] = {}
 
-    def note(self, group: str, subscription: SubscriptionData) -> None:
-        """Store the subscription that a request of `group` stated."""
+    def note(self, group: str, *subscriptions: SubscriptionData) -> None:
+        """Store the subscriptions that a request of `group` stated."""
         topics = self._groups.get(group)
         if topics is None:
             topics = self._groups[group] = {}
-        topics[subscription.topic] = (subscription, self._clock.monotonic())
+        now = self._clock.monotonic()
+        for subscription in subscriptions:
+            topics[subscription.topic] = (subscription, now)
 
     def find(self, group: str, topic: str) -> SubscriptionData | None:
         """Return the subscription of the group's last request for the topic."""

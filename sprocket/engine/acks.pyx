@@ -18,7 +18,7 @@ from sprocket.engine.layout cimport (
     CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
 from sprocket.engine.read_frames cimport FrameParts, find_frame
-from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, put, put_head, put_seal
+from sprocket.engine.record_writer cimport HOST_BYTES, Octets, RecordHead, octets_of, put, put_head, put_seal
 from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
@@ -63,12 +63,6 @@ _ROLES = {
 }
 
 
-# Bytes that a Python object owns.
-cdef struct Octets:
-    const uint8_t *at
-    Py_ssize_t size
-
-
 # What the acknowledgements of one pop of one queue have in common (`broker.pop.ack_lanes.AckLane`).
 cdef struct Lane:
     Octets topic
@@ -91,12 +85,6 @@ cdef struct Ack:
     int32_t opaque
     int serialization
     int lane
-
-
-cdef inline Octets octets_of(bytes kept) noexcept:
-    cdef Octets found
-    found.at, found.size = <const uint8_t *> PyBytes_AS_STRING(kept), PyBytes_GET_SIZE(kept)
-    return found
 
 
 cdef inline bint is_same(const Octets *known, const uint8_t *at, Py_ssize_t size) noexcept nogil:

@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    "acks", "client_sends", "columns", "ends", "framing", "header_reader", "index_keys", "intake", "moves", "pulls",
-    "read_frames", "reads", "record_filters", "records", "scan", "sends", "session_frames", "signatures", "timer_units",
+    "acks", "client_sends", "columns", "ends", "framing", "header_reader", "index_keys", "intake", "moves", "pops",
+    "pulls", "read_frames", "reads", "record_filters", "records", "scan", "sends", "session_frames", "signatures",
+    "timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (

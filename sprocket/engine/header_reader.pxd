@@ -100,3 +100,7 @@ cdef class HeaderReader:
     cdef bint is_signed(self, const Header *header, SigningKey key, const uint8_t *body, Py_ssize_t body_bytes) noexcept
     cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept
     cdef bint put_value(self, const Field *field, const Text *value, Header *header) noexcept
+
+
+cdef str text_of(const Text *found)
+cdef bytes texts_key(const Header *header, const int *roles, int count, int64_t number)

@@ -5,7 +5,7 @@
 a request without a Python object.  Nothing is refused here: Python reads what is unusual.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
@@ -405,3 +405,35 @@ cdef class HeaderReader:
             return False
         header.numbers[field.role] = number
         return True
+
+
+cdef str text_of(const Text *found):
+    """Return the ASCII text of a field; None if the header has none."""
+    return None if found.at == NULL else found.at[:found.size].decode("ascii")
+
+
+cdef bytes texts_key(const Header *header, const int *roles, int count, int64_t number):
+    """Return bytes that are the same for headers with the same texts of `count` roles, and the same `number`, only.
+
+    Each text follows its length.
+    """
+    cdef Py_ssize_t size = 8, i
+    cdef const Text *found
+    cdef int64_t length
+    cdef bytes key
+    cdef uint8_t *to
+    for i in range(count):
+        size += 8 + (0 if header.texts[roles[i]].at == NULL else header.texts[roles[i]].size)
+    key = PyBytes_FromStringAndSize(NULL, size)
+    to = <uint8_t *> PyBytes_AS_STRING(key)
+    memcpy(to, &number, 8)
+    to += 8
+    for i in range(count):
+        found = &header.texts[roles[i]]
+        length = -1 if found.at == NULL else found.size
+        memcpy(to, &length, 8)
+        to += 8
+        if length > 0:
+            memcpy(to, found.at, length)
+            to += length
+    return key

@@ -63,3 +63,31 @@ cdef packed struct QueueEntry:
     int64_t physical_offset
     int32_t size
     int64_t tags_code
+
+# A unit of the timer log: `TIMER_UNIT_DTYPE`.
+cdef packed struct TimerUnit:
+    int32_t size
+    int64_t previous
+    int32_t magic
+    int64_t write_ms
+    int32_t delay_ms
+    int64_t physical_offset
+    int32_t record_bytes
+    int32_t topic_hash
+    int64_t reserved
+
+cdef enum:
+    # `timer_log.DEFAULT`: the magic of a unit that neither is rolled nor deletes another.
+    PLAIN_UNIT = 1
+
+
+cdef inline const TimerUnit *plain_unit(const uint8_t *file, int64_t base, int64_t end, int64_t position) noexcept nogil:
+    """Return the plain unit at `position` of a file of the timer log that begins at `base`; NULL if there is none.
+
+    `end` is at most the end of the file.
+    """
+    cdef const TimerUnit *unit
+    if position < base or position > end or end - position < <int64_t> sizeof(TimerUnit):
+        return NULL
+    unit = <const TimerUnit *> (file + (position - base))
+    return unit if from_big32(unit.size) == sizeof(TimerUnit) and from_big32(unit.magic) == PLAIN_UNIT else NULL

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from sprocket.engine.layout cimport QueueEntry
+from sprocket.engine.layout cimport QueueEntry, TimerUnit
 from sprocket.engine.record_writer cimport RecordHead
 
 cdef enum:
@@ -64,6 +64,10 @@ cdef class Moves:
     cdef Move *half(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t queue_offset,
                     int64_t physical_offset, const uint8_t *group, Py_ssize_t group_bytes, bint is_commit) except? NULL
     cdef Move *next_move(self) except NULL
+    cdef int take_unit(self, const TimerUnit *unit, const uint8_t *log, int64_t base, int64_t end, bytes topic_field,
+                       int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2
+    cdef int take_timed(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t slot_ms,
+                        int64_t width_ms, int64_t enqueue_ms, int64_t now_ms) except -2
     cdef bint take(self, Move *move, const Place *place) except -1
     cdef bint fits(self, Move *move) noexcept
     cdef Py_ssize_t stored_bytes(self, const Move *move) noexcept nogil

@@ -12,6 +12,23 @@ class Moves:
     def add_timed(
         self, record: memoryview, topic_field: bytes, slot_ms: int, width_ms: int, enqueue_ms: int, now_ms: int
     ) -> str | None: ...
+    def add_units(
+        self,
+        file: memoryview,
+        file_base: int,
+        file_end: int,
+        positions: Any,
+        taken: int,
+        max_moves: int,
+        max_bytes: int,
+        segment: memoryview,
+        base: int,
+        end: int,
+        topic_field: bytes,
+        slot_ms: int,
+        width_ms: int,
+        now_ms: int,
+    ) -> tuple[int, int, list[tuple[str, int]]]: ...
     def add_made(
         self, queue: Any, body: bytes, properties: bytes, tags_code: int, born_timestamp: int, born_host: bytes
     ) -> bool: ...

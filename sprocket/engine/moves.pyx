@@ -10,11 +10,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES, VALUE_END,
-    from_big32, from_big64,
+    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES, TimerUnit,
+    VALUE_END, from_big32, from_big64, plain_unit,
 )
 from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport digits_of, is_text, put_number
@@ -177,18 +177,81 @@ cdef class Moves:
 
         `topic_field` is the timer's topic as in a record.  The message entered the wheel at `enqueue_ms`.
         """
-        cdef Place place
         cdef Py_buffer buffer
-        cdef Move *move = self.next_move()
+        cdef int lane
         self.kept.append(record)
         PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE)
         PyBuffer_Release(&buffer)
-        if not read_record(<const uint8_t *> buffer.buf, buffer.len, topic_field, move, &place) or place.out_ms < 0:
-            return None
+        lane = self.take_timed(
+            <const uint8_t *> buffer.buf, buffer.len, topic_field, slot_ms, width_ms, enqueue_ms, now_ms
+        )
+        return None if lane < 0 else self.names[lane]
+
+    def add_units(self, file, int64_t file_base, int64_t file_end, positions, Py_ssize_t taken, Py_ssize_t max_moves,
+                  int64_t max_bytes, segment, int64_t base, int64_t end, bytes topic_field not None, int64_t slot_ms,
+                  int64_t width_ms, int64_t now_ms):
+        """Do `add_timed` for units of a slot, from the last but `taken` of `positions` backwards.
+
+        Stop before `max_moves` records are in all, after `max_bytes` of those that are taken, and before a unit that
+        is not plain, or whose record is unusual or not within `base` and `end` of `segment`, which begins at `base`.
+        `file` is a file of the timer log, see `timer_units.chained`.  Return the number of units, the bytes of their
+        records, and the number of records for each real topic.
+        """
+        cdef Py_buffer units, log, numbers
+        cdef Py_ssize_t counts[MAX_LANES]
+        cdef Py_ssize_t left, done = 0
+        cdef int64_t size_bytes = 0
+        cdef int lane
+        memset(counts, 0, sizeof(counts))
+        self.kept.append(segment)
+        PyObject_GetBuffer(segment, &log, PyBUF_SIMPLE)
+        PyBuffer_Release(&log)
+        PyObject_GetBuffer(file, &units, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(positions, &numbers, PyBUF_SIMPLE)
+            try:
+                file_end = min(file_end, file_base + units.len)
+                end = min(end, base + log.len)
+                left = numbers.len // <Py_ssize_t> sizeof(int64_t) - max(taken, 0)
+                while done < left and self.count < max_moves and size_bytes < max_bytes:
+                    unit = plain_unit(<const uint8_t *> units.buf, file_base, file_end,
+                                      (<const int64_t *> numbers.buf)[left - done - 1])
+                    if unit == NULL:
+                        break
+                    lane = self.take_unit(unit, <const uint8_t *> log.buf, base, end, topic_field, slot_ms, width_ms, now_ms)
+                    if lane < 0:
+                        break
+                    counts[lane] += 1
+                    size_bytes += from_big32(unit.record_bytes)
+                    done += 1
+            finally:
+                PyBuffer_Release(&numbers)
+        finally:
+            PyBuffer_Release(&units)
+        return done, size_bytes, [(self.names[lane], counts[lane]) for lane in range(self.lane_count) if counts[lane]]
+
+    cdef int take_unit(self, const TimerUnit *unit, const uint8_t *log, int64_t base, int64_t end, bytes topic_field,
+                       int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2:
+        """Take the record of a unit; return its lane, -1 if it is unusual."""
+        cdef int64_t offset = from_big64(unit.physical_offset), size = from_big32(unit.record_bytes)
+        # Each difference is of numbers between 0 and `end`, so none overflows.
+        if offset < base or offset > end or size <= 0 or size > end - offset:
+            return -1
+        return self.take_timed(
+            log + (offset - base), size, topic_field, slot_ms, width_ms, from_big64(unit.write_ms), now_ms
+        )
+
+    cdef int take_timed(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t slot_ms,
+                        int64_t width_ms, int64_t enqueue_ms, int64_t now_ms) except -2:
+        """Take a record of the timer's topic, whose memory is kept; return its lane, -1 if it is unusual."""
+        cdef Place place
+        cdef Move *move = self.next_move()
+        if not read_record(record, size, topic_field, move, &place) or place.out_ms < 0:
+            return -1
         if place.out_ms - place.out_ms % width_ms != slot_ms or move.head.sys_flag & ~self.usual_flags:
-            return None
+            return -1
         move.enqueue_ms, move.dequeue_ms, move.head.prepared_transaction_offset = enqueue_ms, now_ms, 0
-        return self.names[move.lane] if self.take(move, &place) else None
+        return move.lane if self.take(move, &place) else -1
 
     cdef Move *half(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t queue_offset,
                     int64_t physical_offset, const uint8_t *group, Py_ssize_t group_bytes, bint is_commit) except? NULL:

@@ -16,12 +16,14 @@ from libc.string cimport memcpy
 
 from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.chosen_records cimport (
+    Found, Limits, MAX_TAG_CODES, TagCodes, choose, measure, put_records, set_codes, set_limits,
+)
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
-from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
-from sprocket.engine.layout cimport QueueEntry, from_big32, from_big64
+from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.engine.layout cimport QueueEntry, from_big64
 from sprocket.engine.read_frames cimport FrameParts, find_frame
 from sprocket.engine.signatures cimport Proof
-from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
     """
@@ -54,9 +56,6 @@ cdef enum:
     PERM_READ = 4
     RESPONSE_VALUES = 6
     MAX_HEAD_BYTES = 2048 + RESPONSE_VALUES * 20
-    # Longer filters are left to the Python path, and so are reads of more messages.
-    MAX_TAG_CODES = 16
-    MAX_MESSAGES = 1024
     # Kinds of pulls that are remembered; then all are forgotten.
     MAX_LANES = 4096
 
@@ -68,6 +67,9 @@ _ROLES = {
     "max_msg_bytes": ROLE_MAX_BYTES, "request_source": ROLE_REQUEST_SOURCE,
 }
 cdef str BROADCASTING = "BROADCASTING"
+# The texts that tell lanes apart: the last two only if a pull has its own subscription.
+cdef int KEY_ROLES[4]
+KEY_ROLES[:] = [ROLE_GROUP, ROLE_TOPIC, ROLE_SUBSCRIPTION, ROLE_EXPRESSION_TYPE]
 
 
 cdef class PullLane:
@@ -84,8 +86,7 @@ cdef class PullLane:
     cdef int64_t broker_id
     cdef int64_t topic_flags
     cdef int64_t group_flags
-    cdef int32_t codes[MAX_TAG_CODES]
-    cdef int code_count  # -1: every message is wanted
+    cdef TagCodes tags
 
     def __init__(self, group_config, topic_config, int queue_id, queue, subscription, codes, int64_t broker_id):
         """`codes` are hash codes of tags, None for all messages; `broker_id` is the one to pull from next."""
@@ -95,47 +96,11 @@ cdef class PullLane:
         self.sub_version = 0 if subscription is None else subscription.sub_version
         self.broker_id = broker_id
         self.topic_flags, self.group_flags = topic_config.topic_sys_flag, group_config.group_sys_flag
-        self.code_count = -1 if codes is None else len(codes)
-        if self.code_count > MAX_TAG_CODES:
-            raise ValueError(f"{self.code_count} tags, at most {MAX_TAG_CODES}")
-        for i in range(self.code_count):
-            self.codes[i] = codes[i]
-
-    cdef inline bint wants(self, const QueueEntry *entry) noexcept nogil:
-        """Return whether an entry is wanted: only the low 32 bits of its tags code count."""
-        cdef int32_t code = <int32_t> from_big64(entry.tags_code)
-        cdef int i
-        if self.code_count < 0:
-            return True
-        for i in range(self.code_count):
-            if self.codes[i] == code:
-                return True
-        return False
-
-
-# Limits of the store for the pulls of one read.
-cdef struct Limits:
-    int64_t wrote_offset
-    int64_t cold_end
-    int64_t memory_bytes
-    int64_t max_messages
-    int64_t max_bytes
-    int64_t max_scanned
-
-
-# The records that one pull gets.
-cdef struct Found:
-    Py_ssize_t count
-    Py_ssize_t scanned  # entries up to the next pull's first
-    int64_t size_bytes
-    int32_t chosen[MAX_MESSAGES]  # numbers of the entries
+        set_codes(&self.tags, codes)
 
 
 cdef class Frames:
     """The responses to one read, in one buffer."""
-
-    cdef PyObject *octets  # a bytes object that nobody else has, or NULL
-    cdef Py_ssize_t used
 
     def __dealloc__(self):
         Py_XDECREF(self.octets)
@@ -209,8 +174,7 @@ cdef class PullReader(HeaderReader):
         cdef list notes = []
         cdef int64_t size_bytes = 0
         cdef Py_ssize_t count = len(frames)
-        (bounds.wrote_offset, bounds.cold_end, bounds.memory_bytes, bounds.max_messages, bounds.max_bytes,
-         bounds.max_scanned) = limits
+        set_limits(&bounds, limits)
         self.read_bytes = read_bytes
         cdef FrameParts frame
         while size_bytes < read_bytes and find_frame(frames, index, &frame):
@@ -258,12 +222,12 @@ cdef class PullReader(HeaderReader):
     cdef PullLane current_lane(self, const Header *header):
         """Return the lane of a pull, after all checks of the Python path; None if it is unusual."""
         cdef bint has_own = header.numbers[ROLE_SYS_FLAG] & FLAG_SUBSCRIPTION
-        cdef bytes key = lane_key(header, has_own)
+        cdef bytes key = texts_key(header, KEY_ROLES, 4 if has_own else 2, header.numbers[ROLE_QUEUE_ID])
         cdef PullLane lane = self.lanes.get(key)
         if lane is None or not self.is_current(lane):
             lane = self.lane_of(
-                text(&header.texts[ROLE_GROUP]), text(&header.texts[ROLE_TOPIC]), header.numbers[ROLE_QUEUE_ID],
-                text(&header.texts[ROLE_SUBSCRIPTION]), text(&header.texts[ROLE_EXPRESSION_TYPE]), has_own,
+                text_of(&header.texts[ROLE_GROUP]), text_of(&header.texts[ROLE_TOPIC]), header.numbers[ROLE_QUEUE_ID],
+                text_of(&header.texts[ROLE_SUBSCRIPTION]), text_of(&header.texts[ROLE_EXPRESSION_TYPE]), has_own,
             )
             if len(self.lanes) >= MAX_LANES:
                 self.lanes.clear()
@@ -309,43 +273,13 @@ cdef class PullReader(HeaderReader):
             if position < 0 or available <= 0:
                 return False
             entries = <const QueueEntry *> (<const uint8_t *> queue.buf + position)
-            if not self.choose(lane, entries, available, header.numbers[ROLE_MAX_MESSAGES], limits):
+            if not choose(&self.found, &lane.tags, entries, available, header.numbers[ROLE_MAX_MESSAGES], limits):
                 return False
             return self.add_records(
                 lane, header, serialization, entries, limits, max_bytes, min_offset, max_offset, responses
             )
         finally:
             PyBuffer_Release(&queue)
-
-    cdef bint choose(self, PullLane lane, const QueueEntry *entries, int64_t available, int64_t max_messages,
-                     const Limits *limits) noexcept:
-        """Choose the wanted entries; return False if there are none, or if one is far back."""
-        cdef Found *found = &self.found
-        cdef int64_t count
-        cdef int64_t i
-        found.count = 0
-        if lane.code_count < 0:
-            count = min(available, max_messages, limits.max_messages, MAX_MESSAGES)
-            for i in range(count):
-                found.chosen[i] = <int32_t> i
-            found.count = found.scanned = count if count > 0 else 0
-        else:
-            if max_messages > min(limits.max_messages, MAX_MESSAGES):
-                return False
-            count = min(available, max(limits.max_scanned, max_messages))
-            found.scanned = count
-            for i in range(count):
-                if lane.wants(&entries[i]):
-                    if found.count == max_messages:
-                        found.scanned = i
-                        break
-                    found.chosen[found.count] = <int32_t> i
-                    found.count += 1
-        if not found.count:
-            return False
-        # Both decide about the limits of a read, and about the member that is suggested.
-        return is_near(&entries[found.chosen[0]], limits) and is_near(&entries[found.scanned - 1], limits) and is_near(
-            &entries[found.chosen[found.count - 1]], limits)
 
     cdef bint add_records(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
                           const Limits *limits, int64_t max_bytes, int64_t min_offset, int64_t max_offset,
@@ -359,7 +293,8 @@ cdef class PullReader(HeaderReader):
         end = min(end, limits.wrote_offset)
         PyObject_GetBuffer(segment, &log, PyBUF_SIMPLE)
         try:
-            if base < 0 or end < base or end - base > log.len or not self.measure(entries, base, end, max_bytes):
+            if base < 0 or end < base or end - base > log.len or not measure(
+                    &self.found, entries, base, end, max_bytes):
                 return False
             self.encode(
                 lane, header, serialization, entries, <const uint8_t *> log.buf, base, min_offset, max_offset, responses
@@ -368,28 +303,13 @@ cdef class PullReader(HeaderReader):
         finally:
             PyBuffer_Release(&log)
 
-    cdef bint measure(self, const QueueEntry *entries, int64_t base, int64_t end, int64_t max_bytes) noexcept:
-        """Check each chosen entry against the segment's bounds, and note the size of all."""
-        cdef int64_t offset, size, lowest = base, total = 0
-        cdef Py_ssize_t i
-        for i in range(self.found.count):
-            offset = from_big64(entries[self.found.chosen[i]].physical_offset)
-            size = from_big32(entries[self.found.chosen[i]].size)
-            # Each difference is of numbers between 0 and `end`, so none overflows.
-            if offset < lowest or offset > end or size <= 0 or size > end - offset:
-                return False
-            lowest = offset + size
-            total += size
-        self.found.size_bytes = total
-        return total <= max_bytes
-
     cdef int encode(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
                     const uint8_t *log, int64_t base, int64_t min_offset, int64_t max_offset,
                     Frames responses) except -1:
         """Append a whole frame; `log` begins at the physical offset `base`."""
         cdef Value values[RESPONSE_VALUES]
         cdef uint8_t head[MAX_HEAD_BYTES]
-        cdef Py_ssize_t head_bytes, size, i
+        cdef Py_ssize_t head_bytes, size
         cdef uint8_t *to
         put_decimal(lane.broker_id, &values[0])
         put_decimal(header.numbers[ROLE_QUEUE_OFFSET] + self.found.scanned, &values[1])
@@ -403,48 +323,5 @@ cdef class PullReader(HeaderReader):
         # The pulls of a read mostly get as much as its first one.
         to = responses.room(size, min(max(responses.used, size * self.followers), self.read_bytes))
         memcpy(to, head, head_bytes)
-        to += head_bytes
-        for i in range(self.found.count):
-            size = from_big32(entries[self.found.chosen[i]].size)
-            memcpy(to, log + (from_big64(entries[self.found.chosen[i]].physical_offset) - base), size)
-            to += size
+        put_records(to + head_bytes, &self.found, entries, log, base)
         return 0
-
-
-cdef inline bint is_near(const QueueEntry *entry, const Limits *limits) noexcept:
-    """Return whether memory probably holds an entry's record."""
-    cdef int64_t offset = from_big64(entry.physical_offset)
-    return 0 <= offset <= limits.wrote_offset and limits.wrote_offset - offset <= limits.memory_bytes
-
-
-cdef str text(const Text *found):
-    """Return the text of a field; None if the header has none."""
-    return None if found.at == NULL else found.at[:found.size].decode("ascii")
-
-
-cdef bytes lane_key(const Header *header, bint has_own):
-    """Return different bytes for the pulls of different lanes: each text follows its length."""
-    cdef int roles[4]
-    cdef Py_ssize_t count = 2, size = 8, i
-    cdef const Text *found
-    cdef int64_t length
-    cdef bytes key
-    cdef uint8_t *to
-    roles[:] = [ROLE_GROUP, ROLE_TOPIC, ROLE_SUBSCRIPTION, ROLE_EXPRESSION_TYPE]
-    if has_own:
-        count = 4
-    for i in range(count):
-        size += 8 + (0 if header.texts[roles[i]].at == NULL else header.texts[roles[i]].size)
-    key = PyBytes_FromStringAndSize(NULL, size)
-    to = <uint8_t *> PyBytes_AS_STRING(key)
-    memcpy(to, &header.numbers[ROLE_QUEUE_ID], 8)
-    to += 8
-    for i in range(count):
-        found = &header.texts[roles[i]]
-        length = -1 if found.at == NULL else found.size
-        memcpy(to, &length, 8)
-        to += 8
-        if length > 0:
-            memcpy(to, found.at, length)
-            to += length
-    return key

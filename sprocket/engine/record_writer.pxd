@@ -1,5 +1,6 @@
 # Writer of the fixed fields and of the seal of new records, with two IPv4 hosts: see `store/record/record.py`.
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -29,6 +30,18 @@ cdef struct RecordHead:
     int64_t prepared_transaction_offset
     const uint8_t *born_host
     const uint8_t *store_host
+
+
+# Bytes that a Python object owns.
+cdef struct Octets:
+    const uint8_t *at
+    Py_ssize_t size
+
+
+cdef inline Octets octets_of(bytes kept) noexcept:
+    cdef Octets found
+    found.at, found.size = <const uint8_t *> PyBytes_AS_STRING(kept), PyBytes_GET_SIZE(kept)
+    return found
 
 
 cdef inline uint8_t *put(uint8_t *to, const uint8_t *octets, Py_ssize_t size) noexcept nogil:

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled entry of messages into the timer wheel: from the entries of their queue to units of the timer log.
+"""Compiled entry of messages into the timer wheel: from the entries of their queue to units of the timer log, and back.
 
 Its twin is `TimerEnqueue._enter` (`store/timer/timer_enqueue.py`).  It stops before the first message that is unusual:
-late, too far ahead, deleting another, for a slot that another time uses, or in a record of another form.
+late, too far ahead, deleting another, for a slot that another time uses, or in a record of another form.  `chained`
+follows the units of a slot; its twin is `SlotDelivery.prepare` (`store/timer/timer_dequeue.py`).
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -12,7 +13,7 @@ from libc.string cimport memcmp
 
 from sprocket.engine.layout cimport (
     BORN_V6, FIXED_IPV4_BYTES, MIN_RECORD_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES,
-    STORE_V6, VALUE_END, from_big32, from_big64,
+    STORE_V6, PLAIN_UNIT, TimerUnit, VALUE_END, from_big32, from_big64, plain_unit,
 )
 
 cdef extern from *:
@@ -34,8 +35,6 @@ cdef enum:
     # Different slots and topics of one call; the next call begins with the message that exceeds them.
     MAX_SLOTS = 64
     MAX_TOPICS = 16
-    # `timer_log.DEFAULT`
-    DEFAULT_MAGIC = 1
     # A file of the timer log ends with a blank of at least this size.
     BLANK_BYTES = 16
     INT_MAX = 0x7FFFFFFF
@@ -51,18 +50,6 @@ cdef enum:
     REAL_TOPIC_BYTES = 12
     REAL_QUEUE_ID_BYTES = 10
 
-
-# A unit of the timer log: `TIMER_UNIT_DTYPE`, big-endian.
-cdef packed struct TimerUnit:
-    int32_t size
-    int64_t previous
-    int32_t magic
-    int64_t write_ms
-    int32_t delay_ms
-    int64_t physical_offset
-    int32_t record_bytes
-    int32_t topic_hash
-    int64_t reserved
 
 UNIT_BYTES = sizeof(TimerUnit)
 
@@ -239,7 +226,7 @@ cdef class UnitWriter:
         if slot == NULL:
             return False
         unit.size, unit.previous = from_big32(sizeof(TimerUnit)), from_big64(slot.last)
-        unit.magic, unit.write_ms = from_big32(DEFAULT_MAGIC), from_big64(self.now_slot)
+        unit.magic, unit.write_ms = from_big32(PLAIN_UNIT), from_big64(self.now_slot)
         unit.delay_ms, unit.physical_offset = from_big32(<int32_t> delay_ms), from_big64(offset)
         unit.record_bytes, unit.topic_hash, unit.reserved = from_big32(size), from_big32(topic.hash), 0
         if slot.first == -1:
@@ -301,3 +288,25 @@ cdef class UnitWriter:
     def topics_entered(self):
         """Return name and number of messages of each topic."""
         return [(self.names[i], self.topics[i].messages) for i in range(self.topic_count)]
+
+
+def chained(file, int64_t base, int64_t end, int64_t position, int64_t stop, Py_ssize_t max_units):
+    """Return the positions of up to `max_units` plain units chained from `position` back to `stop`, and the next one's.
+
+    `file` is a file of the timer log, which begins at `base`; units end at `end`.  A unit that is not plain, or lies
+    elsewhere, ends the chain: Python reads it.
+    """
+    cdef Py_buffer octets
+    cdef list found = []
+    PyObject_GetBuffer(file, &octets, PyBUF_SIMPLE)
+    try:
+        end = min(end, base + octets.len)
+        while len(found) < max_units and position >= stop:
+            unit = plain_unit(<const uint8_t *> octets.buf, base, end, position)
+            if unit == NULL or from_big64(unit.previous) >= position:
+                break
+            found.append(position)
+            position = from_big64(unit.previous)
+    finally:
+        PyBuffer_Release(&octets)
+    return found, position

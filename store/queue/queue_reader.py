@@ -66,6 +66,10 @@ class QueueReader:
         self.found_times += reads
         self.transferred_messages += messages
 
+    def missed(self, reads: int) -> None:
+        """Count reads that found nothing."""
+        self.missed_times += reads
+
     def get(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
     ) -> GetResult:

@@ -20,11 +20,19 @@ class UsualReads:
         self.segment_at = log.segment_at
         # Counts reads that found something, and their messages.
         self.found = reader.found
+        # Counts reads that found nothing.
+        self.missed = reader.missed
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue with an entry for each message; None if there is none."""
         queue = self._table.by_key.get((topic, queue_id))
         return queue if isinstance(queue, ConsumeQueue) else None
+
+    def queues(self, topic: str, queue_ids: range) -> list[ConsumeQueue | None]:
+        """Return several queues of a topic."""
+        by_key = self._table.by_key
+        found = [by_key.get((topic, queue_id)) for queue_id in queue_ids]
+        return [queue if isinstance(queue, ConsumeQueue) else None for queue in found]
 
     @property
     def cold_end(self) -> int:

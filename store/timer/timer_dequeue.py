@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
+from sprocket.engine.choice import native
 from store.record.record import PendingMessage
 from store.timer.timed_message import TOPIC_FIELD, TimedMessage, read_timed
 from store.timer.timer_log import DEFAULT, DELETE, ROLL, TimerLog, Unit
@@ -16,6 +17,8 @@ from store.timer.timer_state import TimerState
 from store.timer.timer_wheel import Slot
 
 _log = logging.getLogger(__name__)
+
+_units: Final = native("timer_units")
 
 # Units of a slot to read in one turn before the first of them is delivered.
 _WALK_UNITS: Final = 2048
@@ -31,7 +34,7 @@ class SlotDelivery:
         self.time_ms = time_ms
         self.slot = slot
         self._walk_at = slot.last
-        self._delivered_before = delivered_before
+        self.delivered_before = delivered_before
         # Positions in the timer log, newest first: of messages, and of delete requests.
         self.positions = array("q")
         self._deletes = array("q")
@@ -43,11 +46,10 @@ class SlotDelivery:
     def prepare(self, state: TimerState, max_units: int) -> bool:
         """Read up to `max_units` more units of the slot.  Return whether all are read."""
         log = state.log
-        while self._walk_at >= self._delivered_before and self._walk_at >= 0:
+        while self._walk_at >= self.delivered_before and self._walk_at >= 0:
             if not max_units:
                 return False
-            max_units -= 1
-            self._walk(log)
+            max_units -= self._walk_chain(log, max_units) or self._walk(log)
         while self._deletes:
             if not max_units:
                 return False
@@ -55,18 +57,30 @@ class SlotDelivery:
             self._read_delete(state, self._deletes.pop())
         return True
 
-    def _walk(self, log: TimerLog) -> None:
+    def _walk_chain(self, log: TimerLog, max_units: int) -> int:
+        """Read up to `max_units` units that the compiled engine takes; return how many."""
+        part = None if _units is None else log.file_at(self._walk_at)
+        if _units is None or part is None:
+            return 0
+        found, self._walk_at = _units.chained(*part, self._walk_at, max(self.delivered_before, 0), max_units)
+        self.positions.extend(found)
+        self.messages += len(found)
+        return len(found)
+
+    def _walk(self, log: TimerLog) -> int:
+        """Read one unit; return 1."""
         position = self._walk_at
         unit = log.unit(position)
         if unit is None or unit.previous >= position:
             # The file has expired, and its messages, too; or it is damaged.
             _log.warning("event=timer_slot_ends_early slot=%d position=%d", self.time_ms, position)
             self._walk_at = -1
-            return
+            return 1
         chosen = self._deletes if unit.magic & DELETE and not unit.magic & ROLL else self.positions
         chosen.append(position)
         self.messages += -1 if unit.magic & DELETE else 1
         self._walk_at = unit.previous
+        return 1
 
     def _read_delete(self, state: TimerState, position: int) -> None:
         unit = state.log.unit(position)
@@ -174,12 +188,36 @@ class TimerDequeue:
             if unit is not None:
                 if delivery.moves is None:
                     self._add(slot, unit, now_ms, delivery)
+                elif many := self._move_many(slot, unit, taken, max_messages, now_ms, delivery):
+                    taken += many
+                    continue
                 elif not self._move(slot, unit, now_ms, delivery):
                     delivery.is_unusual = True
                     return taken
                 delivery.bytes += unit.record_bytes
             taken += 1
         return taken
+
+    def _move_many(
+        self, slot: SlotDelivery, unit: Unit, taken: int, max_messages: int, now_ms: int, delivery: _Delivery
+    ) -> int:
+        """Let the compiled engine take the records from `unit` on that follow in one segment; return how many."""
+        state, moves = self._state, delivery.moves
+        store, part = state.store, state.log.file_at(slot.positions[-taken - 1])
+        reads, offset = store.usual_reads, unit.physical_offset
+        if slot.deleted or moves is None or part is None or not reads.cold_end <= offset < store.confirm_offset:
+            return 0
+        segment, base, end = reads.segment_at(offset)
+        # Records before this are checked at each read.
+        first = max(base, reads.cold_end)
+        count, size_bytes, counts = moves.add_units(
+            *part, slot.positions, taken, max_messages, _MAX_BYTES - delivery.bytes, segment[first - base :], first,
+            min(end, store.confirm_offset), TOPIC_FIELD, slot.time_ms, state.slot_ms, now_ms,
+        )  # fmt: skip
+        delivery.bytes += size_bytes
+        for topic, records in counts:
+            delivery.count(topic, -records)
+        return int(count)
 
     def _move(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> bool:
         """Let the compiled engine take a record; return False if it is unusual."""

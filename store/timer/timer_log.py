@@ -112,6 +112,14 @@ class TimerLog:
         fields = _UNIT.unpack_from(file.view, at)
         return Unit._make(fields[1:8]) if fields[0] == UNIT_BYTES and is_magic(fields[2]) else None
 
+    def file_at(self, position: int) -> tuple[memoryview, int, int] | None:
+        """Return the file with `position`, where it begins, and where its units end; None without one."""
+        located = self._files.locate(position)
+        if located is None:
+            return None
+        file, at = located
+        return file.view, position - at, min(position - at + self._files.file_bytes, self.end)
+
     def files_between(self, start: int, end: int) -> list[DiskFile]:
         """Return the files with bytes of ``[start, end)``, for a sync in another thread."""
         return self._files.between(start, end)

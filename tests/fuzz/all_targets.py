@@ -11,6 +11,7 @@ from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
 from tests.fuzz.engine_header_targets import ENGINE_HEADER_TARGETS
 from tests.fuzz.engine_intake_targets import ENGINE_INTAKE_TARGETS
 from tests.fuzz.engine_move_targets import ENGINE_MOVE_TARGETS
+from tests.fuzz.engine_pop_targets import ENGINE_POP_TARGETS
 from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
 from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
 from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
@@ -38,6 +39,7 @@ TWIN_TARGETS: Final[tuple[Target, ...]] = (
     *ENGINE_CLIENT_TARGETS,
     *ENGINE_GATE_TARGETS,
     *ENGINE_ACK_TARGETS,
+    *ENGINE_POP_TARGETS,
     *ENGINE_FILTER_TARGETS,
     *ENGINE_TIMER_TARGETS,
     *ENGINE_INTAKE_TARGETS,

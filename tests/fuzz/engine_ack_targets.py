@@ -11,9 +11,12 @@ from unittest.mock import patch
 from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
+from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop import usual_acks
 from broker.pop.pop_service import PopService
+from broker.pop.popped import template_of
+from broker.processor.pop import usual_pops
 from broker.role import Role
 from broker.send.confirm_waits import ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -37,17 +40,17 @@ from tests.fuzz.engine_send_targets import HOST, served
 from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
 from tests.sim.sim_disk import SimDisk
-from tests.sim.sim_store import SimStore, small_config
+from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
 
 try:
     from sprocket.engine import acks as compiled
+    from sprocket.engine import pops as compiled_pops
 except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = None  # type: ignore[assignment]
+    compiled = compiled_pops = None  # type: ignore[assignment]
 
-_CODE: Final = RequestCode.ACK_MESSAGE
 _MESSAGES: Final = 50  # in each queue
 _POPPED_MS: Final = ManualClock().wall_ms()
-_QUEUES: Final = 4
+QUEUES: Final = 4
 # Two stores take more memory than the bound on short inputs allows.
 MIN_BYTES: Final = 40
 _NAMES: Final = ("Orders", "Orders", "Orders", "%RETRY%CG_Orders", "Unknown")
@@ -55,52 +58,66 @@ _NAMES: Final = ("Orders", "Orders", "Orders", "%RETRY%CG_Orders", "Unknown")
 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
-    """Let new services acknowledge through one twin."""
+    """Let new services pop and acknowledge through one twin."""
     with encoding(is_native):
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
+        found = template_of(ResponseCode.SUCCESS, is_ordered=False)
     engine = compiled if is_native else None
-    with patch.object(usual_acks, "_engine", engine), patch.multiple(usual_acks, DONE=done), encoding(is_native):
+    with (
+        patch.multiple(usual_acks, _engine=engine, DONE=done),
+        patch.multiple(usual_pops, _engine=compiled_pops if is_native else None, FOUND=found),
+        encoding(is_native),
+    ):
         yield
 
 
 class Twin:
-    """A store in memory, and the pop service before it."""
+    """A store in memory, and the pop service before it, which serves the requests of one code."""
 
-    def __init__(self, is_native: bool, *, sync_flush: bool = False, **changes: Any) -> None:
+    code = RequestCode.ACK_MESSAGE
+
+    def __init__(
+        self, is_native: bool, *, sync_flush: bool = False, segment_bytes: int = SEGMENT_BYTES, **changes: Any
+    ) -> None:
         self.is_native = is_native
-        self.clock, self.disk = ManualClock(), SimDisk()
-        self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush), self.clock)
+        self.clock, self.disk, self.flow = ManualClock(), SimDisk(), MessageFlow()
+        store = small_config(sync_flush=sync_flush, segment_bytes=segment_bytes)
+        self.sim = SimStore(self.disk, store, self.clock)
         self.store = self.sim.open()
         self.store.store_host = HOST
         self.config = config = LiveConfig(broker_config(**changes), self.store.config)
         file, later = ConfigFile(Path("nowhere")), lambda seconds, call: SimpleNamespace(cancel=lambda: None)
         topics = TopicTable(config, file, self.clock)
-        for name in ("Orders", "%RETRY%CG_Orders"):
-            topics.by_name[name] = TopicConfig(name, _QUEUES, _QUEUES)
-            self.store.append(
-                [
-                    PendingMessage(name, number % _QUEUES, b"body", b"", 0, 0, 0, 0, bytes(8))
-                    for number in range(_MESSAGES * _QUEUES)
-                ]
-            )
+        self.fill(topics)
         revive = REVIVE_TOPIC_PREFIX + config.broker.broker_cluster_name
         topics.by_name[revive] = TopicConfig(revive, 8, 8)
         core: Any = SimpleNamespace(
             config=config, clock=self.clock, store=self.store, topics=topics, role=Role(BrokerRole.ASYNC_MASTER),
             groups=SubscriptionGroups(config, file, self.clock), offsets=ConsumerOffsets(file, self.clock),
             consumers=ConsumerRegistry(self.clock), call_later=later, random_below=random.Random(7).randrange,
-            waits=ConfirmWaits(self.store, self.clock, later), flow=None, delivery=None,
+            waits=ConfirmWaits(self.store, self.clock, later), flow=self.flow, delivery=None,
         )  # fmt: skip
         intake = TimerIntake(config, self.clock, core.random_below, lambda slot_time: 0)
         with path_of(is_native):
             self.service = PopService(core, file, intake)
-            routes = [route for route in self.service.routes() if route.code == _CODE]
+            routes = [route for route in self.service.routes() if route.code == self.code]
             assert (routes[0].usual is not None) == is_native
             self.table = RouteTable(routes)
         self.core = core
         self.counters = ChannelCounters()
-        for queue_id in range(_QUEUES):
+        for queue_id in range(QUEUES):
             self.service.inflight.popped("Orders", "CG", queue_id, _MESSAGES)
+
+    def fill(self, topics: TopicTable) -> None:
+        """Create topics, and store their messages."""
+        for name in ("Orders", "%RETRY%CG_Orders"):
+            topics.by_name[name] = TopicConfig(name, QUEUES, QUEUES)
+            self.store.append(
+                [
+                    PendingMessage(name, number % QUEUES, b"body", b"", 0, 0, 0, 0, bytes(8))
+                    for number in range(_MESSAGES * QUEUES)
+                ]
+            )
 
     def serve(self, pieces: list[bytes]) -> list[Any]:
         """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
@@ -114,7 +131,7 @@ class Twin:
             self.disk.files(), store.wrote_offset, store.confirm_offset, store.statistics.put_messages,
             store.statistics.put_bytes, dict(service.log.made), service.log.acks_written,
             {name: dict(read()) for name, read in service.counters.by_name().items()},
-            [service.inflight.count("Orders", "CG", queue_id) for queue_id in range(_QUEUES)],
+            [service.inflight.count("Orders", "CG", queue_id) for queue_id in range(QUEUES)],
             [(*queue, store.max_offset(*queue)) for queue in sorted(store.queues())],
         ]  # fmt: skip
 
@@ -154,7 +171,7 @@ def ack_of(chance: random.Random, plain: float) -> bytes:
     """A frame of an acknowledgement, as clients write it with the probability `plain`."""
     pick, oneway = chance.choice, False
     if chance.random() < plain:
-        queue_id = chance.randrange(_QUEUES)
+        queue_id = chance.randrange(QUEUES)
         header = ack_header(handle_of(queue_id=queue_id, queue_offset=chance.randrange(_MESSAGES)))
     else:
         header, oneway = _unusual(chance), chance.random() < 0.1
@@ -162,7 +179,7 @@ def ack_of(chance: random.Random, plain: float) -> bytes:
     if chance.random() > plain and chance.random() < 0.2:
         fields[pick((*fields, "unknown"))] = pick(TEXTS)
     serialization, opaque = pick((JSON, ROCKETMQ)), pick((0, 1, -1, 2**31 - 1, 77))
-    frame = encode_request(_CODE, opaque, fields, 0, oneway=oneway, serialization=serialization)
+    frame = encode_request(RequestCode.ACK_MESSAGE, opaque, fields, 0, oneway=oneway, serialization=serialization)
     if serialization == JSON and chance.random() > plain:
         frame = rewritten(chance, frame)
     return frame

@@ -71,6 +71,12 @@ def filled_store() -> MessageStore:
     return store
 
 
+def read_counts(store: MessageStore) -> tuple[int, int, int]:
+    """Return the number of reads that found something, of those that found nothing, and of messages."""
+    reader = store._reader
+    return reader.found_times, reader.missed_times, reader.transferred_messages
+
+
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors pull through one twin."""
@@ -123,8 +129,7 @@ class Twin:
 
     def serve(self, pieces: list[bytes]) -> list[Any]:
         """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
-        reader = self.store._reader
-        before = reader.found_times, reader.missed_times, reader.transferred_messages
+        before = read_counts(self.store)
 
         async def run() -> list[Any]:
             output = Output()
@@ -142,8 +147,7 @@ class Twin:
 
         with path_of(self.is_native):
             found = asyncio.run(run())
-        after = reader.found_times, reader.missed_times, reader.transferred_messages
-        counts = [now - then for now, then in zip(after, before, strict=True)]
+        counts = [now - then for now, then in zip(read_counts(self.store), before, strict=True)]
         return [*found, counts, *self.state()]
 
     def state(self) -> list[Any]:

@@ -1,26 +1,35 @@
-"""Messages that enter the timer wheel by the compiled engine beside the Python path: the same files and counts."""
+"""Messages that enter and leave the timer wheel by the compiled engine beside Python: the same files and counts."""
 
 import random
+from array import array
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store import moves
 from store.record.record import PendingMessage
-from store.timer import timer_enqueue
+from store.timer import timer_dequeue, timer_enqueue
+from store.timer.timer_dequeue import SlotDelivery
+from store.timer.timer_log import TimerLog, Unit
 from store.timer.timer_message_store import TimerMessageStore
+from store.timer.timer_wheel import Slot
 from tests.clock import ManualClock
 from tests.fuzz.target import Target
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
 
 try:
+    from sprocket.engine import moves as compiled_moves
     from sprocket.engine import timer_units as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = None  # type: ignore[assignment]
+    compiled = compiled_moves = None  # type: ignore[assignment]
 
 _START_MS: Final = ManualClock().wall_ms()
 _SLOTS: Final = 1500
+_LOG_FILE_BYTES: Final = 4096
 _PROPERTIES: Final = (
     "UNIQ_KEY\x01K\x02TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
     "TIMER_OUT_MS\x01{due}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02",
@@ -62,7 +71,9 @@ class Twin:
         self._engine = compiled if is_native else None
         self.clock, self.disk = ManualClock(), SimDisk(seed)
         config = small_config(
-            sync_flush=False, timer_roll_window_slot=(40, 300, 600)[seed % 3], mapped_file_size_timer_log=4096
+            sync_flush=False,
+            timer_roll_window_slot=(40, 300, 600)[seed % 3],
+            mapped_file_size_timer_log=_LOG_FILE_BYTES,
         )
         self._sim = SimStore(self.disk, config, self.clock)
         self.store = self._sim.open()
@@ -74,8 +85,13 @@ class Twin:
 
     def enter(self, messages: Sequence[PendingMessage]) -> list[Any]:
         """Append messages, and let the timer work until nothing is due; return what it has written and counted."""
-        with patch.object(timer_enqueue, "_engine", self._engine):
-            self.store.append(messages)
+        with (
+            patch.object(timer_enqueue, "_engine", self._engine),
+            patch.object(timer_dequeue, "_units", self._engine),
+            patch.object(moves, "engine", compiled_moves if self._engine else None),
+        ):
+            if messages:
+                self.store.append(messages)
             self._sim.step(FLUSH)
             while self.timer.turn() == 0.0:
                 pass
@@ -83,13 +99,13 @@ class Twin:
 
 
 def compare_entries(batches: Sequence[Sequence[PendingMessage]], seed: int) -> None:
-    """Both enter the same messages, batch by batch, while time passes."""
+    """Both enter the same messages, batch by batch, while time passes, and deliver them."""
     pure, native = (Twin(is_native, seed) for is_native in (False, True))
-    for messages in batches:
+    for messages in (*batches, (), ()):
         for one, other in zip(native.enter(messages), pure.enter(messages), strict=True):
             assert one == other, (one, other)
         for twin in (pure, native):
-            twin.clock.advance(1.5)
+            twin.clock.advance(1.5 if messages else 150)
 
 
 def timer_twins(data: bytes) -> None:
@@ -109,6 +125,50 @@ def timer_twins(data: bytes) -> None:
             assert writer.enter(data, memoryview(segment), base, end) == b""
 
 
+def _log_of(chance: random.Random, data: bytes) -> tuple[TimerLog, list[int]]:
+    """Return a timer log of three files with damaged units, and the positions of all units."""
+    log, positions = TimerLog(SimDisk(0), Path("/sim/timerlog"), _LOG_FILE_BYTES), [-1]
+    batch = log.begin()
+    for _ in range(200):
+        previous = chance.choice((positions[-1],) * 60 + (chance.choice(positions), batch.end, -7, 1 << 62))
+        magic = chance.choice((1,) * 60 + (2, 4, 6, 0, 99))
+        positions.append(batch.add(Unit(previous, magic, _START_MS, 1000, chance.randrange(1 << 40), 300, 7)))
+    for _ in range(chance.choice((0, 1, 5))):
+        at, piece = chance.randrange(len(batch.content) - 60), data[: chance.choice((1, 8, 60))]
+        batch.content[at : at + len(piece)] = piece
+    log.write(batch)
+    return log, positions[1:]
+
+
+def chain_twins(data: bytes) -> None:
+    """Chains of units in a damaged timer log, from any position, in pieces of any size."""
+    if compiled is None or len(data) < MIN_BYTES:
+        return
+    chance = random.Random(data)
+    log, positions = _log_of(chance, data)
+    state: Any = SimpleNamespace(log=log, store=SimpleNamespace(record_at=lambda offset, size: None))
+    for _ in range(8):
+        last = chance.choice((positions[-1], chance.choice(positions), chance.randrange(1 << 14), log.end, -1))
+        slot = SlotDelivery(_START_MS, Slot(0, last, 1), chance.choice((0, 0, -5, positions[50])))
+        twin = SlotDelivery(_START_MS, slot.slot, slot.delivered_before)
+        piece, is_whole = chance.choice((1, 7, 500)), False
+        while not is_whole:
+            with patch.object(timer_dequeue, "_units", compiled):
+                is_whole = slot.prepare(state, piece)
+            with patch.object(timer_dequeue, "_units", None):
+                assert twin.prepare(state, piece) == is_whole
+            assert (twin.positions, twin.messages, twin.deleted) == (slot.positions, slot.messages, slot.deleted)
+    segment, numbers = memoryview(data * 40), array("q", [*positions, 1 << 62, -1, len(data)])
+    for file_end in (0, 52, 1 << 62):
+        taking = compiled_moves.Moves(0, 1 << 20, 1 << 20, lambda topic, queue_id: None)
+        part, taken = (memoryview(data * 9), 0, file_end), chance.randrange(-1, 205)
+        found = taking.add_units(*part, numbers, taken, 99, 1 << 20, segment, 0, 1 << 62, b"\x05Order", 0, 1000, 0)
+        assert found == (0, 0, [])
+
+
 _SEEDS: Final = [message_of(random.Random(seed), 0.5).properties for seed in range(6)]
 
-ENGINE_TIMER_TARGETS: Final = (Target("timer_twins", timer_twins, _SEEDS, 1 << 16),)
+ENGINE_TIMER_TARGETS: Final = (
+    Target("timer_twins", timer_twins, _SEEDS, 1 << 16),
+    Target("chain_twins", chain_twins, _SEEDS, 1 << 12),
+)

@@ -28,6 +28,7 @@ _quoted: Final = msgspec.json.Encoder().encode
 _NO_BOUND: Final = 0x7FFFFFFF
 _TAGS_CODES: Final = {tag: java_hash_code(tag) for tag in (CK_TAG, ACK_TAG, BATCH_ACK_TAG)}
 ACK_TAGS_CODE: Final = _TAGS_CODES[ACK_TAG]
+CHECKPOINT_TAGS_CODE: Final = _TAGS_CODES[CK_TAG]
 
 
 def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
@@ -102,6 +103,37 @@ class AckForm(NamedTuple):
         )  # fmt: skip
 
 
+class CheckpointForm(NamedTuple):
+    """Records of the checkpoints of one topic and group: the parts between the numbers of a pop.
+
+    Numbers of the body: distances, invisible time, messages, pop time, queue id, revive time, first offset.  Of the
+    properties: queue id, first offset, pop time, times of delivery and of its slot, revive queue id.
+    """
+
+    body: tuple[bytes, ...]
+    properties: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, topic: str, group: str, broker_name: str, revive_topic: str) -> "CheckpointForm":
+        """Return the form of what `encode_checkpoint` and `ReviveLog.checkpoint` make."""
+        return cls(
+            (
+                b'{"bm":0,"bn":%b,"c":%b,"d":[' % (_quoted(broker_name), _quoted(group)), b'],"it":', b',"n":',
+                b',"pt":', b',"q":', b',"reviveTime":', b',"ro":0,"so":', b',"t":%b}' % _quoted(topic),
+            ),
+            (
+                f"TAGS\x01{CK_TAG}\x02UNIQ_KEY\x01{topic}@".encode(), b"@", f"@{group}@".encode(),
+                f"@{broker_name or 'null'}@{CK_TAG}\x02TIMER_DELIVER_MS\x01".encode(), b"\x02TIMER_OUT_MS\x01",
+                _place_of(revive_topic).encode(), b"\x02",
+            ),
+        )  # fmt: skip
+
+
+def _place_of(revive_topic: str) -> str:
+    """Return what stands between slot and queue id in the properties of a record that waits for the revive topic."""
+    return f"\x02REAL_TOPIC\x01{revive_topic}\x02REAL_QID\x01"
+
+
 def _is_separated(key: str) -> bool:
     """Return whether a key has a separator of properties: names of a client's handle could add properties so."""
     return NAME_END in key or VALUE_END in key
@@ -118,7 +150,7 @@ class ReviveLog:
         self._delivery = core.delivery
         self._intake = intake
         self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
-        self._place = f"\x02REAL_TOPIC\x01{self.topic}\x02REAL_QID\x01"
+        self._place = _place_of(self.topic)
         self._settle(core.config.store)
         self.checkpoints_written = 0
         self.acks_written = 0
@@ -143,6 +175,11 @@ class ReviveLog:
         self._count(checkpoint.c, checkpoint.t, "CK")
         return self._message(encode_checkpoint(checkpoint), revive_queue_id, CK_TAG, key, deliver_ms)
 
+    def checkpoint_form(self, topic: str, group: str) -> CheckpointForm | None:
+        """Return the form of what `checkpoint` makes for a topic and a group; None if it must make each record."""
+        form = CheckpointForm.of(topic, group, self._config.broker.broker_name, self.topic)
+        return None if _is_separated(topic + group + self._config.broker.broker_name) else form
+
     def ack(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int) -> PendingMessage:
         """Return the record of an acknowledgement whose messages would be redelivered at `revive_time_ms`.
 
@@ -165,6 +202,10 @@ class ReviveLog:
             _BEFORE_OFFSET, _after_offset(ack), f"TAGS\x01{ACK_TAG}\x02UNIQ_KEY\x01{before}".encode(),
             f"{after}\x02{self._in_wheel(revive_queue_id, revive_time_ms)}".encode(),
         )  # fmt: skip
+
+    def count_checkpoints(self, group: str, topic: str, records: int) -> None:
+        """Count records of `checkpoint_form`."""
+        self._count(group, topic, "CK", records)
 
     def count_acks(self, group: str, topic: str, records: int) -> None:
         """Count records of `ack_form`."""
@@ -192,10 +233,18 @@ class ReviveLog:
 
     def _is_for_wheel(self, deliver_ms: int, now_ms: int) -> bool:
         """Return whether the wheel takes every record for this time, so that `TimerIntake.place_at` is not asked."""
+        limits = self.wheel_limits()
+        return limits is not None and now_ms < deliver_ms <= now_ms + limits[1]
+
+    def wheel_limits(self) -> tuple[int, int] | None:
+        """Return the width of a slot and the longest delay, ms, of records that the wheel takes as usual.
+
+        None if it may refuse some.
+        """
         store = self._config.store
         if store is not self._settled_for:
             self._settle(store)
-        return self._is_usual and now_ms < deliver_ms <= now_ms + self._rules.max_delay_ms
+        return (self._rules.slot_ms, self._rules.max_delay_ms) if self._is_usual else None
 
     def _in_wheel(self, revive_queue_id: int, deliver_ms: int) -> str:
         """Return the properties of `TimerIntake.place_at`, encoded, without the cost of a mapping."""
@@ -229,6 +278,12 @@ class ReviveLog:
         self.checkpoints_written += checkpoints
         self.acks_written += len(messages) - checkpoints
         return physical_offset + size_bytes
+
+    def append_checkpoints(self, records: UsualRecords) -> int:
+        """Append checkpoints that the compiled engine made, with the results of `append`."""
+        end = self._store.append_usual(records)
+        self.checkpoints_written += len(records)
+        return end
 
     def append_acks(self, records: UsualRecords) -> int:
         """Append acknowledgements that the compiled engine made, with the results of `append`."""

@@ -1,34 +1,27 @@
 """POP_MESSAGE: messages of a topic for a group, which are then invisible to the other members for a while.
 
 The pops of one read are served together: their checkpoints are one append, and each pop is answered when that append is
-safe.  Then the offsets are committed (`PopOffsets`).
+safe (`PopEnd`).
 Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `popMsgFromTopic`.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.longpolling.held_pulls import PullFilter
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_filters import PopFilters
-from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
-from broker.pop.retry_topics import retry_topic, retry_topic_v2
 from broker.pop.revive.revive_log import ReviveLog
-from sprocket.common.errors import StoreError
-from sprocket.common.failpoints import failpoint
+from broker.processor.pop.pop_draws import PopDraws
+from broker.processor.pop.pop_end import PopEnd
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
-from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
-
-_BEFORE_CHECKPOINT: Final = failpoint("pop.before_checkpoint")
-_CHECKPOINT_WRITTEN: Final = failpoint("pop.checkpoint_written")
-_COMMITTED: Final = failpoint("pop.committed")
 
 
 class PopProcessor:
@@ -40,22 +33,18 @@ class PopProcessor:
         checks: PopChecks,
         filters: PopFilters,
         queues: QueuePop,
-        offsets: PopOffsets,
+        draws: PopDraws,
+        end: PopEnd,
         log: ReviveLog,
     ) -> None:
-        self._config = core.config
         self._clock = core.clock
-        self._topics = core.topics
-        self._random_below = core.random_below
-        self._waits = core.waits
-        self._store = core.store
         self._flow = core.flow
         self._checks = checks
         self._filters = filters
         self._queues = queues
-        self._offsets = offsets
+        self._draws = draws
+        self._end = end
         self._log = log
-        self._next_revive_queue = 0
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.answer_held)
 
     def pop(self, run: list[Request[Any]]) -> None:
@@ -86,18 +75,18 @@ class PopProcessor:
     def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PullFilter | None]:
         config = self._checks.pop(request)
         matches = self._filters.of(request.header)
-        popped = Popped(request, self._clock.wall_ms(), self._revive_queue(request.header))
+        draw, revive_queue_id = self._draws.take(is_ordered=bool(request.header.order))
+        popped = Popped(request, self._clock.wall_ms(), revive_queue_id)
         try:
-            self._look_into_queues(popped, config, matches)
+            self._look_into_queues(popped, config, draw, matches)
         except BaseException:
-            self._take_back(popped)
+            self._end.take_back(popped.taken)
             raise
         return popped, matches
 
-    def _look_into_queues(self, popped: Popped, config: TopicConfig, matches: PullFilter | None) -> None:
+    def _look_into_queues(self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None) -> None:
         header = popped.request.header
-        draw = self._random_below(100)
-        is_retry_first = draw < self._config.broker.pop_from_retry_probability
+        is_retry_first = self._draws.is_retry_first(draw)
         if is_retry_first and not popped.is_ordered:
             self._take_retry(popped, draw, matches)
         if header.queue_id < 0:
@@ -107,33 +96,11 @@ class PopProcessor:
         if not is_retry_first and popped.room > 0 and not popped.is_ordered:
             self._take_retry(popped, draw, matches)
 
-    def _revive_queue(self, header: PopMessageRequestHeader) -> int:
-        if header.order:
-            return ORDER_REVIVE_QUEUE
-        queue_id = self._next_revive_queue % self._log.queue_count
-        self._next_revive_queue = queue_id + 1
-        return queue_id
-
     def _take_retry(self, popped: Popped, draw: int, matches: PullFilter | None) -> None:
-        """Pop from one retry topic only, because a response cannot distinguish two retry topics."""
-        broker, header = self._config.broker, popped.request.header
-        is_v2 = broker.enable_retry_topic_v2
-        if draw % 2 == 0:
-            if is_v2 and broker.retrieve_message_from_pop_retry_topic_v1:
-                is_v2 = False
-            elif not is_v2:
-                is_v2 = self._has_left(retry_topic_v2(header.topic, header.consumer_group), header.consumer_group)
-        config = self._topics.get(retry_topic(header.topic, header.consumer_group, is_v2))
+        header = popped.request.header
+        config = self._draws.retry_topic(header.topic, header.consumer_group, draw)
         if config is not None:
             self._take_all(popped, config, draw, matches, is_retry=True)
-
-    def _has_left(self, topic: str, group: str) -> bool:
-        """Whether a V2 retry topic has messages, without enableRetryTopicV2; RocketMQ does not deliver these."""
-        config = self._topics.get(topic)
-        return config is not None and any(
-            self._store.max_offset(topic, queue_id) > self._offsets.current(topic, group, queue_id, FROM_FIRST)
-            for queue_id in range(config.read_queue_nums)
-        )
 
     def _take_all(
         self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None, *, is_retry: bool
@@ -169,60 +136,16 @@ class PopProcessor:
     def _finish(self, found: list[Popped]) -> None:
         """Write the checkpoints, then respond."""
         messages = [message for popped in found for message in popped.checkpoints]
+        pops = _Found(self, found)
         if not messages:
-            self._answer(found)
-            return
-        _BEFORE_CHECKPOINT()
-        try:
-            if self._log.is_elsewhere:
-                self._log.send(messages, lambda: self._written(found))
-                return
-            end = self._log.append(messages, len(messages))
-        except Exception as error:  # any error: release the popped messages for other members
-            self._release(found, error)
-            return
-        _CHECKPOINT_WRITTEN()
-        if not self._waits.is_needed:
-            self._written(found)
-            return
-        # Commit also if the append becomes safe after the client's timeout.
-        self._store.when_confirmed(end, lambda error: self._commit(found) if error is None else None)
-        if self._config.broker.append_ck_async:
-            self._answer(found)
-            return
+            self.answer(found)
+        elif self._log.is_elsewhere:
+            self._end.send(pops, messages)
+        else:
+            self._end.write(pops, lambda: self._log.append(messages, len(messages)))
 
-        def stored(error: StoreError | None, code: ResponseCode) -> None:
-            # With any code the checkpoints are stored.
-            if error is None:
-                self._answer(found)
-            else:
-                for popped in found:
-                    popped.request.channel.refuse(popped.request, error)
-
-        self._waits.wait(end, stored)
-
-    def _written(self, found: list[Popped]) -> None:
-        self._commit(found)
-        self._answer(found)
-
-    def _commit(self, found: list[Popped]) -> None:
-        for popped in found:
-            for taken in popped.taken:
-                self._offsets.safe(taken)
-        _COMMITTED()
-
-    def _release(self, found: list[Popped], error: Exception) -> None:
-        """Make the messages available again, because no checkpoint was written."""
-        for popped in reversed(found):
-            self._take_back(popped)
-        for popped in found:
-            popped.request.channel.refuse(popped.request, error)
-
-    def _take_back(self, popped: Popped) -> None:
-        for taken in reversed(popped.taken):
-            self._queues.undo(taken)
-
-    def _answer(self, found: list[Popped]) -> None:
+    def answer(self, found: Sequence[Popped]) -> None:
+        """Answer pops that found messages."""
         for popped in found:
             self._count(popped)
             popped.answer(ResponseCode.SUCCESS)
@@ -240,3 +163,21 @@ class PopProcessor:
         if count > retries:
             rest_bytes = popped.size_bytes - retry_bytes
             self._flow.delivered(header.topic, header.consumer_group, count - retries, rest_bytes, "false")
+
+
+class _Found:
+    """The pops of one read that found messages."""
+
+    def __init__(self, owner: PopProcessor, found: Sequence[Popped]) -> None:
+        self._owner = owner
+        self._found = found
+        self.taken = [taken for popped in found for taken in popped.taken]
+
+    def answer(self, *, was_later: bool) -> None:
+        """Send the responses."""
+        self._owner.answer(self._found)
+
+    def refuse(self, error: Exception, *, was_later: bool) -> None:
+        """Refuse each pop."""
+        for popped in self._found:
+            popped.request.channel.refuse(popped.request, error)

@@ -61,6 +61,21 @@ def test_a_known_offset_is_where_a_pop_would_begin(core: BrokerCore, offsets: Po
     assert offsets.known(*QUEUE) == -1
 
 
+def test_known_offsets_of_several_queues_are_those_of_each(core: BrokerCore, offsets: PopOffsets) -> None:
+    ids = range(4)
+    core.offsets.commit(GROUP, TOPIC, 1, 5)
+    core.offsets.commit(GROUP, TOPIC, 2, 7)
+    assert offsets.all_known(TOPIC, GROUP, ids) == [-1, 5, 7, -1]
+    offsets.take(TOPIC, GROUP, 2, 17)
+    offsets.take(TOPIC, GROUP, 3, 9)
+    offsets.take("Other", GROUP, 1, 30)
+    expected = [offsets.known(TOPIC, GROUP, queue_id) for queue_id in ids]
+    assert offsets.all_known(TOPIC, GROUP, ids) == expected == [-1, 5, 17, -1]
+    assert offsets.all_known(TOPIC, GROUP, range(2, 3)) == [17]
+    core.offsets.reset(GROUP, TOPIC, 0, 3)
+    assert offsets.all_known(TOPIC, GROUP, ids) == [-1] * 4
+
+
 def test_an_undone_pop_leaves_its_offset_to_the_next_one(core: BrokerCore, offsets: PopOffsets) -> None:
     first, second = offsets.take(*QUEUE, 10), offsets.take(*QUEUE, 20)
     offsets.undo(second)

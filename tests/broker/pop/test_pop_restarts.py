@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -85,7 +86,7 @@ async def test_redeliveries_under_the_other_kind_of_name_are_popped_too(tmp_path
         broker.topics.update([TopicConfig(retry, read_queue_nums=1, write_queue_nums=1)])
         broker.store.append([PendingMessage(retry, 0, b"again", b"", 0, 0, 0, 0, broker.store.store_host)])
     async with running_broker(tmp_path, enable_retry_topic_v2=False) as (broker, client):
-        broker.pop.pops._random_below = lambda below: 0
-        (message,) = await popped(client)
+        with patch.object(broker.pop.draws, "peek", lambda: (0, 0)):
+            (message,) = await popped(client)
         assert (message.body, message.handle.retry) == (b"again", "2")
         assert (await ack(client, message)).code == ResponseCode.SUCCESS

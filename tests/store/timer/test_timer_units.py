@@ -9,7 +9,16 @@ from store.message_store import MessageStore
 from store.record.record import PendingMessage
 from store.timer import timer_enqueue
 from store.timer.timed_message import TimedMessage
-from tests.fuzz.engine_timer_targets import MIN_BYTES, Twin, compare_entries, compiled, message_of, timer_twins
+from store.timer.timer_log import TimerLog
+from tests.fuzz.engine_timer_targets import (
+    MIN_BYTES,
+    Twin,
+    chain_twins,
+    compare_entries,
+    compiled,
+    message_of,
+    timer_twins,
+)
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -18,6 +27,24 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is
 @pytest.mark.parametrize("seed", seeds(60, quick=6))
 def test_any_messages(seed: int) -> None:
     timer_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 31))
+
+
+@pytest.mark.parametrize("seed", seeds(100, quick=10))
+def test_any_chains_of_units_in_a_damaged_log(seed: int) -> None:
+    chain_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 31))
+
+
+def test_due_messages_of_a_slot_are_read_and_taken_in_runs() -> None:
+    twin = Twin(True, 1)
+    # A queue's first message takes the Python path.
+    twin.enter([PendingMessage("Orders", 0, b"first", b"", 0, 0, 0, 0, bytes(8))])
+    twin.enter([message_of(random.Random(1), 1.0) for _ in range(60)])
+    twin.clock.advance(300)
+    with patch.object(TimerLog, "unit", autospec=True, side_effect=TimerLog.unit) as unit:
+        twin.enter([])
+    assert twin.store.max_offset("Orders", 0) == 61
+    # One for each segment of the log.
+    assert unit.call_count < 10
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,0 +1,68 @@
+"""What pops draw in their order: the queue to begin with, the retry topic, and the revive queue.
+
+Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`.
+"""
+
+from broker.core import BrokerCore
+from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
+from broker.pop.retry_topics import retry_topic, retry_topic_v2
+from broker.pop.revive.revive_log import ReviveLog
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
+
+
+class PopDraws:
+    """Draws of one broker's pops.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, log: ReviveLog, offsets: PopOffsets) -> None:
+        self._config = core.config
+        self._topics = core.topics
+        self._store = core.store
+        self._random_below = core.random_below
+        self._log = log
+        self._offsets = offsets
+        self._draw = -1  # of the next pop; -1 until it is needed
+        self._next_revive_queue = 0
+
+    def peek(self) -> tuple[int, int]:
+        """Return the next pop's draw, 0 to 99, and its revive queue; the same until `advance`."""
+        if self._draw < 0:
+            self._draw = self._random_below(100)
+        return self._draw, self._next_revive_queue % self._log.queue_count
+
+    def advance(self, revive_queue_id: int) -> None:
+        """Note that a pop has used what `peek` returned."""
+        self._draw = -1
+        self._next_revive_queue = revive_queue_id + 1
+
+    def take(self, *, is_ordered: bool) -> tuple[int, int]:
+        """Return draw and revive queue of a pop that is served now.  Ordered pops write no checkpoint."""
+        draw, revive_queue_id = self.peek()
+        if is_ordered:
+            self._draw = -1
+            return draw, ORDER_REVIVE_QUEUE
+        self.advance(revive_queue_id)
+        return draw, revive_queue_id
+
+    def is_retry_first(self, draw: int) -> bool:
+        """Return whether a pop reads a retry topic before the topic itself."""
+        return draw < self._config.broker.pop_from_retry_probability
+
+    def retry_topic(self, topic: str, group: str, draw: int) -> TopicConfig | None:
+        """Return the one retry topic that a pop reads, because a response cannot distinguish two; None without one."""
+        broker = self._config.broker
+        is_v2 = broker.enable_retry_topic_v2
+        if draw % 2 == 0:
+            if is_v2 and broker.retrieve_message_from_pop_retry_topic_v1:
+                is_v2 = False
+            elif not is_v2:
+                is_v2 = self._has_left(retry_topic_v2(topic, group), group)
+        return self._topics.get(retry_topic(topic, group, is_v2))
+
+    def _has_left(self, topic: str, group: str) -> bool:
+        """Whether a V2 retry topic has messages, without enableRetryTopicV2; RocketMQ does not deliver these."""
+        config = self._topics.get(topic)
+        return config is not None and any(
+            self._store.max_offset(topic, queue_id) > self._offsets.current(topic, group, queue_id, FROM_FIRST)
+            for queue_id in range(config.read_queue_nums)
+        )

@@ -1,0 +1,12 @@
+# The buffer of the responses to one read, for the compiled paths that respond with records.
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint8_t
+
+
+cdef class Frames:
+    cdef PyObject *octets  # a bytes object that nobody else has, or NULL
+    cdef Py_ssize_t used
+
+    cdef uint8_t *room(self, Py_ssize_t size_bytes, Py_ssize_t more_bytes) except NULL
+    cdef bytes whole(self)
