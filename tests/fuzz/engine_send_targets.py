@@ -1,9 +1,13 @@
-"""Sends through the compiled path beside the Python path: the same log, queues, responses and errors for any bytes."""
+"""Sends through the paths of usual sends beside single requests: the same log, queues, responses, errors for any bytes.
+
+There are two such paths: the compiled one, and the one of pure Python, which takes long runs of sends that are alike.
+"""
 
 import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -18,6 +22,7 @@ from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
 from broker.send import usual_sends
 from broker.send.admission import SendAdmission
+from broker.send.alike import alike_sends
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.intake import MessageIntake
 from broker.send.message_id import UniqueKeys
@@ -113,17 +118,18 @@ def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors send through one twin."""
-    with encoding(is_native), patch.object(usual_sends, "_engine", compiled if is_native else None):
+    with encoding(is_native), patch.object(usual_sends, "_engine", compiled if is_native else alike_sends):
         yield
 
 
 class Twin:
-    """A store in memory, and the path of sends before it."""
+    """A store in memory, and a path of sends before it: the compiled one, alike sends together, or single requests."""
 
     def __init__(
         self,
         is_native: bool,
         *,
+        is_alike: bool = False,
         sync_flush: bool,
         messages_at: int = 0,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
@@ -149,7 +155,10 @@ class Twin:
             self.processor = SendProcessor(
                 config, self.store, admission, intake, waits, self.clock, self.flow, idempotent
             )
-            self.table = RouteTable(self.processor.routes())
+            routes = self.processor.routes()
+        if not is_native and not is_alike:
+            routes = [replace(route, usual=None) for route in routes]
+        self.table = RouteTable(routes)
         self.counters = ChannelCounters()
 
     def serve(self, pieces: list[bytes], fail: Callable[[str, DiskFile], None] | None = None) -> list[Any]:
@@ -254,23 +263,31 @@ def _frames(written: bytes) -> list[Any]:
 
 
 def compare_sends(pieces: list[bytes], *, sync_flush: bool, **store: object) -> list[Any]:
-    """Serve the same bytes by both twins; return what both gave."""
-    pure, native = (Twin(is_native, sync_flush=sync_flush, **store) for is_native in (False, True))
+    """Serve the same bytes by all twins; return what all gave."""
+    single, *others = twins(sync_flush=sync_flush, **store)
     expected = []
     for piece in (pieces, pieces[:1]):  # the queues exist when the second connection sends
-        expected = pure.serve(piece)
-        found = native.serve(piece)
-        for one, other in zip(found, expected, strict=True):
-            assert one == other, (one, other)
+        expected = single.serve(piece)
+        for twin in others:
+            for one, other in zip(twin.serve(piece), expected, strict=True):
+                assert one == other, (one, other)
     return expected
 
 
+def twins(**settings: Any) -> list[Twin]:
+    """Return a twin for single requests, one for alike sends, and one for the compiled path if it is built."""
+    found = [Twin(False, **settings), Twin(False, is_alike=True, **settings)]
+    return found if compiled is None else [*found, Twin(True, **settings)]
+
+
 def compare_turns(turns: list[list[tuple[int, bytes]]], *, sync_flush: bool, **store: object) -> None:
-    """Serve the same reads of several connections by both twins."""
-    pure, native = (Twin(is_native, sync_flush=sync_flush, **store) for is_native in (False, True))
+    """Serve the same reads of several connections by all twins."""
+    single, *others = twins(sync_flush=sync_flush, **store)
     for _ in range(2):  # the queues exist at the second time
-        for one, other in zip(native.serve_turns(turns), pure.serve_turns(turns), strict=True):
-            assert one == other, (one, other)
+        expected = single.serve_turns(turns)
+        for twin in others:
+            for one, other in zip(twin.serve_turns(turns), expected, strict=True):
+                assert one == other, (one, other)
 
 
 def turns_of(chance: random.Random, data: bytes = b"") -> list[list[tuple[int, bytes]]]:
