@@ -2,11 +2,11 @@
 
     python -m benchmarks.sends [--rounds 15]
 
-Four paths get the same reads: Python one request at a time, and Python with alike sends as columns, in turns in a process
-with SPROCKET_ENGINE=python; compiled decoders before single requests, and the compiled path, in turns in a process of
-the compiled engine.  Microseconds of CPU of the event loop's
-thread for each message, medians over slices of about 500 messages; the log is written.  With several connections, each
-has a read in every turn of the loop: the second and the fourth path make one append of them.
+Four paths get the same reads.  In a process with SPROCKET_ENGINE=python: single requests, and alike sends as columns.
+In a process of the compiled engine: compiled decoders before single requests, and the compiled path.  Microseconds of
+CPU of the event loop's thread for each message, medians over slices of about 500 messages, the paths of a process in
+turns; the log is written.  With several connections, each has a read in every turn of the loop: the second and the
+fourth path make one append of them.
 """
 
 import argparse

@@ -225,6 +225,38 @@ PROPERTIES: Final = (
 DELAYED: Final = PROPERTIES[4]
 USUAL: Final = "UNIQ_KEY\x010A000001000000000000000000000001\x02WAIT\x01true\x02TAGS\x01TagA\x02"
 
+# Properties of half and timed messages, and of messages that are nearly such.
+KINDS: Final = (
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "TIMER_DELAY_MS\x0150\x02", "TIMER_DELAY_SEC\x015\x02",
+    f"TIMER_DELIVER_MS\x01{ManualClock().wall_ms() + 3_600_000}\x02", "__SHARDINGKEY\x01s\x02",
+    "__SHARDINGKEY\x01s\x02TIMER_DELAY_MS\x01999\x02",
+    "__SHARDINGKEY\x01s\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02",
+)  # fmt: skip
+NEARLY: Final = (
+    "TRAN_MSG\x01TRUE\x02PGROUP\x01g\x02", "TRAN_MSG\x01true\x02", "TRAN_MSG\x01true\x02PGROUP\x01\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02PGROUP\x01h\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02K\x01xPGROUP\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02K\x01UNIQ_KEY\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02TIMER_DELAY_MS\x015\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01g\x02WAIT\x01false\x02", "TIMER_DELAY_MS\x010\x02", "TIMER_DELAY_MS\x01-5\x02",
+    "TIMER_DELAY_MS\x01007\x02", "TIMER_DELAY_MS\x01\x02", "TIMER_DELAY_MS\x01x\x02", "TIMER_DELIVER_MS\x015\x02",
+    "TIMER_DELAY_MS\x015\x02TIMER_DELAY_SEC\x011\x02", "TIMER_DELAY_SEC\x01999999999999999\x02",
+    "TIMER_DELIVER_MS\x019223372036854775807\x02", "TIMER_OUT_MS\x015\x02", "TIMER_DELAY_MS\x0150\x02K\x01UNIQ_KEY\x02",
+    "TIMER_DEL_UNIQKEY\x01k\x02TIMER_DELAY_MS\x0150\x02", "T__SHARDINGKEY\x01s\x02",
+    "REAL_TOPIC\x01t\x02TIMER_DELAY_MS\x015\x02",
+)  # fmt: skip
+
+
+def alike_read(count: int, properties: str = USUAL, *, first: int = 100, body_bytes: int = 100, **header: Any) -> bytes:
+    """Return a read of sends to four queues that differ in queue, time, unique key and body."""
+    frames = []
+    for n in range(first, first + count):
+        fields = send_header(
+            queue_id=n % 4, properties=properties.replace("0A00", f"{n:04X}"), born_timestamp=1_700_000_000_000 + n,
+            **header,
+        )  # fmt: skip
+        frames.append(encode_request(310, n, fields, body_bytes) + bytes([n % 256]) * body_bytes)
+    return b"".join(frames)
+
 
 def send_of(chance: random.Random, plain: float) -> bytes:
     """A frame of a send, as clients write it with the probability `plain`."""
@@ -331,7 +363,19 @@ def turn_twins(data: bytes) -> None:
     compare_turns(turns_of(chance, data), sync_flush=chance.random() < 0.3)
 
 
+def alike_send_twins(data: bytes) -> None:
+    """Reads of sends of one form, of which `data` changes some octets."""
+    chance = random.Random(data)
+    properties = USUAL + chance.choice(("", "", *KINDS, *NEARLY, f"KEYS\x01{data[:9].hex()}\x02"))
+    stream = bytearray(alike_read(chance.choice((20, 50, 64)), properties, first=chance.choice((5, 80, 100, 990))))
+    for octet in data[: chance.randrange(4)]:
+        stream[chance.randrange(len(stream))] = octet
+    compare_sends([alike_read(4), bytes(stream)], sync_flush=False, segment_bytes=1 << 17)
+    compare_turns([[(0, bytes(stream)), (1, alike_read(50))], [(1, bytes(stream) + data)]], sync_flush=False)
+
+
 ENGINE_SEND_TARGETS: Final = (
+    Target("alike_send_twins", alike_send_twins, [b"", b"\x00", b'"', b"0123456789"], 64),
     Target("send_twins", send_twins, _SEEDS, 1 << 16),
     Target("turn_twins", turn_twins, _SEEDS, 1 << 16),
 )

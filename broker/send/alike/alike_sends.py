@@ -6,7 +6,7 @@ that cannot be done takes the path of `SendProcessor.send`, one request at a tim
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
@@ -31,8 +31,9 @@ from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.queue.logic_queue import LogicQueue
 from store.record.checksum import crc32, with_seals
 
-# With fewer messages of a shape, arrays take longer than requests one at a time.
-MIN_SENDS: Final = 12
+# With fewer messages, arrays take longer than requests one at a time: half and timed ones, and plain ones.
+MIN_SENDS: Final = 16
+_MIN_PLAIN: Final = 48
 # Shapes of headers that a reader keeps.  A header of another shape replaces the oldest at every eighth read.
 _MAX_SHAPES: Final = 8
 _LEARN_EVERY: Final = 8
@@ -81,23 +82,31 @@ class SendReader:
         See `sprocket.engine.sends.SendReader.read`.  Pure Python never has a `proof`.
         """
         # A frame that an access gate has decoded is of another type.
-        if proof is not None or len(frames) < MIN_SENDS or type(frames[0]) is not tuple:
+        if proof is not None or type(frames[0]) is not tuple:
+            return None
+        min_sends = MIN_SENDS if _looks_special(frames[0][1]) else _MIN_PLAIN
+        if len(frames) < min_sends:
             return None
         found, end = self._alike(frames)
-        if end < MIN_SENDS or end < min(least, len(frames)) or not all([frame[2] for frame in frames[:end]]):
+        if end < min_sends:
+            return None
+        bodies = [frame[2] for frame in frames[:end]]
+        if end < min(least, len(frames)) or not all(bodies):
             return None
         parts, rows = list[Part](), list[Sequence[int]]()
         for shape, octets, places in found:
             kept = places[: bisect_left(places, end)]
             if kept:
-                bodies = [frames[row][2] for row in kept]
-                part = self._part(shape, octets[: len(kept)], bodies, born_host, topic_of, queue_of)
+                some = bodies if len(kept) == end else [bodies[row] for row in kept]
+                part = self._part(shape, octets[: len(kept)], some, born_host, topic_of, queue_of)
                 if part is None:
                     return None
                 parts.append(part)
                 rows.append(kept)
-        sends = Sends(parts, rows, [frame[2] for frame in frames[:end]], self._kinds.broker_name)
-        return sends if sends.total_bytes <= room_bytes and sends.largest_bytes <= max_record_bytes else None
+        sends = Sends(parts, rows, bodies, self._kinds.broker_name)
+        if sends.total_bytes > room_bytes or max(part.largest_bytes for part in parts) > max_record_bytes:
+            return None
+        return sends
 
     def _alike(self, frames: Sequence[Frame]) -> tuple[list[_Alike], int]:
         """Return frames that are alike, by shape, and the index of the first that is like none of them."""
@@ -165,6 +174,11 @@ class SendReader:
         )
 
 
+def _looks_special(header: bytes) -> bool:
+    """Return whether a header seems to be that of a half or timed message."""
+    return b"TRAN_MSG" in header or b"TIMER_" in header
+
+
 def _by_length(headers: Sequence[bytes]) -> list[Sequence[int]]:
     """Return the indexes of headers, those of one length together."""
     sizes = list(map(len, headers))
@@ -184,7 +198,7 @@ class Sends:
     ) -> None:
         """`rows` are the indexes of the sends of each part."""
         self.bodies = bodies
-        self._parts, self._broker_name = parts, broker_name
+        self.parts, self._broker_name = parts, broker_name
         # None: one part has all.  Else the indexes of each part, and the index of each send among those of all parts.
         self._rows = None if len(parts) == 1 else [np.array(one) for one in rows]
         self._order = None if self._rows is None else np.concatenate(self._rows).argsort()
@@ -194,7 +208,7 @@ class Sends:
         self.heads = self._column([part.heads for part in parts])
         self.tails = self._texts([part.tails for part in parts])
         self.sizes: Longs = self._column([part.sizes for part in parts])
-        self.total_bytes, self.largest_bytes = int(self.sizes.sum()), int(self.sizes.max())
+        self.total_bytes = sum(part.total_bytes for part in parts)
         # Known when the messages are stored.
         self._positions = self._offsets = self.sizes
 
@@ -222,22 +236,10 @@ class Sends:
 
     def responses(self, template: ResponseTemplate, timed_template: ResponseTemplate) -> bytes:
         """Return the responses to stored sends, in order; `timed_template` has a recall handle."""
-        templates = template, timed_template
-        places = zip(self._parts, self._split(self._positions), self._split(self._offsets), strict=True)
-        headers = [part.response_headers(templates, *place, self._broker_name) for part, *place in places]
+        templates, name = (template, timed_template), self._broker_name
+        places = zip(self.parts, self._split(self._positions), self._split(self._offsets), strict=True)
+        headers = [part.response_headers(templates, positions, offsets, name) for part, positions, offsets in places]
         return _without_bodies(self._texts(headers))
-
-    # For statistics
-
-    def sizes_by_topic(self) -> list[tuple[str, bool, Longs]]:
-        """Return (topic, whether with a sharding key, sizes of the records) of each part."""
-        return [(part.place.topic, part.is_fifo, part.sizes) for part in self._parts]
-
-    def add_delays(self, found: dict[str, list[int]]) -> None:
-        """Append the delays of timed messages, s, to the lists of their topics."""
-        for part in self._parts:
-            if part.place.timing is not None:
-                found.setdefault(part.real_topic, []).extend(part.place.timing.delays_s)
 
 
 def _without_bodies(headers: Sequence[bytes]) -> bytes:
@@ -316,26 +318,28 @@ class SendGroup:
     def by_topic(self) -> list[tuple[str, bool, int, int, int]]:
         """Return (topic, whether with a sharding key, number of records, their bytes, bytes of the largest) of all."""
         found: dict[tuple[str, bool], tuple[int, int, int]] = {}
-        for topic, is_fifo, sizes in self._sizes():
-            messages, total_bytes, largest_bytes = found.get((topic, is_fifo), (0, 0, 0))
-            largest_bytes = max(largest_bytes, int(sizes.max()))
-            found[topic, is_fifo] = messages + len(sizes), total_bytes + int(sizes.sum()), largest_bytes
+        for part in self._parts():
+            name = part.place.topic, part.is_fifo
+            messages, total_bytes, largest_bytes = found.get(name, (0, 0, 0))
+            largest_bytes = max(largest_bytes, part.largest_bytes)
+            found[name] = messages + len(part), total_bytes + part.total_bytes, largest_bytes
         return [(*name, *figures) for name, figures in found.items()]
 
     def sizes_of(self, topic: str, is_fifo: bool) -> list[int]:
         """Return the size of each record of a topic, with or without a sharding key."""
-        chosen = [sizes.tolist() for *name, sizes in self._sizes() if name == [topic, is_fifo]]
-        return list(chain.from_iterable(chosen))
-
-    def _sizes(self) -> list[tuple[str, bool, Longs]]:
-        return list(chain.from_iterable(member.sizes_by_topic() for member in self._members))
+        chosen = [part for part in self._parts() if (part.place.topic, part.is_fifo) == (topic, is_fifo)]
+        return list(chain.from_iterable(part.sizes.tolist() for part in chosen))
 
     def delays(self) -> dict[str, list[int]]:
         """Return the delays of the timed messages, s, by topic."""
         found: dict[str, list[int]] = {}
-        for member in self._members:
-            member.add_delays(found)
+        for part in self._parts():
+            if part.place.timing is not None:
+                found.setdefault(part.real_topic, []).extend(part.place.timing.delays_s)
         return found
+
+    def _parts(self) -> Iterator[Part]:
+        return chain.from_iterable(member.parts for member in self._members)
 
 
 def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -55,7 +55,7 @@ class HeaderShape:
     """
 
     __slots__ = (
-        "_low", "_once", "_span", "copies", "flag", "gaps", "is_fifo", "kind", "properties", "reconsume_times",
+        "_low", "_span", "copies", "flag", "gaps", "is_fifo", "kind", "properties", "reconsume_times",
         "size_bytes", "sys_flag", "topic",
     )  # fmt: skip
 
@@ -79,8 +79,6 @@ class HeaderShape:
                 # A number does not begin with 0.
                 self._low[gap.start] += 1
                 self._span[gap.start] -= 1
-        # Words that would make a message unusual if they occurred in another value.
-        self._once = {SendKind.HALF: (b"UNIQ_KEY", b"PGROUP"), SendKind.TIMED: (b"UNIQ_KEY",)}.get(kind, ())
 
     @classmethod
     def of(cls, header: bytes, request: Request[Any], wire_names: Mapping[str, str]) -> "HeaderShape | None":
@@ -110,10 +108,10 @@ class HeaderShape:
         if outside.any():
             count = int(outside.any(axis=1).argmax())
             headers = headers[:count]
-        return count if count and self._is_usual(headers) else 0
+        return count if count and self._is_plain_text(headers) else 0
 
-    def _is_usual(self, headers: Octets) -> bool:
-        """Return whether no value needs an escape, and no word occurs twice that must occur once."""
+    def _is_plain_text(self, headers: Octets) -> bool:
+        """Return whether no value needs an escape."""
         for name, gap in self.gaps.items():
             if _is_numeric(name):
                 continue
@@ -121,10 +119,7 @@ class HeaderShape:
             # JSON escapes no letter and no digit, and the templates of responses escape nothing.
             if not content.isalnum() and (name == names.UNIQ_KEY or content.translate(None, _PLAIN_TEXT)):
                 return False
-        if not self._once:
-            return True
-        content = headers.tobytes()
-        return all(content.count(word) == len(headers) for word in self._once)
+        return True
 
 
 class _Property(NamedTuple):

@@ -89,15 +89,15 @@ def _timing(shape: HeaderShape, headers: Octets, kinds: SendKinds) -> Timing | N
         return None
     now_ms, max_delay_ms, slot_width_ms = times
     name = next(name for name in TIMER_NAMES if name in shape.gaps)
-    due_ms = numbers_of(headers[:, shape.gaps[name]])
-    if name != names.TIMER_DELIVER_MS:
-        due_ms = now_ms + due_ms * (_MS_PER_S if name == names.TIMER_DELAY_SEC else 1)
-    delays_ms = due_ms - now_ms
-    slots_ms = slot_time_ms(due_ms, slot_width_ms)
-    if int(delays_ms.min()) <= 0 or int(delays_ms.max()) > max_delay_ms:
+    asked = numbers_of(headers[:, shape.gaps[name]]).tolist()
+    begin_ms = 0 if name == names.TIMER_DELIVER_MS else now_ms
+    unit_ms = _MS_PER_S if name == names.TIMER_DELAY_SEC else 1
+    due_ms = {number: begin_ms + number * unit_ms for number in set(asked)}
+    slot_of = {number: slot_time_ms(one_ms, slot_width_ms) for number, one_ms in due_ms.items()}
+    slots_ms = set(slot_of.values())
+    if min(due_ms.values()) <= now_ms or max(due_ms.values()) > now_ms + max_delay_ms:
         return None
-    if len(str(slots_ms.min())) != len(str(slots_ms.max())):
+    # Times of different lengths would need records of different sizes.
+    if len({len(str(slot_ms)) for slot_ms in slots_ms}) > 1 or not all(map(kinds.has_room, slots_ms)):
         return None
-    if not all(map(kinds.has_room, set(slots_ms.tolist()))):
-        return None
-    return Timing(slots_ms.tolist(), (delays_ms // _MS_PER_S).tolist())
+    return Timing([slot_of[number] for number in asked], [(due_ms[number] - now_ms) // _MS_PER_S for number in asked])
