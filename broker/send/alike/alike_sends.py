@@ -350,7 +350,7 @@ def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 def _lanes(lanes: Longs, queues: Sequence[LogicQueue], all_queues: Sequence[LogicQueue]) -> Longs:
     """Return indexes in `all_queues` of the queues whose indexes in `queues` are `lanes`."""
-    if len(queues) == len(all_queues):
+    if list(queues) == list(all_queues):
         return lanes
     found: Longs = np.array([all_queues.index(queue) for queue in queues])[lanes]
     return found

@@ -1,6 +1,7 @@
 """Sends that are alike, served together by pure Python, give what single requests give; which sends are alike."""
 
 import random
+from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
@@ -123,6 +124,17 @@ def test_damaged_reads_in_any_pieces(seed: int) -> None:
 def test_several_connections_in_one_turn() -> None:
     turn = [(name, read(50, USUAL + properties)) for name, properties in enumerate(("", KINDS[0], KINDS[1], ""))]
     compare_turns([turn, [*turn[::-1], (1, read(3))], turn], sync_flush=False, segment_bytes=1 << 17)
+
+
+def test_connections_and_lengths_that_name_the_same_queues_in_another_order() -> None:
+    def to(queues: Sequence[int], key_end: str = "") -> bytes:
+        properties = USUAL.replace("0A00", f"0A00{key_end}")
+        return b"".join(read(1, properties, first=n, queue_id=queues[n % len(queues)]) for n in range(100, 150))
+
+    reads = [to([2, 2, 3]), to([3, 0, 1, 2]), to([1, 0]), to([0, 1, 2, 3])]
+    turns = [list(enumerate(reads)), list(enumerate(reads[::-1]))]
+    compare_turns(turns, sync_flush=False, segment_bytes=1 << 18)
+    compare_sends([to([3, 1]) + to([0, 1, 3], "00") + to([1, 3])], sync_flush=False, segment_bytes=1 << 18)
 
 
 def test_the_end_of_a_segment() -> None:
