@@ -95,7 +95,7 @@ class TransactionProcessor:
         if half.target is not None:
             require_topic(request, half.target[0], AuthAction.PUB)  # not the topic in the header, which may differ
         self._check(header, half)
-        open_at = self._transactions.open.find(half.record.queue_offset, half.identity)
+        open_at = self._transactions.open_at(half)
         if open_at is None or open_at in claimed:
             raise _wrong_end("The transaction has ended already")
         if outcome == COMMIT and half.target is None:

@@ -1,7 +1,8 @@
-"""The compiled path of usual sends: one call reads them, one makes their records, one their responses.
+"""The path of usual sends: one call reads them, one makes their records, one their responses.
 
-It serves the usual sends with which a read begins.  `SendProcessor.send`, its Python twin, serves all others, and with
-pure Python every send; both store the same bytes and give the same responses.  See docs/engine.md.
+It serves the usual sends with which a read begins, with pure Python only long runs of sends that are alike
+(`broker.send.alike`).  `SendProcessor.send`, its twin, serves all others; both store the same bytes and give the same
+responses.  See docs/engine.md.
 
 If several connections send, the sends of all reads of one turn of the loop are one append, at the end of the turn or
 before the first request that this path does not serve.
@@ -17,6 +18,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from broker.config.live_config import LiveConfig
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
 from broker.send.admission import SendAdmission
+from broker.send.alike import alike_sends
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
@@ -27,6 +29,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.framing import Frames
+from sprocket.remoting.headers.base import Header
 from sprocket.remoting.message.record import FIXED_IPV4_RAW, IPV4_HOST_BYTES
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
@@ -37,11 +40,12 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("sends")
-if _engine is not None and (
+_compiled: Final = native("sends")
+_engine: Final = _compiled or alike_sends
+if _compiled is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
-) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
+) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES):
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
 # If an unusual send follows fewer usual ones, all go one way: a second append costs more than it saves.
@@ -98,8 +102,10 @@ class UsualSends:
         # Decodes the sends of a failed append, so that each gets its refusal.
         self._table = RouteTable(routes)
         self._engine = engine
-        found = {int(route.code): header_fields(int(route.code), route.header, engine) for route in routes}
-        self._fields = {code: fields for code, fields in found.items() if fields is not None}
+        self._is_compiled = engine is not alike_sends
+        self._headers = {int(route.code): route.header for route in routes}
+        # Fewer frames are not worth a look.
+        self._min_frames = 1 if self._is_compiled else alike_sends.MIN_SENDS
         # Reads of this turn that are yet to be appended, and the sends in them.
         self._reads: list[_Read] = []
         self._group = engine.SendGroup()
@@ -125,8 +131,8 @@ class UsualSends:
         refuse: Refuse,
         send: Send,
     ) -> "UsualSends | None":
-        """Return the handler; None with pure Python, or if `store` does not take what it makes."""
-        if _engine is None or not isinstance(store, UsualStore):
+        """Return the handler; None if `store` does not take what it makes."""
+        if not isinstance(store, UsualStore):
             return None
         return cls(config, store, admission, waits, flow, timer, routes, refuse, send, _engine)
 
@@ -140,20 +146,27 @@ class UsualSends:
             TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(), not broker.reject_transaction_message,
             self._timer.usual_times, self._timer.has_room,
         )  # fmt: skip
-        self._readers = {
-            code: self._engine.SendReader(code, fields, USUAL_FLAGS, suffix, kinds)
-            for code, fields in (self._fields.items() if is_usual else ())
-        }
+        self._readers = {}
+        for code, header in self._headers.items() if is_usual else ():
+            self._readers[code] = self._reader(code, header, suffix, kinds)
 
-    def handler(self, code: int) -> FramesHandler | None:
+    def _reader(self, code: int, header: type[Header], suffix: bytes, kinds: Any) -> Any:
+        if not self._is_compiled:
+            return alike_sends.SendReader(self._table, header, USUAL_FLAGS, suffix, kinds)
+        fields = header_fields(code, header, self._engine)
+        return None if fields is None else self._engine.SendReader(code, fields, USUAL_FLAGS, suffix, kinds)
+
+    def handler(self, code: int) -> FramesHandler:
         """Return the handler for the sends of one request code."""
-        return CodeFrames(code, self.serve, self.settle, self.serve) if code in self._fields else None
+        return CodeFrames(code, self.serve, self.settle, self.serve)
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
         """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
+        if len(frames) - index < self._min_frames:
+            return 0
         try:
             sends = self._sends_of(code, frames, index, channel, proof)
         except Exception:
@@ -263,7 +276,8 @@ class UsualSends:
 
     def encoders(self, code: int) -> tuple[Any, Any]:
         """Return the encoders of responses with `code`, without and with a recall handle."""
-        return self._settled.replies.encoders(code)
+        replies = self._settled.replies
+        return replies.encoders(code) if self._is_compiled else (replies.template(code), replies.timed_template(code))
 
 
 class _Read:

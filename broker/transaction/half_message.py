@@ -28,43 +28,58 @@ _REMOVE_TAGS_CODE: Final = java_hash_code(_REMOVE_TAG)
 _OP_PROPERTIES: Final = names.encode({names.TAGS: _REMOVE_TAG, names.WAIT: "true"}).encode()
 _OP_TAG: Final = names.encoded_name(names.TAGS)
 _SEPARATOR: Final = b","
+_UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
+_GROUP: Final = names.encoded_name(names.PRODUCER_GROUP)
+_REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
+_REAL_QUEUE_ID: Final = names.encoded_name(names.REAL_QUEUE_ID)
+_IMMUNITY: Final = names.encoded_name(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
 
 # Equal for a half message, its copies and its real message, and different for two transactions.
 Identity: TypeAlias = tuple[str, int, bytes, int]
 
 
 class HalfMessage:
-    """A record of the half topic with its properties parsed."""
+    """A record of the half topic with its properties."""
 
-    __slots__ = ("_plain", "properties", "record", "target")
+    __slots__ = ("_encoded", "_plain", "_properties", "record", "target")
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        encoded = bytes(record.properties)
-        self.properties = names.parse(encoded.decode("utf-8", "replace"))
+        encoded = self._encoded = bytes(record.properties)
+        self._properties: dict[str, str] | None = None
         # All properties without the seal, as the producer sent them; without a seal they are encoded again.
         self._plain = encoded[:-SEAL_BYTES] if encoded.startswith(SEAL_NAME, -SEAL_BYTES) else None
-        # The next record gets its own.
-        self.properties.pop(_CRC, None)
         # Destination topic and queue; None if the message has none.
         self.target = self._target()
 
     @property
+    def properties(self) -> dict[str, str]:
+        """All properties, parsed on first use: the end of a transaction needs few of them."""
+        if self._properties is None:
+            self._properties = names.parse(self._encoded.decode("utf-8", "replace"))
+            # The next record gets its own.
+            self._properties.pop(_CRC, None)
+        return self._properties
+
+    def _value(self, name: bytes) -> str | None:
+        value = names.find_last(self._encoded, name)
+        return None if value is None else value.decode("utf-8", "replace")
+
+    @property
     def identity(self) -> Identity:
         record = self.record
-        unique_key = self.properties.get(names.UNIQ_KEY, "")
-        return unique_key, record.born_timestamp, record.born_host, record.body_crc
+        return self.unique_key or "", record.born_timestamp, record.born_host, record.body_crc
 
     @property
     def producer_group(self) -> str | None:
-        return self.properties.get(names.PRODUCER_GROUP)
+        return self._value(_GROUP)
 
     @property
     def unique_key(self) -> str | None:
-        return self.properties.get(names.UNIQ_KEY)
+        return self._value(_UNIQUE_KEY)
 
     def _target(self) -> tuple[str, int] | None:
-        topic, queue_id = self.properties.get(names.REAL_TOPIC), self.properties.get(names.REAL_QUEUE_ID, "")
+        topic, queue_id = self._value(_REAL_TOPIC), self._value(_REAL_QUEUE_ID) or ""
         if not topic or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
             return None
         return None if topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC) else (topic, int(queue_id))
@@ -88,7 +103,7 @@ class HalfMessage:
 
     def immunity_ms(self, timeout_ms: int) -> int | None:
         """Return how long the producer must not be asked; None if not given, `timeout_ms` if not valid."""
-        text = self.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        text = self._value(_IMMUNITY)
         if text is None:
             return None
         seconds = _number(text)

@@ -19,8 +19,23 @@ from store.record.record import PendingMessage, TagsCodes
 
 _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _TAGS: Final = names.encoded_name(names.TAGS)
-_PREPARED: Final = re.compile(r"(?:\A|\x02)TRAN_MSG\x01true\x02")
-_GROUP: Final = re.compile(r"(?:\A|\x02)PGROUP\x01[^\x02]+\x02")
+_PREPARED: Final = re.compile(r"(?:\A|\x02)TRAN_MSG\x01true(?:\x02|\Z)")
+_GROUP: Final = re.compile(r"(?:\A|\x02)PGROUP\x01[^\x02]+(?:\x02|\Z)")
+
+
+def is_usual_half(properties: str) -> bool:
+    """Return whether a message of the kind HALF is stored with its properties as they are."""
+    return (
+        properties.count("UNIQ_KEY") == 1
+        and properties.count("PGROUP") == 1
+        and _PREPARED.search(properties) is not None
+        and _GROUP.search(properties) is not None
+    )
+
+
+def added_to_half(key: bytes, topic: bytes, queue_id: bytes) -> bytes:
+    """Return the properties that a half message gets: the id of its transaction, its real topic and queue."""
+    return b"__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%b\x02" % (key, topic, queue_id)
 
 
 class HalfSends:
@@ -38,24 +53,17 @@ class HalfSends:
         `suffix` are the properties that the broker adds.  Returns None for what `MessageIntake.message` must decide.
         """
         header, body, text = request.header, request.body, request.header.properties
-        if text[-1] != "\x02":
-            text += "\x02"
         if (
-            text.count("UNIQ_KEY") != 1
-            or text.count("PGROUP") != 1
-            or not _PREPARED.search(text)
-            or not _GROUP.search(text)
+            not is_usual_half(text)
             or self._config.broker.reject_transaction_message
             or not 0 < len(body) <= self._config.store.max_message_size
         ):
             return None
-        properties = text.encode()
+        properties = (text if text[-1] == "\x02" else text + "\x02").encode()
         key = find_last(properties, _UNIQUE_KEY)
         if not key:
             return None
-        properties += b"%b__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (
-            suffix, key, admission.topic.encode(), queue_id,
-        )  # fmt: skip
+        properties += suffix + added_to_half(key, admission.topic.encode(), b"%d" % queue_id)
         if len(properties) > MAX_PROPERTIES_BYTES:
             return None
         pending = PendingMessage(

@@ -42,9 +42,9 @@ class OpenTransactions:
         """Return the queue offsets below `end` of the first `limit` half messages that are open."""
         return list(islice((at for at in range(self.half_offset, end) if at not in self.done), limit))
 
-    def find(self, offset: int, identity: Identity) -> int | None:
-        """Return where a transaction is open: at `offset`, or at its newest copy; None if it is not open."""
-        return offset if self.is_open(offset) else self._newest.get(identity)
+    def newest_copy(self, identity: Identity) -> int | None:
+        """Return where the newest copy of a transaction is open; None if none is."""
+        return self._newest.get(identity)
 
     def has_copy(self, identity: Identity) -> bool:
         """Return whether a transaction is open at a copy."""

@@ -106,6 +106,11 @@ class Transactions:
             return None
         return self.store.record_at(physical_offset, entry[1])
 
+    def open_at(self, half: HalfMessage) -> int | None:
+        """Return where a transaction is open: at its half message, or at the newest copy; None if it is not open."""
+        offset = half.record.queue_offset
+        return offset if self.open.is_open(offset) else self.open.newest_copy(half.identity)
+
     def given_up_at(self, physical_offset: int) -> HalfMessage | None:
         """Return the given-up message at an offset of the log; None if there is none.  Raises CorruptRecord."""
         return self.half_at(physical_offset, TRANS_CHECK_MAX_TIME_TOPIC)

@@ -12,7 +12,7 @@ from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last, terminated, without
-from sprocket.remoting.message.record import ANY_V6, FIXED_IPV4_RAW, MIN_RECORD_BYTES, SYS_FLAG_AT
+from sprocket.remoting.message.record import ANY_V6, BODY_LENGTH_AT, FIXED_IPV4_RAW, MIN_RECORD_BYTES, SYS_FLAG_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
@@ -31,15 +31,19 @@ _REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
 _REAL_QUEUE_ID: Final = names.encoded_name(names.REAL_QUEUE_ID)
 _ENQUEUE_MS: Final = names.encoded_name(names.TIMER_ENQUEUE_MS)
 _DEQUEUE_MS: Final = names.encoded_name(names.TIMER_DEQUEUE_MS)
+# In both of these names, and in hardly any other property.
+_QUEUE_MS: Final = b"QUEUE_MS\x01"
 _ROLL_TIMES: Final = names.encoded_name(names.TIMER_ROLL_TIMES)
 _DELETE_KEY: Final = names.encoded_name(names.TIMER_DEL_UNIQKEY)
 _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _MAX_DIGITS: Final = 19
-_SYS_FLAG: Final = struct.Struct(">i")
+_FLAG_AND_BODY: Final = struct.Struct(f">{SYS_FLAG_AT}xi{BODY_LENGTH_AT - SYS_FLAG_AT - 4}xi")
 TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
 # The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
-_PLACE: Final = re.compile(rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01")
+_PLACE: Final = re.compile(
+    rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01([^\x02]+)\x02"
+)
 _MAX_TOPICS: Final = 1024
 # TIMER_ENQUEUE_MS of a message that was already late when it reached the wheel: `Long.MAX_VALUE`.
 NEVER_ENQUEUED: Final = (1 << 63) - 1
@@ -48,13 +52,16 @@ NEVER_ENQUEUED: Final = (1 << 63) - 1
 class TimedMessage:
     """Record of the wheel's topic, with the properties that the wheel uses."""
 
-    __slots__ = ("_record", "due_ms", "properties", "real_topic")
+    __slots__ = ("_record", "due_ms", "properties", "queue_id", "real_topic")
 
-    def __init__(self, record: Record | memoryview, properties: bytes, due_ms: int, real_topic: str) -> None:
+    def __init__(
+        self, record: Record | memoryview, properties: bytes, due_ms: int, real_topic: str, queue_id: bytes | None
+    ) -> None:
         self._record = record
         self.properties = properties
         self.due_ms = due_ms  # TIMER_OUT_MS
         self.real_topic = real_topic
+        self.queue_id = queue_id  # REAL_QID
 
     @property
     def record(self) -> Record:
@@ -82,7 +89,7 @@ class TimedMessage:
 
         It keeps REAL_TOPIC and REAL_QID, as in RocketMQ.
         """
-        queue_id = find_last(self.properties, _REAL_QUEUE_ID)
+        queue_id = self.queue_id
         if queue_id is None or not queue_id.isdigit() or int(queue_id) >= 1 << 31:
             return None
         properties = _traced(self.properties, enqueue_ms, now_ms)
@@ -129,20 +136,25 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
         if decoded.topic != TIMER_TOPIC:
             return f"a message of topic {decoded.topic}"
         record, properties = decoded, bytes(decoded.properties)
-    if SEAL_NAME in properties:
-        sealed = properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES)
-        properties = properties[:-SEAL_BYTES] if sealed else without(properties, SEAL_NAME)
+    if properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES):
+        properties = properties[:-SEAL_BYTES]
+    elif SEAL_NAME in properties:
+        properties = without(properties, SEAL_NAME)
     at = properties.find(_OUT_MS) - 1
     place = _PLACE.match(properties, at) if at >= 0 else None
     if place is not None and properties.find(_REAL_TOPIC) == place.end(1) + 1:
-        due, name = place.groups()
+        due, name, queue_id = place.groups()
+        if properties.find(_REAL_QUEUE_ID, place.end(3)) >= 0:
+            queue_id = find_last(properties, _REAL_QUEUE_ID)
     else:
         found_due, found_name = find_last(properties, _OUT_MS), find_last(properties, _REAL_TOPIC)
         if found_due is None or not found_due.isdigit() or len(found_due) > _MAX_DIGITS:
             return "TIMER_OUT_MS is not a time"
-        due, name = found_due, found_name or b""
+        due, name, queue_id = found_due, found_name or b"", find_last(properties, _REAL_QUEUE_ID)
     topic = topic_of(name) if name else None
-    return "REAL_TOPIC is not a topic" if topic is None else TimedMessage(record, properties, int(due), topic)
+    if topic is None:
+        return "REAL_TOPIC is not a topic"
+    return TimedMessage(record, properties, int(due), topic, queue_id)
 
 
 @lru_cache(_MAX_TOPICS)
@@ -153,22 +165,25 @@ def topic_of(name: bytes) -> str | None:
 
 def _properties(view: memoryview) -> bytes | None:
     """Return the properties of a usual record of the wheel's topic; None for any other record."""
-    if len(view) < MIN_RECORD_BYTES or _SYS_FLAG.unpack_from(view, SYS_FLAG_AT)[0] & ANY_V6:
+    if len(view) < MIN_RECORD_BYTES:
         return None
-    body_bytes: int = _SYS_FLAG.unpack_from(view, FIXED_IPV4_BYTES - 4)[0]
-    at = FIXED_IPV4_BYTES + body_bytes
-    rest = at + len(TOPIC_FIELD)
-    if body_bytes < 0 or view[at:rest] != TOPIC_FIELD:
+    sys_flag, body_bytes = _FLAG_AND_BODY.unpack_from(view)
+    if sys_flag & ANY_V6 or body_bytes < 0:
         return None
-    properties = bytes(view[rest + 2 :])
-    return properties if int.from_bytes(view[rest : rest + 2], "big") == len(properties) else None
+    rest = bytes(view[FIXED_IPV4_BYTES + body_bytes :])
+    if not rest.startswith(TOPIC_FIELD):
+        return None
+    begin = len(TOPIC_FIELD) + 2
+    properties = rest[begin:]
+    return properties if int.from_bytes(rest[begin - 2 : begin], "big") == len(properties) else None
 
 
 def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:
     """Return the properties of a copy: an idempotent message has its id only where it was stored first."""
     if _ID in properties:
         properties = without(properties, _ID)
-    properties = without(without(properties, _ENQUEUE_MS), _DEQUEUE_MS)
+    if _QUEUE_MS in properties:
+        properties = without(without(properties, _ENQUEUE_MS), _DEQUEUE_MS)
     return _added(properties, b"%s%d\x02%s%d\x02" % (_ENQUEUE_MS, enqueue_ms, _DEQUEUE_MS, now_ms))
 
 

@@ -18,7 +18,7 @@ from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.timer_config import BLANK_SLOTS
 from store.record.record import PendingMessage
 from store.timer.timed_message import NEVER_ENQUEUED, TOPIC_FIELD, TimedMessage, read_timed, topic_of
-from store.timer.timer_log import DEFAULT, DELETE, ROLL, UNIT_BYTES, Unit, UnitBatch
+from store.timer.timer_log import DEFAULT, DELETE, ROLL, UNIT_BYTES, UnitBatch
 from store.timer.timer_recovery import Recovered
 from store.timer.timer_state import TimerState
 
@@ -198,36 +198,34 @@ class TimerEnqueue:
             late.append((real, message.real_topic))
 
     def _add(self, message: TimedMessage, physical_offset: int, size_bytes: int, entries: _Entries) -> None:
-        state, now_slot = self._state, entries.now_slot
-        due_ms, magic = self._roll(message.due_ms, entries)
+        state, now_slot, slots, topic = self._state, entries.now_slot, entries.slots, message.real_topic
+        due_ms, magic, weight = message.due_ms, DEFAULT, 1
+        if due_ms - now_slot >= entries.window_ms:
+            due_ms, magic = self._rolled(due_ms, entries), DEFAULT | ROLL
         slot_ms = due_ms // state.slot_ms * state.slot_ms
-        if slot_ms not in entries.slots and self._is_taken(slot_ms):
-            slot_ms = due_ms = self._free_slot(slot_ms, now_slot)
-            magic |= ROLL
-        is_delete = message.deleted_key is not None
-        weight = -1 if is_delete else 1
-        if is_delete:
-            magic |= DELETE
-        held = entries.slots.get(slot_ms) or state.wheel.get(slot_ms) or (-1, -1, 0)
-        unit = Unit(
-            held[1], magic, now_slot, due_ms - now_slot, physical_offset, size_bytes, self._hash(message.real_topic)
+        held = slots.get(slot_ms)
+        if held is None:
+            if self._is_taken(slot_ms):
+                slot_ms = due_ms = self._free_slot(slot_ms, now_slot)
+                magic |= ROLL
+            held = slots.get(slot_ms) or state.wheel.get(slot_ms) or (-1, -1, 0)
+        if message.deleted_key is not None:
+            magic, weight = magic | DELETE, -1
+        # A plain tuple: a `Unit` takes longer to make than to write.
+        position = entries.batch.add(
+            (held[1], magic, now_slot, due_ms - now_slot, physical_offset, size_bytes, self._hash(topic))
         )
-        position = entries.batch.add(unit)
-        entries.slots[slot_ms] = (position if held[0] == -1 else held[0], position, held[2] + weight)
-        entries.counts[message.real_topic] = entries.counts.get(message.real_topic, 0) + weight
+        slots[slot_ms] = (position if held[0] == -1 else held[0], position, held[2] + weight)
+        entries.counts[topic] = entries.counts.get(topic, 0) + weight
 
-    def _roll(self, due_ms: int, entries: _Entries) -> tuple[int, int]:
-        """Return when the message leaves the wheel, and its magic number.  One too far ahead enters again later."""
-        now_slot, window_ms = entries.now_slot, entries.window_ms
-        beyond_ms = due_ms - now_slot - window_ms
-        if beyond_ms < 0:
-            return due_ms, DEFAULT
-        slot_ms = self._state.slot_ms
+    def _rolled(self, due_ms: int, entries: _Entries) -> int:
+        """Return when a message that is due too far ahead leaves the wheel, to enter it again."""
+        now_slot, window_ms, slot_ms = entries.now_slot, entries.window_ms, self._state.slot_ms
         slots = window_ms // slot_ms
-        if beyond_ms < slots // 3 * slot_ms:
+        if due_ms - now_slot - window_ms < slots // 3 * slot_ms:
             # Otherwise the last roll would be very short.
-            return now_slot + slots // 2 * slot_ms, DEFAULT | ROLL
-        return now_slot + window_ms, DEFAULT | ROLL
+            return now_slot + slots // 2 * slot_ms
+        return now_slot + window_ms
 
     def _is_taken(self, slot_ms: int) -> bool:
         """Return whether another time still uses the place: the clock went back by weeks."""

@@ -60,8 +60,8 @@ class UnitBatch:
         """Position of the next unit, or of a blank before it."""
         return self.start + len(self.content)
 
-    def add(self, unit: Unit) -> int:
-        """Add a unit, after a blank if the file has no room for it.  Return its position."""
+    def add(self, unit: tuple[int, int, int, int, int, int, int]) -> int:
+        """Add the fields of a `Unit`, after a blank if the file has no room for it.  Return its position."""
         position = self.end
         room = self.file_bytes - position % self.file_bytes
         if room < UNIT_BYTES + BLANK_BYTES:

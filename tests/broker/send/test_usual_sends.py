@@ -19,9 +19,10 @@ from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import SendMessageRequestHeader
 from sprocket.remoting.routes import open_frame
-from tests.clock import ManualClock
 from tests.fuzz.engine_send_targets import (
     DELAYED,
+    KINDS,
+    NEARLY,
     PROPERTIES,
     USUAL,
     Output,
@@ -101,26 +102,6 @@ def test_a_usual_key_has_letters_and_digits_alone(size: int) -> None:
             is_usual = character.isascii() and character.isalnum()
             found = appended_compiled([usual(1, properties=f"UNIQ_KEY\x01{key}\x02")])
             assert found == is_usual, (place, character)
-
-
-KINDS = (
-    "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "TIMER_DELAY_MS\x0150\x02", "TIMER_DELAY_SEC\x015\x02",
-    f"TIMER_DELIVER_MS\x01{ManualClock().wall_ms() + 3_600_000}\x02", "__SHARDINGKEY\x01s\x02",
-    "__SHARDINGKEY\x01s\x02TIMER_DELAY_MS\x01999\x02",
-    "__SHARDINGKEY\x01s\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02",
-)  # fmt: skip
-NEARLY = (
-    "TRAN_MSG\x01TRUE\x02PGROUP\x01g\x02", "TRAN_MSG\x01true\x02", "TRAN_MSG\x01true\x02PGROUP\x01\x02",
-    "TRAN_MSG\x01true\x02PGROUP\x01g\x02PGROUP\x01h\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02K\x01xPGROUP\x02",
-    "TRAN_MSG\x01true\x02PGROUP\x01g\x02K\x01UNIQ_KEY\x02",
-    "TRAN_MSG\x01true\x02PGROUP\x01g\x02TIMER_DELAY_MS\x015\x02",
-    "TRAN_MSG\x01true\x02PGROUP\x01g\x02WAIT\x01false\x02", "TIMER_DELAY_MS\x010\x02", "TIMER_DELAY_MS\x01-5\x02",
-    "TIMER_DELAY_MS\x01007\x02", "TIMER_DELAY_MS\x01\x02", "TIMER_DELAY_MS\x01x\x02", "TIMER_DELIVER_MS\x015\x02",
-    "TIMER_DELAY_MS\x015\x02TIMER_DELAY_SEC\x011\x02", "TIMER_DELAY_SEC\x01999999999999999\x02",
-    "TIMER_DELIVER_MS\x019223372036854775807\x02", "TIMER_OUT_MS\x015\x02", "TIMER_DELAY_MS\x0150\x02K\x01UNIQ_KEY\x02",
-    "TIMER_DEL_UNIQKEY\x01k\x02TIMER_DELAY_MS\x0150\x02", "T__SHARDINGKEY\x01s\x02",
-    "REAL_TOPIC\x01t\x02TIMER_DELAY_MS\x015\x02",
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])

@@ -1,0 +1,49 @@
+"""Columns of octets as numbers and texts."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Octets = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+
+
+def rows_of(texts: list[bytes] | tuple[bytes, ...]) -> Octets:
+    """Return texts of one length as rows of octets."""
+    return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
+
+
+def texts_of(rows: npt.NDArray[Any]) -> list[bytes]:
+    """Return each row as bytes."""
+    # A fifth of the time of a slice for each row.
+    rows = np.ascontiguousarray(rows)
+    found: list[bytes] = rows.view(f"V{rows.nbytes // len(rows)}").ravel().tolist()
+    return found
+
+
+def common_text(rows: Octets) -> bytes | None:
+    """Return the text that all rows are; None if they differ."""
+    content = rows.tobytes()
+    first = content[: rows.shape[1]]
+    return first if first * len(rows) == content else None
+
+
+def numbers_of(digits: Octets) -> Longs:
+    """Return the number of which each row has the decimal digits."""
+    if digits.shape[1] == 1:
+        return (digits[:, 0] - ord("0")).astype(np.int64)
+    common = common_text(digits)
+    if common is not None:
+        return np.full(len(digits), int(common))
+    # Integers: a product of floats wakes the threads of the linear algebra library.
+    numbers: Longs = (digits - ord("0")).astype(np.int64) @ _places(digits.shape[1])
+    return numbers
+
+
+@lru_cache(maxsize=32)
+def _places(digits: int) -> Longs:
+    """Return the value of 1 at each place of a number."""
+    places: Longs = 10 ** np.arange(digits)[::-1]
+    return places
