@@ -71,6 +71,7 @@ class Confirmation:
         self._unconfirmed: deque[tuple[int, list[Arrival], int]] = deque()
         # Visible messages of which no listener knows yet, one list for each batch.
         self._arrived: deque[list[Arrival]] = deque()
+        self._is_telling = False
         # Bytes of memory, roughly, that messages with waiting senders hold.
         self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
@@ -160,15 +161,23 @@ class Confirmation:
         self._arrived.append(touched)
 
     def _tell_listeners(self) -> None:
-        # A listener may append messages: a queue, so that all listeners hear of batches in the order of the log.
-        while self._arrived:
-            touched = self._arrived.popleft()
-            _tell(self.on_arrival, touched)
-            if self.on_arrival_of:
-                for arrival in touched:
-                    listeners = self.on_arrival_of.get(arrival[0].topic)
-                    if listeners:
-                        _tell(listeners, [arrival])
+        """Tell all listeners of the messages that became visible, in the order of the log."""
+        if self._is_telling:
+            return  # a listener appended messages: they follow those of which it was told
+        self._is_telling = True
+        try:
+            while self._arrived:
+                self._tell_of(self._arrived.popleft())
+        finally:
+            self._is_telling = False
+
+    def _tell_of(self, touched: list[Arrival]) -> None:
+        _tell(self.on_arrival, touched)
+        if self.on_arrival_of:
+            for arrival in touched:
+                listeners = self.on_arrival_of.get(arrival[0].topic)
+                if listeners:
+                    _tell(listeners, [arrival])
 
     # Waiting
 

@@ -262,6 +262,7 @@ class SendGroup:
     def __init__(self) -> None:
         self._members: list[Sends] = []
         self.messages = 0
+        self.timed = 0  # messages with a delivery time
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -271,6 +272,7 @@ class SendGroup:
         """Add the sends of one read after those that are there."""
         self._members.append(sends)
         self.messages += len(sends)
+        self.timed += sum(len(part) for part in sends.parts if part.place.timing is not None)
         self.size_bytes += sends.total_bytes
 
     def queues(self) -> list[LogicQueue]:
