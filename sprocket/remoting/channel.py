@@ -416,8 +416,7 @@ class RemotingChannel(asyncio.Protocol):
         elif not self.is_closed:
             self._out.append(frames)
             self._out_bytes += len(frames)
-            if not self._reading:
-                # The end of a turn: nothing else follows for this connection.
+            if not self._reading:  # nothing else follows for this connection in this turn
                 self._flush()
 
     def _note_latency(self, request: Request[Any], count: int, code: int) -> None:

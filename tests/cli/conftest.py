@@ -23,15 +23,17 @@ class Cluster:
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.name_server.port}"
 
-    async def await_route(self, topic: str) -> None:
-        """Wait until the name server has a topic that the broker made by itself: it learns of it a moment later."""
+    async def await_route(self, topic: str, queues: int = 1) -> None:
+        """Wait until the name server has a topic with `queues`: it learns of changes a moment later."""
         async with AdminClient(self.namesrv) as admin:
             while True:
                 try:
-                    await admin.topic_route(topic)
-                    return
+                    route = await admin.topic_route(topic)
+                    if all(part.read_queue_nums >= queues for part in route.queue_datas):
+                        return
                 except AdminError:
-                    await asyncio.sleep(0.02)
+                    pass  # not yet known
+                await asyncio.sleep(0.02)
 
 
 @pytest.fixture(scope="package")

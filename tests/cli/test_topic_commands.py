@@ -93,6 +93,8 @@ def test_force_shrinks_and_growing_brings_the_messages_back(cluster: Cluster, to
     consume = ("consume", topic, "-g", topic, "--from", "first", "--wait", "15", "--max")
     assert sorted(sprocket(cluster, *consume, "2").stdout.split()) == ["1", "2"]
     assert sprocket(cluster, "topic", "create", topic, "--update", "--queues", "4").returncode == 0
+    # A consumer that reads the old route asks for it again only after 30 s.
+    asyncio.run(cluster.await_route(topic, queues=4))
     assert sprocket(cluster, *consume, "3").stdout.split() == ["3", "3", "3"]
 
 
