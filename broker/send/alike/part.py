@@ -49,10 +49,8 @@ class Part:
         body_bytes = list(map(len, bodies))
         fixed_bytes = FIXED_IPV4_RAW.size + len(self.tails[0]) + SEAL_BYTES
         self.sizes: Longs = np.array(body_bytes) + fixed_bytes
-        self.total_bytes, self.largest_bytes = (
-            sum(body_bytes) + fixed_bytes * len(bodies),
-            max(body_bytes) + fixed_bytes,
-        )
+        self.total_bytes = sum(body_bytes) + fixed_bytes * len(bodies)
+        self.largest_bytes = max(body_bytes) + fixed_bytes
         # The fixed fields of the records, without those that depend on where they are stored.
         self.heads = _heads(shape, headers, place, sys_flag, born_host)
         if not place.added:
