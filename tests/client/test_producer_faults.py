@@ -108,7 +108,7 @@ async def test_bad_messages_harm_none_of_those_sent_with_them(name_server: FakeN
             channel.notify(RequestCode.HEART_BEAT, {}, "text")  # type: ignore[arg-type]
         answers = await asyncio.gather(*good)
         assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 2  # the memoryview has a form
-        assert len(channel._pending) == 0
+        assert not channel._pending.waiting
         assert not channel.is_closed
 
 
