@@ -15,10 +15,13 @@ from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
+    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES,
 )
 from sprocket.engine.read_frames cimport FrameParts, find_frame
-from sprocket.engine.record_writer cimport HOST_BYTES, Octets, RecordHead, octets_of, put, put_head, put_seal
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
+from sprocket.engine.record_writer cimport (
+    Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,
+)
 from sprocket.engine.wire_text cimport Text
 
 cdef extern from *:
@@ -28,11 +31,6 @@ cdef extern from *:
     #endif
     """
     const char *ENGINE_SOURCES
-
-cdef extern from "crc32.h":
-    void crc32_prepare() noexcept nogil
-    int crc32_can_fold() noexcept nogil
-    uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) noexcept nogil
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()
@@ -252,23 +250,12 @@ cdef class Acks:
         cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
         cdef RecordHead head
         cdef Py_ssize_t i
-        if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
-            raise ValueError("usual records name an IPv4 address")
-        head.magic, head.queue_id, head.queue_offset = self.queue.magic, self.queue.queue_id, self.queue.next_offset
-        head.born_timestamp, head.store_timestamp = self.born_timestamp, store_timestamp
-        head.born_host = head.store_host = <const uint8_t *> PyBytes_AS_STRING(store_host)
-        head.flag = head.sys_flag = head.reconsume_times = 0
-        head.prepared_transaction_offset = 0
-        head.physical_offset = physical_offset
+        begin_head(&head, self.queue, physical_offset, self.born_timestamp, store_timestamp, store_host)
         for i in range(self.count):
             head.size = <int32_t> self.acks[i].size
-            entry[i].physical_offset = from_big64(head.physical_offset)
-            entry[i].size = from_big32(head.size)
-            entry[i].tags_code = from_big64(self.tags_code)
             self.write_record(to, &self.acks[i], &head)
+            put_entry(&entry[i], &head, self.tags_code)
             to += head.size
-            head.physical_offset += head.size
-            head.queue_offset += 1
         return records, [(self.queue, units)]
 
     cdef void write_record(self, uint8_t *to, const Ack *ack, RecordHead *head) noexcept:
@@ -283,7 +270,7 @@ cdef class Acks:
         to = put(to, digits.at, digits.size)
         to = put(to, lane.after_body.at, lane.after_body.size)
         head.body_bytes = <int32_t> (to - body)
-        head.body_crc = <int32_t> (crc32_of(body, to - body, CAN_FOLD) & CRC_MASK)
+        head.body_crc = masked_crc(body, to - body, CAN_FOLD)
         put_head(begin, head)
         to = put(to, <const uint8_t *> PyBytes_AS_STRING(self.topic_bytes), PyBytes_GET_SIZE(self.topic_bytes))
         size = lane.before_properties.size + digits.size + lane.after_properties.size + SEAL_BYTES
@@ -291,7 +278,7 @@ cdef class Acks:
         to = put(to + 2, lane.before_properties.at, lane.before_properties.size)
         to = put(to, digits.at, digits.size)
         to = put(to, lane.after_properties.at, lane.after_properties.size)
-        put_seal(to, crc32_of(begin, to - begin, CAN_FOLD) & CRC_MASK)
+        put_seal(to, masked_crc(begin, to - begin, CAN_FOLD))
 
     # Back to the consumer
 

@@ -1,5 +1,6 @@
 # Choice of the entries of a ConsumeQueue that one read gets, for the compiled paths of pulls and pops.
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -51,6 +52,27 @@ cdef inline int set_limits(Limits *limits, tuple values) except -1:
     (limits.wrote_offset, limits.cold_end, limits.memory_bytes, limits.max_messages, limits.max_bytes,
      limits.max_scanned) = values
     return 0
+
+
+cdef inline const QueueEntry *entries_at(queue, int64_t offset, int64_t max_offset, Py_buffer *view,
+                                         int64_t *available) except? NULL:
+    """Return the entries of a queue from `offset` on, and in `available` how many there are before `max_offset`.
+
+    They are in `view`, which the caller releases.  NULL: they are unusual, and there is nothing to release.
+    """
+    cdef int64_t min_offset = queue.min_offset, cold_end = queue.cold_end, position
+    if not min_offset <= offset < max_offset or offset < cold_end:
+        return NULL
+    place = queue.view_at(offset)
+    if place is None:
+        return NULL
+    octets, position, available[0] = <tuple> place
+    PyObject_GetBuffer(octets, view, PyBUF_SIMPLE)
+    available[0] = min(available[0], max_offset - offset, (view.len - position) // <int64_t> sizeof(QueueEntry))
+    if position < 0 or available[0] <= 0:
+        PyBuffer_Release(view)
+        return NULL
+    return <const QueueEntry *> (<const uint8_t *> view.buf + position)
 
 
 cdef inline bint is_wanted(const TagCodes *tags, const QueueEntry *entry) noexcept nogil:

@@ -16,9 +16,8 @@ from sprocket.engine.layout cimport (
     from_big32,
     from_big64,
 )
-from sprocket.engine.record_check cimport (
-    Log, Parts, crc32_can_fold, crc32_prepare, crc_holds, last_value, lengths_fit,
-)
+from sprocket.engine.record_check cimport Log, Parts, crc_holds, last_value, lengths_fit
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare
 from sprocket.engine.scan cimport Bytes, memory
 
 cdef extern from *:

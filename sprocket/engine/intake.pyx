@@ -14,9 +14,8 @@ from libc.string cimport memcmp
 from sprocket.engine.layout cimport (
     BLANK_MIN_BYTES, MAGIC_V1, MIN_RECORD_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, from_big32, from_big64,
 )
-from sprocket.engine.record_check cimport (
-    Log, Parts, crc32_can_fold, crc32_prepare, crc_holds, lengths_fit, tag_at, tags_code,
-)
+from sprocket.engine.record_check cimport Log, Parts, crc_holds, lengths_fit, tag_at, tags_code
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare
 
 cdef extern from *:
     """

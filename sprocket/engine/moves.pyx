@@ -13,9 +13,10 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES, TimerUnit,
+    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES, TimerUnit,
     VALUE_END, from_big32, from_big64, plain_unit,
 )
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport digits_of, is_text, put_number
 from sprocket.engine.wire_text cimport Cursor, int16_at, take_number
@@ -27,11 +28,6 @@ cdef extern from *:
     #endif
     """
     const char *ENGINE_SOURCES
-
-cdef extern from "crc32.h":
-    void crc32_prepare() noexcept nogil
-    int crc32_can_fold() noexcept nogil
-    uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) noexcept nogil
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()
@@ -406,7 +402,7 @@ cdef class Moves:
         lane.entries[0].size = from_big32(head.size)
         lane.entries[0].tags_code = from_big64(move.tags_code)
         head.magic, head.queue_id, head.queue_offset = lane.magic, <int32_t> lane.queue_id, lane.next_offset
-        head.body_crc = crc32_of(move.body, head.body_bytes, CAN_FOLD) & CRC_MASK
+        head.body_crc = masked_crc(move.body, head.body_bytes, CAN_FOLD)
         lane.entries += 1
         lane.next_offset += 1
         to = put(put(put_head(to, head), move.body, head.body_bytes), lane.topic_bytes, lane.topic_size)
@@ -417,5 +413,5 @@ cdef class Moves:
             to = put_number(put(to, <const uint8_t *> b"\x02TIMER_DEQUEUE_MS\x01", 18), move.dequeue_ms)
             to[0] = VALUE_END
             to += 1
-        put_seal(to, crc32_of(begin, to - begin, CAN_FOLD) & CRC_MASK)
+        put_seal(to, masked_crc(begin, to - begin, CAN_FOLD))
         return to + SEAL_BYTES

@@ -14,16 +14,19 @@ from libc.stdlib cimport free, malloc
 from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.chosen_records cimport (
-    Found, Limits, MAX_TAG_CODES, TagCodes, choose, measure, put_records, set_codes, set_limits,
+    Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
+    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
 from sprocket.engine.pulls cimport Frames
 from sprocket.engine.read_frames cimport FrameParts, find_frame
-from sprocket.engine.record_writer cimport HOST_BYTES, Octets, RecordHead, octets_of, put, put_head, put_seal
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
+from sprocket.engine.record_writer cimport (
+    Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,
+)
 
 cdef extern from *:
     """
@@ -32,11 +35,6 @@ cdef extern from *:
     #endif
     """
     const char *ENGINE_SOURCES
-
-cdef extern from "crc32.h":
-    void crc32_prepare() noexcept nogil
-    int crc32_can_fold() noexcept nogil
-    uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) noexcept nogil
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()
@@ -56,7 +54,7 @@ cdef enum:
     # `PopChecks` refuses a pop of more messages, and one that comes so late that its client has stopped waiting.
     MAX_POP_MESSAGES = 32
     LATE_MS = 500
-    # A checkpoint becomes readable so long before its messages are redelivered (`ACK_INTERVAL_MS`).
+    # A checkpoint becomes readable this time before its messages are redelivered (`ACK_INTERVAL_MS`).
     ACK_INTERVAL_MS = 1000
     RESPONSE_VALUES = 6
     # Numbers in the body and in the properties of a checkpoint's record, each between two of its parts.
@@ -247,27 +245,16 @@ cdef class Pops:
         cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
         cdef RecordHead head
         cdef Py_ssize_t i
-        if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
-            raise ValueError("usual records name an IPv4 address")
         if self.count and not PyBytes_GET_SIZE(records):
             raise ValueError("the records were encoded before")
-        head.magic, head.queue_id, head.queue_offset = self.queue.magic, self.queue.queue_id, self.queue.next_offset
-        head.born_timestamp, head.store_timestamp = self.now_ms, store_timestamp
-        head.born_host = head.store_host = <const uint8_t *> PyBytes_AS_STRING(store_host)
-        head.flag = head.sys_flag = head.reconsume_times = 0
-        head.prepared_transaction_offset = 0
-        head.physical_offset = physical_offset
+        begin_head(&head, self.queue, physical_offset, self.now_ms, store_timestamp, store_host)
         for i in range(self.count):
             head.size, head.body_bytes = self.checkpoints[i].size, self.checkpoints[i].body_bytes
-            head.body_crc = <int32_t> (crc32_of(to + FIXED_IPV4_BYTES, head.body_bytes, CAN_FOLD) & CRC_MASK)
+            head.body_crc = masked_crc(to + FIXED_IPV4_BYTES, head.body_bytes, CAN_FOLD)
             put_head(to, &head)
-            put_seal(to + head.size - SEAL_BYTES, crc32_of(to, head.size - SEAL_BYTES, CAN_FOLD) & CRC_MASK)
-            entry[i].physical_offset = from_big64(head.physical_offset)
-            entry[i].size = from_big32(head.size)
-            entry[i].tags_code = from_big64(self.tags_code)
+            put_seal(to + head.size - SEAL_BYTES, masked_crc(to, head.size - SEAL_BYTES, CAN_FOLD))
+            put_entry(&entry[i], &head, self.tags_code)
             to += head.size
-            head.physical_offset += head.size
-            head.queue_offset += 1
         return records, [(self.queue, units)]
 
 
@@ -429,7 +416,7 @@ cdef class PopReader(HeaderReader):
     cdef bint take_queue(self, PopLane lane, const Header *header, Pops pops, queue, int64_t queue_id, int64_t offset,
                          int64_t revive_queue_id) except -1:
         """Take from one queue as many messages as the pop accepts, and count the rest; return False if it is unusual."""
-        cdef int64_t max_offset = queue.max_offset, available, position, cold_end, min_offset
+        cdef int64_t max_offset = queue.max_offset, available
         cdef Py_buffer view
         if offset < 0:
             return False
@@ -439,19 +426,10 @@ cdef class PopReader(HeaderReader):
         if offset == max_offset:
             self.missed += 1
             return True
-        min_offset, cold_end = queue.min_offset, queue.cold_end
-        if not min_offset <= offset < max_offset or offset < cold_end:
+        entries = entries_at(queue, offset, max_offset, &view, &available)
+        if entries == NULL:
             return False
-        place = queue.view_at(offset)
-        if place is None:
-            return False
-        octets, position, available = <tuple> place
-        PyObject_GetBuffer(octets, &view, PyBUF_SIMPLE)
         try:
-            available = min(available, max_offset - offset, (view.len - position) // <int64_t> sizeof(QueueEntry))
-            if position < 0 or available <= 0:
-                return False
-            entries = <const QueueEntry *> (<const uint8_t *> view.buf + position)
             if not choose(&self.found, &lane.tags, entries, available, self.max_messages - self.messages, &pops.limits):
                 return False
             if not self.add_records(lane, entries, pops, queue_id, offset):

@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.chosen_records cimport (
-    Found, Limits, MAX_TAG_CODES, TagCodes, choose, measure, put_records, set_codes, set_limits,
+    Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
@@ -259,27 +259,19 @@ cdef class PullReader(HeaderReader):
         """Append the response to a pull, and note in `found` what it holds; return False if the pull is unusual."""
         cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET]
         cdef int64_t min_offset = lane.queue.min_offset, max_offset = lane.queue.max_offset
-        cdef int64_t cold_end = lane.queue.cold_end, available, position
-        cdef Py_buffer queue
-        if not min_offset <= offset < max_offset or offset < cold_end:
+        cdef int64_t available
+        cdef Py_buffer view
+        entries = entries_at(lane.queue, offset, max_offset, &view, &available)
+        if entries == NULL:
             return False
-        place = lane.queue.view_at(offset)
-        if place is None:
-            return False
-        view, position, available = <tuple> place
-        PyObject_GetBuffer(view, &queue, PyBUF_SIMPLE)
         try:
-            available = min(available, max_offset - offset, (queue.len - position) // <int64_t> sizeof(QueueEntry))
-            if position < 0 or available <= 0:
-                return False
-            entries = <const QueueEntry *> (<const uint8_t *> queue.buf + position)
             if not choose(&self.found, &lane.tags, entries, available, header.numbers[ROLE_MAX_MESSAGES], limits):
                 return False
             return self.add_records(
                 lane, header, serialization, entries, limits, max_bytes, min_offset, max_offset, responses
             )
         finally:
-            PyBuffer_Release(&queue)
+            PyBuffer_Release(&view)
 
     cdef bint add_records(self, PullLane lane, const Header *header, int serialization, const QueueEntry *entries,
                           const Limits *limits, int64_t max_bytes, int64_t min_offset, int64_t max_offset,

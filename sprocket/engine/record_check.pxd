@@ -5,16 +5,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
 from sprocket.engine.layout cimport (
-    BLANK_MIN_BYTES, BORN_V6, CRC_MASK, FIXED_IPV4_BYTES, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, RecordFixed, SEAL_BYTES,
+    BLANK_MIN_BYTES, BORN_V6, FIXED_IPV4_BYTES, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, RecordFixed, SEAL_BYTES,
     SEAL_MAX_UNLIKE, SEAL_NAME_BYTES, STORE_V6, V6_GROWTH_BYTES, VALUE_END, from_big32, from_big64,
 )
+from sprocket.engine.record_crc cimport masked_crc
 from sprocket.engine.record_writer cimport is_ascii, java_hash
 from sprocket.engine.wire_text cimport int32_at, uint16_at
-
-cdef extern from "crc32.h" nogil:
-    void crc32_prepare()
-    bint crc32_can_fold()
-    uint32_t crc32_of(const uint8_t *data, size_t size, bint can_fold)
 
 cdef enum:
     NO_SEAL = -1
@@ -112,10 +108,6 @@ cdef inline int64_t claimed_crc(const uint8_t *tail) noexcept nogil:
             if unlike > SEAL_MAX_UNLIKE:
                 return NO_SEAL
     return crc if not unlike and not zeros else DAMAGED_SEAL
-
-
-cdef inline int64_t masked_crc(const uint8_t *octets, int64_t size, bint can_fold) noexcept nogil:
-    return crc32_of(octets, size, can_fold) & CRC_MASK
 
 
 cdef inline bint crc_holds(const Log *log, int64_t at, const Parts *parts) noexcept nogil:

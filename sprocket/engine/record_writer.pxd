@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from sprocket.engine.layout cimport (
-    FIXED_IPV4_BYTES, RecordFixed, RecordRestIpv4, SEAL_NAME_BYTES, VALUE_END, from_big32, from_big64,
+    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_NAME_BYTES, VALUE_END, from_big32, from_big64,
 )
 
 cdef enum:
@@ -77,6 +77,32 @@ cdef inline uint8_t *put_head(uint8_t *to, const RecordHead *head) noexcept nogi
     rest.prepared_transaction_offset = from_big64(head.prepared_transaction_offset)
     rest.body_bytes = from_big32(head.body_bytes)
     return to + FIXED_IPV4_BYTES
+
+
+cdef inline int begin_head(RecordHead *head, queue, int64_t physical_offset, int64_t born_timestamp,
+                           int64_t store_timestamp, bytes host) except -1:
+    """Fill in the first of some plain records that the broker itself makes for `queue`, without sizes and CRC.
+
+    Its offset is the queue's `next_offset`.  `host` must outlive `head`.
+    """
+    if PyBytes_GET_SIZE(host) != HOST_BYTES:
+        raise ValueError("usual records name an IPv4 address")
+    head.magic, head.queue_id, head.queue_offset = queue.magic, queue.queue_id, queue.next_offset
+    head.born_timestamp, head.store_timestamp = born_timestamp, store_timestamp
+    head.born_host = head.store_host = <const uint8_t *> PyBytes_AS_STRING(host)
+    head.flag = head.sys_flag = head.reconsume_times = 0
+    head.prepared_transaction_offset = 0
+    head.physical_offset = physical_offset
+    return 0
+
+
+cdef inline void put_entry(QueueEntry *entry, RecordHead *head, int64_t tags_code) noexcept nogil:
+    """Write the entry of a record, and go on to the offsets of the next one."""
+    entry.physical_offset = from_big64(head.physical_offset)
+    entry.size = from_big32(head.size)
+    entry.tags_code = from_big64(tags_code)
+    head.physical_offset += head.size
+    head.queue_offset += 1
 
 
 cdef inline void put_seal(uint8_t *to, uint32_t crc) noexcept nogil:

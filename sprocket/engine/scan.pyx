@@ -35,14 +35,12 @@ from sprocket.engine.record_check cimport (
     Log,
     Parts,
     claimed_crc,
-    crc32_can_fold,
-    crc32_prepare,
     crc_holds,
     tags_code,
     lengths_fit,
-    masked_crc,
     tag_at,
 )
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 
 cdef extern from *:
     """

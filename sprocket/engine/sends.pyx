@@ -17,10 +17,11 @@ from sprocket.engine.header_reader import BOOL, INT, LONG, TEXT  # for callers
 from sprocket.engine.framing cimport ResponseEncoder, Value, put_decimal, put_hex
 from sprocket.engine.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
 from sprocket.engine.layout cimport (
-    CRC_MASK, FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
+    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
 from sprocket.engine.read_frames cimport FrameParts, find_frame
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
 from sprocket.engine.send_kinds cimport (
     HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
@@ -37,11 +38,6 @@ cdef extern from *:
     #endif
     """
     const char *ENGINE_SOURCES
-
-cdef extern from "crc32.h":
-    void crc32_prepare() noexcept nogil
-    int crc32_can_fold() noexcept nogil
-    uint32_t crc32_of(const uint8_t *data, size_t size, int can_fold) noexcept nogil
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *octets, Py_ssize_t size, const char *errors)
@@ -513,7 +509,7 @@ cdef class Sends:
         cdef uint8_t *begin = to
         cdef RecordHead head
         head.size, head.magic, head.flag, head.sys_flag = <int32_t> send.size, lane.magic, send.flag, send.sys_flag
-        head.body_crc = crc32_of(send.body, send.body_bytes, CAN_FOLD) & CRC_MASK
+        head.body_crc = masked_crc(send.body, send.body_bytes, CAN_FOLD)
         head.queue_id, head.queue_offset = <int32_t> lane.queue_id, send.queue_offset
         head.physical_offset, head.prepared_transaction_offset = send.physical_offset, 0
         head.born_timestamp, head.store_timestamp = send.born_timestamp, store_timestamp
@@ -522,7 +518,7 @@ cdef class Sends:
         to = put(put_head(to, &head), send.body, send.body_bytes)
         to = put(to, lane.topic_bytes, lane.topic_size)
         to = self.write_properties(to, send)
-        put_seal(to, crc32_of(begin, to - begin, CAN_FOLD) & CRC_MASK)
+        put_seal(to, masked_crc(begin, to - begin, CAN_FOLD))
 
     cdef uint8_t *write_properties(self, uint8_t *to, const Send *send) noexcept nogil:
         """Write length and properties, up to the seal."""

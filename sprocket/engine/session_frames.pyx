@@ -10,12 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from sprocket.engine.layout cimport from_big32, from_big64
-
-cdef extern from "crc32.h" nogil:
-    void crc32_prepare()
-    bint crc32_can_fold()
-    uint32_t crc32_of(const uint8_t *data, size_t size, bint can_fold)
-    uint32_t crc32_more(uint32_t crc, const uint8_t *data, size_t size, bint can_fold)
+from sprocket.engine.record_crc cimport crc32_can_fold, crc32_more, crc32_of, crc32_prepare
 
 cdef extern from *:
     """
