@@ -12,13 +12,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.config.live_config import LiveConfig
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
 from broker.send.admission import SendAdmission
-from broker.send.alike import alike_sends
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
@@ -41,7 +41,8 @@ from store.queue.logic_queue import LogicQueue
 logger = logging.getLogger(__name__)
 
 _compiled: Final = native("sends")
-_engine: Final = _compiled or alike_sends
+# The path of pure Python is imported only where it is used.
+_engine: Final = _compiled or import_module("broker.send.alike.alike_sends")
 if _compiled is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
@@ -102,10 +103,10 @@ class UsualSends:
         # Decodes the sends of a failed append, so that each gets its refusal.
         self._table = RouteTable(routes)
         self._engine = engine
-        self._is_compiled = engine is not alike_sends
+        self._is_compiled = hasattr(engine, "SOURCES")  # only compiled modules have a digest of their sources
         self._headers = {int(route.code): route.header for route in routes}
         # Fewer frames are not worth a look.
-        self._min_frames = 1 if self._is_compiled else alike_sends.MIN_SENDS
+        self._min_frames = 1 if self._is_compiled else engine.MIN_SENDS
         # Reads of this turn that are yet to be appended, and the sends in them.
         self._reads: list[_Read] = []
         self._group = engine.SendGroup()
@@ -152,7 +153,7 @@ class UsualSends:
 
     def _reader(self, code: int, header: type[Header], suffix: bytes, kinds: Any) -> Any:
         if not self._is_compiled:
-            return alike_sends.SendReader(self._table, header, USUAL_FLAGS, suffix, kinds)
+            return self._engine.SendReader(self._table, header, USUAL_FLAGS, suffix, kinds)
         fields = header_fields(code, header, self._engine)
         return None if fields is None else self._engine.SendReader(code, fields, USUAL_FLAGS, suffix, kinds)
 
