@@ -36,7 +36,7 @@ from sprocket.remoting.routes import RouteTable
 from store.record.record import PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
-from tests.fuzz.engine_send_targets import HOST, served
+from tests.fuzz.engine_send_targets import HOST, compare_served, served
 from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
 from tests.sim.sim_disk import SimDisk
@@ -190,9 +190,7 @@ def compare_acks(pieces: list[bytes], *, sync_flush: bool = False, **changes: An
     pure, native = (Twin(is_native, sync_flush=sync_flush, **changes) for is_native in (False, True))
     expected: list[Any] = []
     for _ in range(2):
-        expected = pure.serve(pieces)
-        for one, other in zip(native.serve(pieces), expected, strict=True):
-            assert one == other, (one, other)
+        expected = compare_served(pure, native, pieces)
     return expected
 
 

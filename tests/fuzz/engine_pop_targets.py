@@ -16,6 +16,7 @@ from store.record.record import PendingMessage
 from tests.clock import ManualClock
 from tests.fuzz.engine_ack_targets import MIN_BYTES, QUEUES, Twin, compiled_pops
 from tests.fuzz.engine_pull_targets import read_counts
+from tests.fuzz.engine_send_targets import compare_served
 from tests.fuzz.engine_wire_targets import TEXTS, rewritten
 from tests.fuzz.target import Target, pieces_of
 from tests.sim.sim_store import SEGMENT_BYTES
@@ -141,9 +142,7 @@ def compare_pops(pieces: list[bytes], **changes: Any) -> list[Any]:
     pure, native = (ready_twin(is_native, **changes) for is_native in (False, True))
     expected: list[Any] = []
     for _ in range(3):
-        expected = pure.serve(pieces)
-        for one, other in zip(native.serve(pieces), expected, strict=True):
-            assert one == other, (one, other)
+        expected = compare_served(pure, native, pieces)
     return expected
 
 

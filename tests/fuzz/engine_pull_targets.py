@@ -35,7 +35,7 @@ from store.message_store import MessageStore
 from store.record.record import PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
-from tests.fuzz.engine_send_targets import Output
+from tests.fuzz.engine_send_targets import Output, compare_served
 from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
 from tests.sim.sim_disk import SimDisk
@@ -203,8 +203,7 @@ def compare_pulls(pieces: list[bytes], **broker: Any) -> None:
     """Serve the same bytes by both twins, twice: at the second time lanes are known."""
     pure, native = (Twin(is_native, **broker) for is_native in (False, True))
     for _ in range(2):
-        for one, other in zip(native.serve(pieces), pure.serve(pieces), strict=True):
-            assert one == other, (one, other)
+        compare_served(pure, native, pieces)
 
 
 def pull_twins(data: bytes) -> None:

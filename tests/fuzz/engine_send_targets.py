@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from unittest.mock import patch
 
 from benchmarks.gate import Sink
@@ -92,6 +92,20 @@ class Output(Sink):
         return self.is_closed
 
     def pause_reading(self) -> None: ...
+
+
+class Serving(Protocol):
+    """One of two twins that must give the same responses."""
+
+    def serve(self, pieces: list[bytes], /) -> list[Any]: ...
+
+
+def compare_served(pure: Serving, native: Serving, pieces: list[bytes]) -> list[Any]:
+    """Serve the same bytes by both twins; return the responses, and what else they list."""
+    expected = pure.serve(pieces)
+    for one, other in zip(native.serve(pieces), expected, strict=True):
+        assert one == other, (one, other)
+    return expected
 
 
 def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: list[bytes]) -> list[Any]:
@@ -362,7 +376,7 @@ def turn_twins(data: bytes) -> None:
 
 
 def alike_send_twins(data: bytes) -> None:
-    """Reads of sends of one form, of which `data` changes some octets."""
+    """Reads of sends of one form; `data` changes some octets."""
     chance = random.Random(data)
     properties = USUAL + chance.choice(("", "", *KINDS, *NEARLY, f"KEYS\x01{data[:9].hex()}\x02"))
     stream = bytearray(alike_read(chance.choice((20, 50, 64)), properties, first=chance.choice((5, 80, 100, 990))))

@@ -29,6 +29,7 @@ from tests.fuzz.engine_pop_targets import (
     pop_twins,
     ready_twin,
 )
+from tests.fuzz.engine_send_targets import compare_served
 from tests.fuzz.target import pieces_of
 from tests.sim.sim_store import SEGMENT_BYTES
 from tests.tiers import seeds
@@ -56,8 +57,7 @@ def compare_after(change: Callable[[PopTwin], None], pieces: list[bytes], **conf
     """Compare both paths before and after a change that the compiled path must notice."""
     pure, native = twins(**config)
     for _ in range(2):
-        for one, other in zip(native.serve(pieces), pure.serve(pieces), strict=True):
-            assert one == other
+        compare_served(pure, native, pieces)
         change(pure)
         change(native)
 
