@@ -69,7 +69,7 @@ class Confirmation:
         self._syncing: deque[tuple[int, int]] = deque()
         # Written but unconfirmed batches: (end in the log, [(queue, first offset, end offset)], bytes of memory).
         self._unconfirmed: deque[tuple[int, list[Arrival], int]] = deque()
-        # Visible messages of which no listener knows yet, one list for each batch.
+        # Visible messages that no listener was told of yet, one list for each batch.
         self._arrived: deque[list[Arrival]] = deque()
         self._is_telling = False
         # Bytes of memory, roughly, that messages with waiting senders hold.
@@ -163,7 +163,7 @@ class Confirmation:
     def _tell_listeners(self) -> None:
         """Tell all listeners of the messages that became visible, in the order of the log."""
         if self._is_telling:
-            return  # a listener appended messages: they follow those of which it was told
+            return  # a listener appended messages: the loop below tells of them after the present ones
         self._is_telling = True
         try:
             while self._arrived:

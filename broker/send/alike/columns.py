@@ -31,7 +31,7 @@ def common_text(rows: Octets) -> bytes | None:
 
 
 def numbers_of(digits: Octets) -> Longs:
-    """Return the number of which each row has the decimal digits."""
+    """Return the number of each row of decimal digits."""
     if digits.shape[1] == 1:
         return (digits[:, 0] - ord("0")).astype(np.int64)
     common = common_text(digits)
