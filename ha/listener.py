@@ -18,6 +18,7 @@ from ha.replicas import Replicas
 from ha.table_queue import TableUpdate
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
+from sprocket.remoting.flow.joined_buffers import write_buffers
 from sprocket.remoting.listening import KeptPort, reason_of
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
@@ -139,8 +140,8 @@ class SlaveConnection(asyncio.Protocol):
             self._listener.before_log(session)
         now = self._listener.now()
         while not self._is_full and (buffers := self.link.next_piece(now)):
-            # One system call of uvloop: a head alone would wake the slave for nothing.
-            transport.writelines(buffers)
+            # A head alone would wake the slave for nothing.
+            write_buffers(transport, buffers, sum(map(len, buffers)))
             if self.link.is_drained:
                 break
         if session is not None and session.refusal:

@@ -18,7 +18,7 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.credentials import SIGNED_WITH, Credentials
-from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, joined
+from sprocket.remoting.flow.joined_buffers import write_buffers
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.turn import Turn
@@ -455,14 +455,7 @@ class RemotingChannel(asyncio.Protocol):
             return
         self._out, self._out_bytes = [], 0
         left = transport.get_write_buffer_size()
-        if len(out) == 1:
-            transport.write(out[0])
-        elif size <= JOIN_BYTES:
-            transport.write(b"".join(out))
-        else:
-            # Not `writelines`: in Python 3.12 and 3.13.0 asyncio's never pauses the protocol (CVE-2024-12254).
-            for buffer in joined(out):
-                transport.write(buffer)
+        write_buffers(transport, out, size)
         is_counted = left + size > COUNTED_BYTES
         if is_counted and transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")

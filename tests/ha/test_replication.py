@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,9 +116,6 @@ class Calls(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.written.append(b"".join(list_of_data))
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 

@@ -1,6 +1,7 @@
 """Joining of small buffers before a write, where that is cheaper than one write for each."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sprocket.remoting.command import Buffer
@@ -11,7 +12,19 @@ JOIN_BYTES: Final = 64 * 1024
 _COPY_BYTES: Final = 16 * 1024
 
 
-def joined(buffers: list[Buffer]) -> Iterator[Buffer]:
+def write_buffers(transport: asyncio.WriteTransport, buffers: Sequence[Buffer], size_bytes: int) -> None:
+    """Write buffers of `size_bytes` in total, with one call if they are small."""
+    if len(buffers) == 1:
+        transport.write(buffers[0])
+    elif size_bytes <= JOIN_BYTES:
+        transport.write(b"".join(buffers))
+    else:
+        # Not `writelines`: in Python 3.12 and 3.13.0 asyncio's never pauses the protocol (CVE-2024-12254).
+        for buffer in joined(buffers):
+            transport.write(buffer)
+
+
+def joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
     """Yield the buffers in order, small neighbours joined.
 
     The response to a filtered pull has many small buffers, one for each record.
