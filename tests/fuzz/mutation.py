@@ -7,6 +7,14 @@ _NUMBERS = (0, 1, -1, 127, 128, 255, 256, 32767, -32768, 2**24 - 1, 2**31 - 1, -
 _LARGE = (2**63 - 1, -(2**63), 2**32)
 
 
+def damaged(data: bytes, dice: random.Random) -> bytes:
+    """Return `data` with one to three bits flipped."""
+    found = bytearray(data)
+    for _ in range(dice.randrange(1, 4)):
+        found[dice.randrange(len(found))] ^= 1 << dice.randrange(8)
+    return bytes(found)
+
+
 def mutated(data: bytes, dice: random.Random, other: bytes = b"") -> bytes:
     """`data` with one to four changes; `other` is what pieces are taken from."""
     changed = bytearray(data)

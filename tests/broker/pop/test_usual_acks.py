@@ -24,6 +24,7 @@ from tests.fuzz.engine_ack_targets import (
     compiled,
     handle_of,
 )
+from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
 
@@ -59,11 +60,9 @@ def test_any_acknowledgements_and_any_bytes(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(40, quick=3))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
-    stream = bytearray(b"".join(ack_of(chance, 0.8) for _ in range(6)))
-    for _ in range(chance.randrange(1, 4)):
-        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
-    compare_acks(pieces_of(bytes(stream)))
-    compare_acks([bytes(stream[: chance.randrange(len(stream))])])
+    stream = damaged(b"".join(ack_of(chance, 0.8) for _ in range(6)), chance)
+    compare_acks(pieces_of(stream))
+    compare_acks([stream[: chance.randrange(len(stream))]])
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])

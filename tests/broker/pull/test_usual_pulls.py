@@ -18,6 +18,7 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from tests.broker.hot_path import hot_path, records
 from tests.fuzz.engine_pull_targets import COLD, Twin, compare_pulls, compiled, pull_header, pull_of, pull_twins
+from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
 
@@ -46,11 +47,9 @@ def test_any_pulls_and_any_bytes(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(100, quick=6))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
-    stream = bytearray(b"".join(pull_of(chance, 0.8) for _ in range(6)))
-    for _ in range(chance.randrange(1, 4)):
-        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
-    compare_pulls(pieces_of(bytes(stream)))
-    compare_pulls([bytes(stream[: chance.randrange(len(stream))])])
+    stream = damaged(b"".join(pull_of(chance, 0.8) for _ in range(6)), chance)
+    compare_pulls(pieces_of(stream))
+    compare_pulls([stream[: chance.randrange(len(stream))]])
 
 
 @pytest.mark.parametrize("seed", seeds(200, quick=10))

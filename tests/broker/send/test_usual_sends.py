@@ -35,6 +35,7 @@ from tests.fuzz.engine_send_targets import (
     send_twins,
     turns_of,
 )
+from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.send_headers import send_header
 from tests.sim.sim_disk import Fault
@@ -73,11 +74,9 @@ def test_any_sends_and_any_bytes(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(100, quick=6))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
-    stream = bytearray(b"".join(send_of(chance, 0.8) for _ in range(6)))
-    for _ in range(chance.randrange(1, 4)):
-        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
-    compare_sends([usual(4), *pieces_of(bytes(stream))], sync_flush=False)
-    compare_sends([usual(4), bytes(stream[: chance.randrange(len(stream))])], sync_flush=False)
+    stream = damaged(b"".join(send_of(chance, 0.8) for _ in range(6)), chance)
+    compare_sends([usual(4), *pieces_of(stream)], sync_flush=False)
+    compare_sends([usual(4), stream[: chance.randrange(len(stream))]], sync_flush=False)
 
 
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])

@@ -30,6 +30,7 @@ from tests.fuzz.engine_end_targets import (
     end_of,
     end_twins,
 )
+from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
 
@@ -56,11 +57,9 @@ def test_any_ends_and_any_bytes(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(40, quick=3))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
-    stream = bytearray(b"".join(end_of(chance, Twin(False).halves, 1.0) for _ in range(6)))
-    for _ in range(chance.randrange(1, 4)):
-        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
-    compare_ends(pieces_of(bytes(stream)))
-    compare_ends([bytes(stream[: chance.randrange(len(stream))])])
+    stream = damaged(b"".join(end_of(chance, Twin(False).halves, 1.0) for _ in range(6)), chance)
+    compare_ends(pieces_of(stream))
+    compare_ends([stream[: chance.randrange(len(stream))]])
 
 
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])

@@ -30,6 +30,7 @@ from tests.fuzz.engine_pop_targets import (
     ready_twin,
 )
 from tests.fuzz.engine_send_targets import compare_served
+from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.sim.sim_store import SEGMENT_BYTES
 from tests.tiers import seeds
@@ -80,11 +81,9 @@ def test_usual_pops_until_the_queues_are_empty(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(40, quick=3))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
-    stream = bytearray(b"".join(pop_of(chance, 0.8) for _ in range(5)))
-    for _ in range(chance.randrange(1, 4)):
-        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
-    compare_pops(pieces_of(bytes(stream)))
-    compare_pops([bytes(stream[: chance.randrange(len(stream))])])
+    stream = damaged(b"".join(pop_of(chance, 0.8) for _ in range(5)), chance)
+    compare_pops(pieces_of(stream))
+    compare_pops([stream[: chance.randrange(len(stream))]])
 
 
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])

@@ -12,6 +12,7 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from store.appender import UsualRecords
 from tests.fuzz.engine_send_targets import KINDS, NEARLY, PROPERTIES, USUAL, Twin, compare_sends, compare_turns
 from tests.fuzz.engine_send_targets import alike_read as read
+from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.send_headers import send_header
 from tests.sim.sim_disk import Fault
@@ -114,11 +115,11 @@ def test_values_of_one_size_that_differ() -> None:
 @pytest.mark.parametrize("seed", seeds(100, quick=8))
 def test_damaged_reads_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
-    stream = bytearray(read(chance.choice((30, 60, 64)), chance.choice((USUAL, *(USUAL + kind for kind in KINDS)))))
-    for _ in range(chance.randrange(1, 4)):
-        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
-    compare_sends([read(40), bytes(stream)], sync_flush=False)
-    compare_sends([read(40), *pieces_of(bytes(stream))], sync_flush=chance.random() < 0.3)
+    stream = damaged(
+        read(chance.choice((30, 60, 64)), chance.choice((USUAL, *(USUAL + kind for kind in KINDS)))), chance
+    )
+    compare_sends([read(40), stream], sync_flush=False)
+    compare_sends([read(40), *pieces_of(stream)], sync_flush=chance.random() < 0.3)
 
 
 def test_several_connections_in_one_turn() -> None:
