@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
-import yaml
 
 from acl.plain.permission import Permission, default_permission, resource_permissions
 from acl.remote_addresses import RemoteAddresses
@@ -47,19 +46,6 @@ class WrittenFile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     global_white_remote_addresses: list[str] | None = None
     accounts: list[WrittenAccount] | None = None
     data_version: list[dict[str, str]] | None = None
-
-
-class _Loader(yaml.BaseLoader):
-    """Loader that makes only texts, lists and maps: a secret key of digits keeps its zeros, and no tag makes an object.
-
-    Aliases are refused: a few lines of them expand beyond the memory.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose a node.  Raises YAMLError for an alias."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not allowed here")
-        return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True)
@@ -109,10 +95,12 @@ def parse_credentials(name: str, content: bytes) -> Credentials:
 def _converted(name: str, content: bytes, kind: type[T]) -> T:
     if len(content) > _MAX_BYTES:
         raise ConfigError(f"{name}: {len(content)} bytes, at most {_MAX_BYTES}")
+    from acl.plain import yaml_text
+
     try:
-        return msgspec.convert(_without_blanks(yaml.load(content, _Loader)), kind)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{name}: no YAML: {str(error) or type(error).__name__}") from None
+        return msgspec.convert(_without_blanks(yaml_text.load(name, content)), kind)
+    except RecursionError:
+        raise ConfigError(f"{name}: no YAML: RecursionError") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: {error}") from None
 

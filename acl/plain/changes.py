@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import yaml
 
 from acl.plain.accounts import WrittenAccount, WrittenFile, parse, read_written
 from sprocket.common.errors import ConfigError
@@ -104,7 +103,9 @@ def _text(name: str, file: WrittenFile, now_ms: int) -> bytes:
     for account, kept in zip(written.get("accounts", []), file.accounts or [], strict=True):
         account["admin"] = kept.is_admin
     written["dataVersion"] = [{"timestamp": now_ms, "counter": before.counter + 1}]
-    text = yaml.safe_dump(written, sort_keys=False, allow_unicode=True).encode()
+    from acl.plain import yaml_text
+
+    text = yaml_text.dump(written)
     parse(name, text)  # do not write what could not be read again
     return text
 

@@ -1,41 +1,39 @@
 """`sprocket`: the group of all commands."""
 
+from importlib import import_module
 from typing import Final
 
 import click
 
 from sprocket.cli.client_session import HELP
-from sprocket.cli.commands.cluster_commands import cluster, offset, topic
-from sprocket.cli.commands.dlq_commands import dlq
-from sprocket.cli.commands.message_commands import consume, send
-from sprocket.cli.commands.tls_commands import tls
-from sprocket.cli.commands.trace_commands import trace
-from sprocket.cli.commands.transaction_commands import transaction
-from sprocket.cli.doctor.command import doctor
-from sprocket.cli.server.dashboard_command import dashboard
-from sprocket.cli.server.mqbroker import main as broker
-from sprocket.cli.server.mqcontroller import main as controller
-from sprocket.cli.server.mqnamesrv import main as namesrv
-from sprocket.cli.server.mqproxy import main as proxy
-from sprocket.cli.server.standalone import standalone
-from sprocket.cli.spark.commands import spark
-from sprocket.cli.spark.shell import shell as spark_shell
-from sprocket.cli.spark.sql import sql
-from sprocket.cli.spark.table_commands import backfill, compact, tables
-from sprocket.cli.store.backup import backup, restore, verify
-from sprocket.cli.store.check import check
-from sprocket.cli.store.commands import store
-from sprocket.cli.store.dump import dump
-from sprocket.cli.store.export import export
-from sprocket.cli.store.import_messages import import_
-from sprocket.cli.store.repair import repair
-from sprocket.cli.store.stat import stat
+from sprocket.cli.lazy_group import LazyGroup
 from sprocket.engine.choice import ENGINE
 
+# Where each command is.
+_COMMANDS: Final = {
+    "broker": "sprocket.cli.server.mqbroker:main",
+    "cluster": "sprocket.cli.commands.cluster_commands:cluster",
+    "consume": "sprocket.cli.commands.message_commands:consume",
+    "controller": "sprocket.cli.server.mqcontroller:main",
+    "dashboard": "sprocket.cli.server.dashboard_command:dashboard",
+    "dlq": "sprocket.cli.commands.dlq_commands:dlq",
+    "doctor": "sprocket.cli.doctor.command:doctor",
+    "namesrv": "sprocket.cli.server.mqnamesrv:main",
+    "offset": "sprocket.cli.commands.cluster_commands:offset",
+    "proxy": "sprocket.cli.server.mqproxy:main",
+    "send": "sprocket.cli.commands.message_commands:send",
+    "spark": "sprocket.cli.spark.commands:spark",
+    "standalone": "sprocket.cli.server.standalone:standalone",
+    "store": "sprocket.cli.store.commands:store",
+    "tls": "sprocket.cli.commands.tls_commands:tls",
+    "topic": "sprocket.cli.commands.cluster_commands:topic",
+    "trace": "sprocket.cli.commands.trace_commands:trace",
+    "transaction": "sprocket.cli.commands.transaction_commands:transaction",
+}
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=LazyGroup, places=_COMMANDS, context_settings=HELP)
 @click.version_option(
     package_name="sprocket-mq", prog_name="sprocket", message=f"%(prog)s, version %(version)s, engine {ENGINE.name}"
 )
@@ -64,26 +62,11 @@ def completion(shell: str) -> None:
 
 
 def _programs() -> dict[str, click.Command]:
-    from sprocket.cli.mqadmin.main import main as mqadmin
-
-    return {
-        "sprocket": main,
-        "mqadmin": mqadmin,
-        "mqbroker": broker,
-        "mqnamesrv": namesrv,
-        "mqcontroller": controller,
-        "mqproxy": proxy,
+    places = {
+        "mqadmin": "sprocket.cli.mqadmin.main",
+        "mqbroker": "sprocket.cli.server.mqbroker",
+        "mqnamesrv": "sprocket.cli.server.mqnamesrv",
+        "mqcontroller": "sprocket.cli.server.mqcontroller",
+        "mqproxy": "sprocket.cli.server.mqproxy",
     }
-
-
-main.add_command(namesrv, "namesrv")
-main.add_command(broker, "broker")
-main.add_command(controller, "controller")
-main.add_command(proxy, "proxy")
-main.add_command(dashboard, "dashboard")
-for _command in (check, repair, dump, stat, export, import_, backup, verify, restore):
-    store.add_command(_command)
-for _command in (spark_shell, sql, backfill, tables, compact):
-    spark.add_command(_command)
-for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, trace, tls, store, spark, doctor):
-    main.add_command(_command)
+    return {"sprocket": main, **{program: import_module(module).main for program, module in places.items()}}

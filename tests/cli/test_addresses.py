@@ -31,7 +31,8 @@ _MORE = {
 
 def client_commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
     """The commands of `group` and below that ask name servers."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):
+        command = command_of(group, (name,))
         if isinstance(command, click.Group):
             yield from client_commands(command, *path, name)
         elif any("NAMESRV_ADDR" in str(one.envvar) for one in command.params):
@@ -42,7 +43,9 @@ def command_of(group: click.Group, path: tuple[str, ...]) -> click.Command:
     found: click.Command = group
     for name in path:
         assert isinstance(found, click.Group)
-        found = found.commands[name]
+        command = found.get_command(click.Context(found), name)
+        assert command is not None
+        found = command
     return found
 
 

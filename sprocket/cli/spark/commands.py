@@ -1,17 +1,28 @@
 """`sprocket spark`: the group of its commands, and `report`.  Needs the extra ``spark``."""
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from sprocket.cli.client_session import HELP, WrongUsage
+from sprocket.cli.lazy_group import LazyGroup
 from sprocket.cli.spark.session import directories, reading_options, source_options, spark_session
 from sprocket.cli.store.commands import DiskTrouble
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.message.topic_names import TRACE_TOPIC
 
+# Where each command is, but for `report`.
+_COMMANDS: Final = {
+    "backfill": "sprocket.cli.spark.table_commands:backfill",
+    "compact": "sprocket.cli.spark.table_commands:compact",
+    "shell": "sprocket.cli.spark.shell:shell",
+    "sql": "sprocket.cli.spark.sql:sql",
+    "tables": "sprocket.cli.spark.table_commands:tables",
+}
 
-@click.group(context_settings=HELP)
+
+@click.group(cls=LazyGroup, places=_COMMANDS, context_settings=HELP)
 def spark() -> None:
     """Query store directories (storePathRootDir) with Spark, also those of running brokers.
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from sprocket.cli.client_session import HELP, CommandFailed, WrongUsage
 from sprocket.cli.exit_codes import DISK
+from sprocket.cli.lazy_group import LazyGroup
 from sprocket.common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -24,7 +25,21 @@ class DiskTrouble(CommandFailed):
     exit_code = DISK
 
 
-@click.group(context_settings=HELP)
+# Where each command is.
+_COMMANDS: Final = {
+    "backup": "sprocket.cli.store.backup:backup",
+    "check": "sprocket.cli.store.check:check",
+    "dump": "sprocket.cli.store.dump:dump",
+    "export": "sprocket.cli.store.export:export",
+    "import": "sprocket.cli.store.import_messages:import_",
+    "repair": "sprocket.cli.store.repair:repair",
+    "restore": "sprocket.cli.store.backup:restore",
+    "stat": "sprocket.cli.store.stat:stat",
+    "verify": "sprocket.cli.store.backup:verify",
+}
+
+
+@click.group(cls=LazyGroup, places=_COMMANDS, context_settings=HELP)
 def store() -> None:
     """Check, repair, back up, list, export and import a store directory (storePathRootDir).
 

@@ -4,7 +4,7 @@ The data lie in ``rocketmq_keys.tsv``; its head says where they come from.
 """
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -25,7 +25,7 @@ INTEGER_RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
 @cache
 def reference_keys() -> dict[str, ReferenceKey]:
     """Return all keys by name; a key of several classes has the data of the first."""
-    text = files("sprocket.common.config").joinpath("rocketmq_keys.tsv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("rocketmq_keys.tsv").read_text(encoding="utf-8")
     keys: dict[str, ReferenceKey] = {}
     for line in text.splitlines():
         if line.startswith("#"):

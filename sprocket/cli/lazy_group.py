@@ -1,0 +1,32 @@
+"""A group of commands that imports each of them when it is asked for: a server does not hold the commands beside it.
+
+Source: the pattern "Lazily Loading Subcommands" in click's documentation.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Group with commands that are not imported yet, beside those that it has."""
+
+    def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
+        """`places` has for the name of each command ``module:variable``."""
+        super().__init__(*args, **kwargs)
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, without importing any."""
+        return sorted({*super().list_commands(ctx), *self._places})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, imported if need be; None if there is none."""
+        place = self._places.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, variable = place.partition(":")
+        command: click.Command = getattr(import_module(module), variable)
+        return command
