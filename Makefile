@@ -32,7 +32,7 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@touch $@
 
 # The compiler's output goes to a file: without a compiler it is long, and the one line after it says all.
-$(ENGINE_STAMP): $(STAMP) setup.py $(wildcard sprocket/engine/*.pyx sprocket/engine/*.pxd sprocket/engine/*.h)
+$(ENGINE_STAMP): $(STAMP) setup.py $(wildcard sprocket/engine/*/*.pyx sprocket/engine/*/*.pxd sprocket/engine/*/*.h)
 	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2
 	@$(BIN)/python -m sprocket.engine.choice
 	@touch $@
@@ -87,4 +87,4 @@ lock: setup ## Write requirements.lock from what .venv holds now
 	@mv requirements.lock.new requirements.lock
 
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build sprocket/engine/*.c sprocket/engine/*.so
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build sprocket/engine/*/*.c sprocket/engine/*/*.so

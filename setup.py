@@ -14,24 +14,25 @@ FOLDER = Path("sprocket", "engine")
 
 def digest(name: str) -> str:
     """Return what `sprocket.engine.choice.digest` returns for a module of the engine."""
-    paths = sorted([*FOLDER.glob("*.pxd"), *FOLDER.glob("*.h"), FOLDER / f"{name}.pyx"])
+    source = FOLDER.joinpath(*name.split(".")).with_suffix(".pyx")
+    paths = sorted([*FOLDER.glob("*/*.pxd"), *FOLDER.glob("*/*.h"), source])
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def extensions() -> list[Extension]:
     """Return the compiled modules."""
-    shared = [str(path) for path in sorted(FOLDER.iterdir()) if path.suffix in (".pxd", ".h")]
+    shared = [str(path) for path in sorted(FOLDER.glob("*/*")) if path.suffix in (".pxd", ".h")]
     return [
         Extension(
-            f"sprocket.engine.{name}",
-            [str(FOLDER / f"{name}.pyx")],
+            f"sprocket.engine.{source.parent.name}.{source.stem}",
+            [str(source)],
             depends=shared,
-            include_dirs=[str(FOLDER)],
-            define_macros=[("ENGINE_SOURCES", f'"{digest(name)}"')],
+            include_dirs=sorted({str(Path(path).parent) for path in shared}),
+            define_macros=[("ENGINE_SOURCES", f'"{digest(f"{source.parent.name}.{source.stem}")}"')],
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
             optional=True,
         )
-        for name in sorted(path.stem for path in FOLDER.glob("*.pyx"))
+        for source in sorted(FOLDER.glob("*/*.pyx"))
     ]
 
 

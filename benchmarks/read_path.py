@@ -139,7 +139,7 @@ class Bench:
             lambda channel=channel, read=signed if kind in self._signing else plain: channel.data_received(read)
             for kind, channel in self._channels.items()
         ]
-        signatures = native("signatures")
+        signatures = native("remoting.signatures")
         if signatures is not None:
             # What access control costs at least: the signature of each request, without anything else.
             sign = signatures.SigningKey(_ACCOUNT.access_key, _ACCOUNT.secret_key).signature

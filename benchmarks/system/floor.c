@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "../../sprocket/engine/crc32.h"
+#include "../../sprocket/engine/store/crc32.h"
 #include "connections.h"
 
 enum { MAX_QUEUES = 256, MAX_ENTRIES = 1 << 23, ENTRY_BYTES = 20, MAX_BATCH = 32768 };

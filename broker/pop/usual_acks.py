@@ -28,7 +28,7 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("acks")
+_engine: Final = native("broker.acks")
 if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,

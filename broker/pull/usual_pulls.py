@@ -30,7 +30,7 @@ from store.queue.usual_reads import UsualReads
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("pulls")
+_engine: Final = native("broker.pulls")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # About as much leaves in one write; other connections have their turn between two.
 READ_BYTES: Final = 4 * JOIN_BYTES

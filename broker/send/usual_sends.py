@@ -40,7 +40,7 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_compiled: Final = native("sends")
+_compiled: Final = native("broker.sends")
 # The path of pure Python is imported only where it is used.
 _engine: Final = _compiled or import_module("broker.send.alike.alike_sends")
 if _compiled is not None and (

@@ -30,7 +30,7 @@ from store.record.record import topic_field
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("ends")
+_engine: Final = native("broker.ends")
 if _engine is not None and _engine.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
 

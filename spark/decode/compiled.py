@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark.decode.binary_array import Positions, as_text
-from sprocket.engine import columns
+from sprocket.engine.store import columns
 from sprocket.remoting.message.properties import NAME_END_BYTES
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.scan.compiled import integers

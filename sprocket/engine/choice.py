@@ -13,10 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
+# Each in a folder that is named after the package with its users.
 MODULES: Final = (
-    "acks", "client_sends", "columns", "ends", "framing", "header_reader", "index_keys", "intake", "moves", "pops",
-    "pulls", "read_frames", "reads", "record_filters", "records", "scan", "sends", "session_frames", "signatures",
-    "timer_units",
+    "broker.acks", "broker.ends", "broker.moves", "broker.pops", "broker.pulls", "broker.sends",
+    "client.records", "client.sends",
+    "remoting.framing", "remoting.header_reader", "remoting.read_frames", "remoting.session_frames",
+    "remoting.signatures",
+    "store.columns", "store.index_keys", "store.intake", "store.reads", "store.record_filters", "store.scan",
+    "store.timer_units",
 )  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (
@@ -60,10 +64,10 @@ def choose(wanted: str, folder: Path = _FOLDER) -> Engine:
 
 def digest(folder: Path, name: str) -> str:
     """Return the digest of the sources of a module in `folder`; empty if there are none, as in a wheel."""
-    source = folder / f"{name}.pyx"
+    source = folder.joinpath(*name.split(".")).with_suffix(".pyx")
     if not source.exists():
         return ""
-    paths = sorted([*folder.glob("*.pxd"), *folder.glob("*.h"), source])
+    paths = sorted([*folder.glob("*/*.pxd"), *folder.glob("*/*.h"), source])
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
@@ -77,7 +81,7 @@ ENGINE: Final = choose(os.environ.get(VARIABLE, ""))
 
 
 def native(module: str) -> ModuleType | None:
-    """Return a module of the compiled engine; None if pure Python is in use."""
+    """Return a module of the compiled engine, such as `broker.sends`; None if pure Python is in use."""
     return ENGINE.modules.get(module)
 
 

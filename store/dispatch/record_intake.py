@@ -2,7 +2,7 @@
 
 Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
 master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
-also handle every unusual record.  The compiled twin is `sprocket/engine/intake.pyx`.
+also handle every unusual record.  The compiled twin is `sprocket/engine/store/intake.pyx`.
 """
 
 import struct
@@ -36,7 +36,7 @@ _FIELDS: Final = struct.Struct(">4i4x2qi16xq20xi")
 _COPIED_BYTES: Final = 64 * 1024
 _SHORT: Final = struct.Struct(">H")
 # The compiled engine, None with pure Python.
-_ENGINE: Final = native("intake")
+_ENGINE: Final = native("store.intake")
 # More records than this are cheaper in arrays; compiled, no number of them is.
 _FEW: Final = 192 if _ENGINE is None else 1 << 31
 
@@ -112,7 +112,7 @@ def _walk(
     require_seal: bool,
     queue_of: QueueOf,
 ) -> tuple[int, int, list[tuple[LogicQueue, bytes]]]:
-    """Do as `sprocket.engine.intake.take`, for any number of records and any tags."""
+    """Do as `sprocket.engine.store.intake.take`, for any number of records and any tags."""
     # Written for speed: a record costs few calls.
     content = bytes(segment) if len(segment) <= _COPIED_BYTES else segment
     fields_at, at, store_timestamp = _FIELDS.unpack_from, 0, 0

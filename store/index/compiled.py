@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.engine import index_keys
+from sprocket.engine.store import index_keys
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.index.key_scan import KEY_SEPARATOR, IndexEntries, index_hash, keys_of
 from store.scan.compiled import integers

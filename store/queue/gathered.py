@@ -58,5 +58,5 @@ def gathered_in_python(
     return size_bytes, last, [memoryview(b"".join(slices))] if size_bytes <= join_bytes else slices
 
 
-_native: Final = native("reads")
+_native: Final = native("store.reads")
 gathered: Final = gathered_in_python if _native is None else _native.gathered

@@ -41,7 +41,7 @@ _CHUNK_RECORDS: Final = 128
 # Maximum values with a cached verdict.
 _MAX_VERDICTS: Final = 4096
 # Compiled search for wanted records, or None.
-engine: Final = native("record_filters")
+engine: Final = native("store.record_filters")
 # Fields of a record with two IPv4 hosts, up to its body.
 _HEAD: Final = np.dtype(
     {
@@ -86,7 +86,7 @@ class RecordFilter:
         names: Sequence[bytes] = (),
     ) -> None:
         self.matches = matches
-        # `sprocket.engine.record_filters.ValueChooser` or None
+        # `sprocket.engine.store.record_filters.ValueChooser` or None
         self.chooser: Any = None
         if engine is not None and 0 < len(names) <= engine.MAX_NAMES:
             self.chooser = engine.ValueChooser(tuple(names), self)

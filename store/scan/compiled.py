@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.engine import scan
+from sprocket.engine.store import scan
 from sprocket.remoting.message import record as layout
 from sprocket.remoting.message.properties import VALUE_END_OCTET, find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES

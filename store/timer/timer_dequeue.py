@@ -18,7 +18,7 @@ from store.timer.timer_wheel import Slot
 
 _log = logging.getLogger(__name__)
 
-_units: Final = native("timer_units")
+_units: Final = native("store.timer_units")
 
 # Units of a slot to read in one turn before the first of them is delivered.
 _WALK_UNITS: Final = 2048

@@ -24,7 +24,7 @@ from store.timer.timer_state import TimerState
 
 _log = logging.getLogger(__name__)
 
-_engine: Final = native("timer_units")
+_engine: Final = native("store.timer_units")
 if _engine is not None and _engine.UNIT_BYTES != UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of units than store/layout.py: run `make engine`")
 # Messages after an unusual one that are entered one by one, before the compiled engine is asked again.

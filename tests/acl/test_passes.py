@@ -29,7 +29,7 @@ from sprocket.remoting.routes import Action, Lane, Resource, Route
 from tests.acl.matrix import Doors, Outcome
 from tests.clock import ManualClock
 
-signatures = native("signatures")
+signatures = native("remoting.signatures")
 pytestmark = pytest.mark.skipif(signatures is None, reason="passes need the compiled engine")
 
 ALICE, BOB = (Credentials(name, f"secret-of-{name}") for name in ("alice12", "bobby2"))

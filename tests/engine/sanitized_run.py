@@ -5,11 +5,11 @@ For `test_sanitizers`, in a process of its own: FOLDER has the modules with the 
 
 import sys
 from importlib import import_module
-
-import sprocket.engine
+from pathlib import Path
 
 folder, seconds = sys.argv[1], float(sys.argv[2])
-sprocket.engine.__path__.insert(0, folder)
+for part in Path(folder).iterdir():
+    import_module(f"sprocket.engine.{part.name}").__path__.insert(0, str(part))
 
 from sprocket.engine.choice import MODULES  # noqa: E402 - modules from the folder
 from tests.fuzz.all_targets import TWIN_TARGETS  # noqa: E402

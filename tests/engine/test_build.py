@@ -20,11 +20,8 @@ pytestmark = pytest.mark.skipif(not (ROOT / ".venv" / "bin").exists(), reason="m
 def tree(tmp_path: Path) -> Path:
     """A checkout that has been set up, but whose engine is not built."""
     tree = tmp_path / "tree"
-    engine = tree / "sprocket" / "engine"
-    engine.mkdir(parents=True)
-    for path in (ROOT / "sprocket" / "engine").iterdir():
-        if path.suffix in (".py", ".pyx", ".pxd", ".h"):
-            shutil.copy(path, engine)
+    engine = ROOT / "sprocket" / "engine"
+    shutil.copytree(engine, tree / "sprocket" / "engine", ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
     shutil.copy(ROOT / "sprocket" / "__init__.py", tree / "sprocket")
     for name in (
         "Makefile",
@@ -56,7 +53,8 @@ def make_engine(tree: Path, path: str) -> str:
 
 
 def built(tree: Path) -> list[str]:
-    return sorted(path.name.partition(".")[0] for path in (tree / "sprocket" / "engine").glob("*.so"))
+    found = (tree / "sprocket" / "engine").glob("*/*.so")
+    return sorted(f"{path.parent.name}.{path.name.partition('.')[0]}" for path in found)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")

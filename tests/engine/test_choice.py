@@ -12,7 +12,7 @@ from sprocket.engine import choice
 from sprocket.engine.choice import EngineMissing, choose
 
 FOLDER = Path(choice.__file__).parent
-is_built = pytest.mark.skipif(not list(FOLDER.glob("*.so")), reason="the compiled engine is not built")
+is_built = pytest.mark.skipif(not list(FOLDER.glob("*/*.so")), reason="the compiled engine is not built")
 
 
 def python(*command: str, engine: str) -> "subprocess.CompletedProcess[str]":
@@ -44,7 +44,8 @@ def test_an_unknown_engine_is_refused() -> None:
 
 @is_built
 def test_an_engine_of_other_sources_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / "scan.pyx").write_text("# changed since\n")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "scan.pyx").write_text("# changed since\n")
     engine = choose("auto", tmp_path)
     assert (engine.name, engine.reason) == ("python", "the compiled engine was built from other sources")
     with pytest.raises(EngineMissing, match=r"other sources.*make engine"):

@@ -9,7 +9,7 @@ import pytest
 
 from sprocket.engine.choice import native
 
-signatures = native("signatures")
+signatures = native("remoting.signatures")
 pytestmark = pytest.mark.skipif(signatures is None, reason="the compiled engine is not built")
 
 

@@ -43,8 +43,8 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
 
 try:
-    from sprocket.engine import acks as compiled
-    from sprocket.engine import pops as compiled_pops
+    from sprocket.engine.broker import acks as compiled
+    from sprocket.engine.broker import pops as compiled_pops
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_pops = None  # type: ignore[assignment]
 

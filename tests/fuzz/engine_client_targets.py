@@ -20,7 +20,7 @@ from sprocket.remoting.routes import open_frame
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine import client_sends as compiled
+    from sprocket.engine.client import sends as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

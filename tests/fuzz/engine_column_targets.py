@@ -26,7 +26,7 @@ from tests.fuzz.target import Target
 
 try:
     from spark.decode import compiled
-    from sprocket.engine import columns as engine
+    from sprocket.engine.store import columns as engine
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -30,7 +30,7 @@ from tests.fuzz.target import Target
 from tests.send_headers import send_header
 
 try:
-    from sprocket.engine import signatures
+    from sprocket.engine.remoting import signatures
 except ImportError:  # no C compiler: `tests/engine` says so
     signatures = None  # type: ignore[assignment]
 

@@ -16,7 +16,7 @@ from tests.fuzz.engine_targets import BASE, TAGS_CODES, TOPICS, log_of
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine import intake as compiled
+    from sprocket.engine.store import intake as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -23,8 +23,8 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine import ends as ends_engine
-    from sprocket.engine import moves as compiled
+    from sprocket.engine.broker import ends as ends_engine
+    from sprocket.engine.broker import moves as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -42,7 +42,7 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SimStore, small_config
 
 try:
-    from sprocket.engine import pulls as compiled
+    from sprocket.engine.broker import pulls as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

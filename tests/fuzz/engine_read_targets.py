@@ -16,7 +16,8 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine import reads, records
+    from sprocket.engine.client import records
+    from sprocket.engine.store import reads
 except ImportError:  # no C compiler: `tests/engine` says so
     reads = records = None  # type: ignore[assignment]
 

@@ -48,7 +48,7 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
 
 try:
-    from sprocket.engine import sends as compiled
+    from sprocket.engine.broker import sends as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -24,8 +24,8 @@ from sprocket.remoting.routes import Action, Lane, Resource, Route, RouteTable, 
 from tests.fuzz.target import Target, pieces_of
 
 try:
-    from sprocket.engine import framing as compiled
-    from sprocket.engine import read_frames
+    from sprocket.engine.remoting import framing as compiled
+    from sprocket.engine.remoting import read_frames
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -34,7 +34,7 @@ from store.layout import CONSUME_QUEUE_UNIT_BYTES
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("pops")
+_engine: Final = native("broker.pops")
 if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,

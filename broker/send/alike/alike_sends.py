@@ -1,8 +1,8 @@
 """Usual sends of a read whose headers are alike, served as columns of arrays: the path of pure Python.
 
-It has the interface of `sprocket.engine.sends`, so `UsualSends` serves by either.  What messages have in common is made
-once for a read.  What differs is copied from the headers by arrays, and loops over messages run in C.  A read for which
-that cannot be done takes the path of `SendProcessor.send`, one request at a time.
+It has the interface of `sprocket.engine.broker.sends`, so `UsualSends` serves by either.  What messages have in common
+is made once for a read.  What differs is copied from the headers by arrays, and loops over messages run in C.  A read
+for which that cannot be done takes the path of `SendProcessor.send`, one request at a time.
 """
 
 from bisect import bisect_left
@@ -81,7 +81,7 @@ class SendReader:
     ) -> "Sends | None":
         """Return the usual sends in `frames` from `index` on; None if they are few, or not alike enough.
 
-        See `sprocket.engine.sends.SendReader.read`.  Pure Python never has a `proof`.
+        See `sprocket.engine.broker.sends.SendReader.read`.  Pure Python never has a `proof`.
         """
         if index or len(frames) > max_sends:
             frames = frames[index : index + max_sends]

@@ -11,7 +11,7 @@ from sprocket.remoting.frames import NotEncodable
 from sprocket.remoting.framing import JSON, frame_prefix
 from sprocket.remoting.request_format import request_format
 
-_native: Final = native("client_sends")
+_native: Final = native("client.sends")
 # Fields of `SendMessageRequestHeaderV2` that differ between the messages of one queue, and the opaque.
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
 _FORMATS: Final = {_SYS_FLAG: b'"%d"', _BORN: b'"%d"', _FLAG: b'"%d"', _PROPERTIES: b"%b"}

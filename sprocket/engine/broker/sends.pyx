@@ -1,0 +1,745 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Compiled path of usual sends: from the frames of reads to records, ConsumeQueue entries and responses.
+
+Its twin is the Python path (`broker/processor/send.py`, `store/appender.py`, `broker/send/replies.py`).  Nothing is
+refused here: `SendReader.read` stops before the first send that is unusual, and the Python path serves that one.
+So it accepts only sends about which both could not differ.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
+
+from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal, put_hex
+from sprocket.engine.remoting.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
+from sprocket.engine.store.layout cimport (
+    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
+    from_big16, from_big32, from_big64,
+)
+from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
+from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
+from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
+from sprocket.engine.broker.send_kinds cimport (
+    HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
+    put_base64, put_handle,
+)
+from sprocket.engine.broker.send_properties cimport Properties, read_properties
+from sprocket.engine.remoting.signatures cimport Proof
+from sprocket.engine.remoting.wire_text cimport Text, unescaped
+
+cdef extern from *:
+    """
+    #ifndef ENGINE_SOURCES
+    #define ENGINE_SOURCES ""
+    #endif
+    """
+    const char *ENGINE_SOURCES
+
+cdef extern from "Python.h":
+    object PyUnicode_DecodeUTF8(const char *octets, Py_ssize_t size, const char *errors)
+
+# Digest of the files that this module was built from; see `sprocket.engine.choice`.
+SOURCES = ENGINE_SOURCES.decode()
+
+cdef enum:
+    # What a field means to a send.
+    ROLE_TOPIC = 1
+    ROLE_PROPERTIES = 2
+    ROLE_QUEUE_ID = 3
+    ROLE_SYS_FLAG = 4
+    ROLE_BORN_TIMESTAMP = 5
+    ROLE_FLAG = 6
+    ROLE_RECONSUME_TIMES = 7
+    ROLE_BATCH = 8
+    # Different topics and queues of one read; the next read begins with the send that exceeds them.
+    MAX_TOPICS = 16
+    MAX_LANES = 64
+    # Different slots of the timer wheel that one read has looked at.
+    MAX_SLOTS = 64
+    RESPONSE_VALUES = 4
+    # With the handle by which a timed message is recalled.
+    TIMED_RESPONSE_VALUES = 5
+    # Flags of a message that is part of a transaction.
+    TRANSACTION_MASK = 0xC
+    # Records of this size take about 20 us: other threads may run meanwhile.
+    LONG_BYTES = 64 * 1024
+
+cdef bint CAN_FOLD = False
+
+crc32_prepare()
+CAN_FOLD = crc32_can_fold()
+
+# For a comparison with `FIXED_IPV4_RAW` and `CONSUME_QUEUE_DTYPE`.
+RECORD_HEAD_BYTES = sizeof(RecordFixed) + sizeof(RecordRestIpv4)
+QUEUE_ENTRY_BYTES = sizeof(QueueEntry)
+assert RECORD_HEAD_BYTES == FIXED_IPV4_BYTES
+
+_ROLES = {
+    "topic": ROLE_TOPIC, "properties": ROLE_PROPERTIES, "queue_id": ROLE_QUEUE_ID, "sys_flag": ROLE_SYS_FLAG,
+    "born_timestamp": ROLE_BORN_TIMESTAMP, "flag": ROLE_FLAG, "reconsume_times": ROLE_RECONSUME_TIMES,
+    "batch": ROLE_BATCH,
+}
+
+
+# One send.  Its bytes lie in its frame or in the scratch of the read.
+cdef struct Send:
+    const uint8_t *body
+    Py_ssize_t body_bytes
+    const uint8_t *properties
+    Py_ssize_t properties_bytes
+    const uint8_t *key
+    Py_ssize_t key_bytes
+    int64_t born_timestamp
+    int64_t size
+    int64_t physical_offset
+    int64_t queue_offset
+    int32_t flag
+    int32_t sys_flag
+    int32_t reconsume_times
+    int32_t opaque
+    int32_t tags_code
+    int lane
+    int serialization
+    bint is_fifo
+    # Of a half or timed message: what it is, where it goes in the end, and for the latter when.
+    Kind kind
+    int real_topic
+    int32_t queue_id  # as the sender named it
+    int64_t slot_ms
+    int64_t delay_ms
+
+
+# One queue of the read.
+cdef struct Lane:
+    int topic
+    int64_t queue_id
+    int64_t next_offset
+    int32_t magic
+    const uint8_t *topic_bytes  # with their length, as in a record
+    Py_ssize_t topic_size
+    Py_ssize_t count
+    QueueEntry *entries
+    Py_ssize_t place  # of its queue, among those of a group
+
+
+# One queue of a group: where the next record of it goes.
+cdef struct Place:
+    int64_t next_offset
+    Py_ssize_t count
+    QueueEntry *entries
+
+
+# Records of one topic, counted.
+cdef struct Tally:
+    Py_ssize_t count
+    int64_t total_bytes
+    int64_t largest_bytes
+
+
+# One topic of the read.
+cdef struct Topic:
+    const uint8_t *name
+    Py_ssize_t name_bytes  # -1 for a topic of the broker, which no sender can name
+    int64_t queue_limit
+    int64_t flags
+    Tally tallies[2]  # without and with a sharding key
+
+
+cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
+    try:
+        PyUnicode_DecodeUTF8(<const char *> octets, size, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef class SendKinds:
+    """How a broker stores half and timed messages, for one configuration of it."""
+
+    cdef tuple topics  # by kind
+    cdef bytes broker_name
+    cdef bint takes_halves
+    cdef object times_of
+    cdef object has_room
+
+    def __init__(self, str half_topic not None, str timer_topic not None, bytes broker_name not None,
+                 bint takes_halves, times_of, has_room):
+        """`times_of` returns (now, longest delay, width of a slot), ms, or None if timed messages are refused.
+
+        `has_room` returns whether a slot of the wheel, given the time at which it begins, certainly takes messages.
+        """
+        self.topics = ("", half_topic, timer_topic)
+        self.broker_name, self.takes_halves = broker_name, takes_halves
+        self.times_of, self.has_room = times_of, has_room
+
+
+cdef class SendReader(HeaderReader):
+    """Reader of the usual sends of one request code, for one configuration of a broker."""
+
+    cdef int64_t usual_flags
+    cdef bytes suffix
+    cdef int properties_at  # index of their field
+    cdef SendKinds kinds
+
+    def __init__(self, int code, tuple fields, int64_t usual_flags, bytes suffix, SendKinds kinds not None):
+        """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `usual_flags` are unusual.
+
+        `suffix` are the properties that the broker adds to each message, with the end of the last value.
+        """
+        super().__init__(code, fields, _ROLES, frozenset({"properties"}))
+        self.usual_flags, self.suffix, self.kinds = usual_flags, suffix, kinds
+        self.properties_at = self.index_of_role(ROLE_PROPERTIES)
+        if self.properties_at < 0:
+            raise ValueError("the header of a send has properties")
+
+    def read(self, frames, Py_ssize_t index, Py_ssize_t max_sends, Py_ssize_t least, int64_t room_bytes,
+             int64_t max_record_bytes, bytes born_host, topic_of, queue_of, Proof proof=None):
+        """Return the usual sends from `index` on, at most `max_sends`, as `Sends`; None if there are none.
+
+        Also None if an unusual send follows fewer than `least`: then one append of the Python path is cheaper than two.
+        Their records have at most `room_bytes` together and `max_record_bytes` each.  `topic_of` returns for a name
+        (topic, limit of queue ids, flags), `queue_of` the plain queue of a topic and an id; None if that is unusual.
+        With `proof`, a send that does not prove it is unusual.
+        """
+        cdef Outcome outcome = FOREIGN
+        cdef Py_ssize_t end = len(frames)
+        if index < 0 or index >= end or max_sends <= 0:
+            return None
+        end = min(end, index + max_sends)
+        cdef Sends sends = Sends(frames, index, end, self.suffix, born_host)
+        sends.room_bytes, sends.max_record_bytes = room_bytes, max_record_bytes
+        sends.topic_of, sends.queue_of = topic_of, queue_of
+        sends.kinds = self.kinds
+        while index < end:
+            outcome = self.read_one(sends, index, proof)
+            if outcome != USUAL:
+                break
+            index += 1
+        if not sends.count or (outcome == UNUSUAL and sends.count < least):
+            return None
+        sends.topic_of = sends.queue_of = None
+        return sends
+
+    cdef Outcome read_one(self, Sends sends, Py_ssize_t index, Proof proof) except *:
+        """Add one frame to `sends` if it is usual, and admitted by `proof`."""
+        cdef FrameParts frame
+        cdef Header header
+        cdef Outcome outcome
+        if not find_frame(sends.frames, index, &frame) or not frame.body_bytes:
+            return UNUSUAL
+        header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
+        header.texts[ROLE_PROPERTIES].size = 0
+        outcome = self.read_header(&frame, &header)
+        if outcome != USUAL:
+            return outcome
+        if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
+            return UNUSUAL
+        if not sends.take_properties(&header.texts[ROLE_PROPERTIES], &sends.sends[sends.count]):
+            return UNUSUAL
+        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], &frame, proof):
+            return UNUSUAL
+        return USUAL if sends.add(&header, &frame, self.usual_flags) else UNUSUAL
+
+    cdef bint is_proved(self, Header *header, const Send *send, const FrameParts *frame, Proof proof) except -1:
+        """Return whether `proof` covers the topic, and its account has signed the header and the body.
+
+        `Sends.add` refuses messages that name further topics.
+        """
+        cdef Text none
+        cdef Text *properties = &header.signed_texts[self.properties_at]
+        none.at, none.size, none.has_escapes = <const uint8_t *> b"", 0, False
+        if not proof.covers_texts(&header.texts[ROLE_TOPIC], &none):
+            return False
+        properties.at, properties.size, properties.has_escapes = send.properties, send.properties_bytes, False
+        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
+
+
+cdef class Sends:
+    """Usual sends of one read, in order: what they become in the log and in the queues, and their responses."""
+
+    cdef object frames  # keeps the memory of what the sends point to
+    cdef uint8_t *scratch  # properties without escapes
+    cdef uint8_t *scratch_at
+    cdef Send *sends
+    cdef Lane lanes[MAX_LANES]
+    cdef Topic topics[MAX_TOPICS]
+    cdef int lane_count
+    cdef int topic_count
+    cdef list queues  # of the lanes
+    cdef list names  # of the topics: str
+    cdef list kept  # keeps the memory of the lanes, of the topics and of the next two
+    cdef const uint8_t *suffix
+    cdef Py_ssize_t suffix_bytes
+    cdef const uint8_t *born_host
+    cdef int64_t room_bytes
+    cdef int64_t max_record_bytes
+    cdef int64_t total_bytes
+    cdef object topic_of
+    cdef object queue_of
+    cdef Py_ssize_t count
+    # Half and timed messages
+    cdef SendKinds kinds
+    cdef int kind_topics[KINDS]  # indexes of the broker's topics; -1 until one is needed
+    cdef int64_t slots[MAX_SLOTS]  # begins of slots that have room
+    cdef int slot_count
+    cdef Py_ssize_t timed
+    cdef int64_t now_ms  # -1 until it is needed
+    cdef int64_t max_delay_ms
+    cdef int64_t slot_width_ms
+
+    def __cinit__(self, frames, Py_ssize_t index, Py_ssize_t end, bytes suffix, bytes born_host):
+        cdef FrameParts frame
+        cdef Py_ssize_t header_bytes = 1
+        cdef Py_ssize_t capacity = max(1, end - index)
+        if PyBytes_GET_SIZE(born_host) != HOST_BYTES:
+            raise ValueError("usual sends come from an IPv4 address")
+        self.frames = frames
+        self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix)
+        self.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
+        self.queues, self.names, self.kept = [], [], [suffix, born_host]
+        self.kind_topics[<int> HALF] = self.kind_topics[<int> TIMED] = self.now_ms = -1
+        while index < end and find_frame(frames, index, &frame):
+            header_bytes += frame.header_bytes
+            index += 1
+        self.sends = <Send *> malloc(capacity * sizeof(Send))
+        self.scratch = self.scratch_at = <uint8_t *> malloc(header_bytes)
+        if self.sends == NULL or self.scratch == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.sends)
+        free(self.scratch)
+
+    def __len__(self):
+        return self.count
+
+    cdef bint add(self, const Header *header, const FrameParts *frame, int64_t usual_flags) except -1:
+        """Take one send, whose properties were taken; return False if it is unusual."""
+        cdef Send *send = &self.sends[self.count]
+        cdef Properties properties
+        cdef int topic = self.topic_at(&header.texts[ROLE_TOPIC])
+        cdef int lane
+        if topic < 0:
+            return False
+        cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID]
+        cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.topics[topic].flags
+        if not 0 <= queue_id < self.topics[topic].queue_limit:
+            return False
+        if not read_properties(send.properties, send.properties_bytes, &properties):
+            return False
+        send.kind, send.queue_id, send.real_topic = properties.special.kind, <int32_t> queue_id, topic
+        send.is_fifo = properties.is_fifo and send.kind != HALF
+        if send.kind == HALF:
+            flags &= ~<int64_t> TRANSACTION_MASK
+        if flags & ~usual_flags:
+            return False
+        if send.kind == PLAIN:
+            lane = self.lane_at(topic, queue_id)
+        else:
+            lane = self.place_special(send, &properties.special)
+        if lane < 0:
+            return False
+        send.body, send.body_bytes = frame.body, frame.body_bytes
+        send.key, send.key_bytes = properties.key, properties.key_bytes
+        send.tags_code = java_hash(properties.tag, properties.tag_bytes)
+        send.size = FIXED_IPV4_BYTES + send.body_bytes + self.lanes[lane].topic_size + 2 + self.stored_bytes(send)
+        if send.size > self.max_record_bytes or send.size > self.room_bytes - self.total_bytes:
+            return False
+        send.flag, send.sys_flag = <int32_t> header.numbers[ROLE_FLAG], <int32_t> flags
+        send.born_timestamp = header.numbers[ROLE_BORN_TIMESTAMP]
+        send.reconsume_times = <int32_t> header.numbers[ROLE_RECONSUME_TIMES]
+        send.opaque, send.serialization, send.lane = <int32_t> header.opaque, frame.serialization, lane
+        self.note(send)
+        return True
+
+    cdef void note(self, const Send *send) noexcept:
+        """Count a send that was taken."""
+        cdef Lane *lane = &self.lanes[send.lane]
+        cdef Tally *tally = &self.topics[lane.topic].tallies[send.is_fifo]
+        self.count += 1
+        self.total_bytes += send.size
+        self.timed += send.kind == TIMED
+        lane.count += 1
+        tally.count += 1
+        tally.total_bytes += send.size
+        tally.largest_bytes = max(tally.largest_bytes, send.size)
+
+    # Half and timed messages
+
+    cdef int place_special(self, Send *send, const Special *special) except -2:
+        """Return the index of the queue in which a half or timed message waits; -1 if the message is unusual."""
+        if special.kind == HALF:
+            return self.lane_at(self.kind_topic(HALF), 0) if self.kinds.takes_halves else -1
+        if self.now_ms < 0:
+            times = self.kinds.times_of()
+            if times is None:
+                return -1
+            self.now_ms, self.max_delay_ms, self.slot_width_ms = times
+        cdef int64_t deliver_ms = delivery_ms(special, self.now_ms)
+        send.delay_ms = deliver_ms - self.now_ms
+        if not 0 < send.delay_ms <= self.max_delay_ms:
+            return -1
+        # The last slot that begins before the time: a slot is delivered at its end.
+        send.slot_ms = deliver_ms - 1 - (deliver_ms - 1) % self.slot_width_ms
+        return self.lane_at(self.kind_topic(TIMED), 0) if self.slot_has_room(send.slot_ms) else -1
+
+    cdef bint slot_has_room(self, int64_t slot_ms) except -1:
+        """Return whether a slot takes any number of messages; it is asked for once in a read."""
+        cdef int i
+        for i in range(self.slot_count - 1, -1, -1):
+            if self.slots[i] == slot_ms:
+                return True
+        if self.slot_count == MAX_SLOTS or not self.kinds.has_room(slot_ms):
+            return False
+        self.slots[self.slot_count] = slot_ms
+        self.slot_count += 1
+        return True
+
+    cdef int kind_topic(self, Kind kind) except -2:
+        """Return the index of the broker's topic for a kind of message; -1 if it would be one too many."""
+        if self.kind_topics[<int> kind] < 0 and self.topic_count < MAX_TOPICS:
+            self.kind_topics[<int> kind] = self.add_topic(self.kinds.topics[<int> kind], NULL, -1)
+        return self.kind_topics[<int> kind]
+
+    cdef int add_topic(self, str name, const uint8_t *octets, Py_ssize_t size) except -1:
+        cdef Topic *topic = &self.topics[self.topic_count]
+        self.names.append(name)
+        topic.name, topic.name_bytes = octets, size
+        topic.tallies[0].count = topic.tallies[0].total_bytes = topic.tallies[0].largest_bytes = 0
+        topic.tallies[1] = topic.tallies[0]
+        self.topic_count += 1
+        return self.topic_count - 1
+
+    cdef bint take_properties(self, const Text *text, Send *send) except -1:
+        """Get the properties' bytes; return False if they are no text, or have an unusual escape."""
+        send.properties, send.properties_bytes = text.at, text.size
+        if text.has_escapes:
+            # Together not longer than all headers, which `scratch` has room for.
+            send.properties, send.properties_bytes = self.scratch_at, unescaped(text, self.scratch_at)
+            if send.properties_bytes <= 0:
+                return False
+            self.scratch_at += send.properties_bytes
+        return text.is_ascii or is_utf8(send.properties, send.properties_bytes)
+
+    cdef inline bint ends_open(self, const Send *send) noexcept nogil:
+        """Return whether the last value of the properties has no end yet."""
+        return send.properties[send.properties_bytes - 1] != VALUE_END
+
+    cdef Py_ssize_t stored_bytes(self, const Send *send) noexcept nogil:
+        """Return the size of the properties as they are stored."""
+        cdef Py_ssize_t size = send.properties_bytes + self.ends_open(send) + self.suffix_bytes + SEAL_BYTES
+        if send.kind != PLAIN:
+            size += added_bytes(
+                send.kind, send.key_bytes, send.slot_ms, self.topics[send.real_topic].name_bytes, send.queue_id
+            )
+        return size
+
+    cdef int topic_at(self, const Text *name) except -2:
+        """Return the index of a topic; -1 if it is unusual, or one too many."""
+        cdef int i
+        cdef Topic *topic
+        for i in range(self.topic_count):
+            topic = &self.topics[i]
+            if topic.name_bytes == name.size and not memcmp(topic.name, name.at, name.size):
+                return i
+        if self.topic_count == MAX_TOPICS:
+            return -1
+        octets = PyBytes_FromStringAndSize(<const char *> name.at, name.size)
+        found = self.topic_of(octets.decode("ascii"))
+        if found is None:
+            return -1
+        self.kept.append(octets)
+        i = self.add_topic(found[0], <const uint8_t *> PyBytes_AS_STRING(octets), PyBytes_GET_SIZE(octets))
+        self.topics[i].queue_limit, self.topics[i].flags = found[1], found[2]
+        return i
+
+    cdef int lane_at(self, int topic, int64_t queue_id) except -2:
+        """Return the index of a queue; -1 if it is unusual, or one too many, or `topic` is -1."""
+        cdef int i
+        cdef Lane *lane
+        cdef bytes topic_bytes
+        if topic < 0:
+            return -1
+        for i in range(self.lane_count):
+            if self.lanes[i].queue_id == queue_id and self.lanes[i].topic == topic:
+                return i
+        if self.lane_count == MAX_LANES:
+            return -1
+        queue = self.queue_of(self.names[topic], queue_id)
+        if queue is None:
+            return -1
+        lane, topic_bytes = &self.lanes[self.lane_count], queue.topic_bytes
+        lane.magic = queue.magic
+        self.queues.append(queue)
+        self.kept.append(topic_bytes)
+        lane.topic, lane.queue_id, lane.count, lane.entries = topic, queue_id, 0, NULL
+        lane.topic_bytes = <const uint8_t *> PyBytes_AS_STRING(topic_bytes)
+        lane.topic_size = PyBytes_GET_SIZE(topic_bytes)
+        self.lane_count += 1
+        return self.lane_count - 1
+
+    # Into the store
+
+    cdef void write_all(
+        self, uint8_t *to, int64_t physical_offset, int64_t store_timestamp, const uint8_t *store_host
+    ) noexcept nogil:
+        cdef Send *send
+        cdef Lane *lane
+        for i in range(self.count):
+            send = &self.sends[i]
+            lane = &self.lanes[send.lane]
+            send.physical_offset, send.queue_offset = physical_offset, lane.next_offset
+            lane.entries[0].physical_offset = from_big64(physical_offset)
+            lane.entries[0].size = from_big32(<int32_t> send.size)
+            lane.entries[0].tags_code = from_big64(<int64_t> send.tags_code)
+            lane.entries += 1
+            lane.next_offset += 1
+            self.write_record(to, send, lane, store_timestamp, store_host)
+            to += send.size
+            physical_offset += send.size
+
+    cdef void write_record(
+        self, uint8_t *to, const Send *send, const Lane *lane, int64_t store_timestamp, const uint8_t *store_host
+    ) noexcept nogil:
+        """Write one record: fixed fields, body, topic, properties, seal."""
+        cdef uint8_t *begin = to
+        cdef RecordHead head
+        head.size, head.magic, head.flag, head.sys_flag = <int32_t> send.size, lane.magic, send.flag, send.sys_flag
+        head.body_crc = masked_crc(send.body, send.body_bytes, CAN_FOLD)
+        head.queue_id, head.queue_offset = <int32_t> lane.queue_id, send.queue_offset
+        head.physical_offset, head.prepared_transaction_offset = send.physical_offset, 0
+        head.born_timestamp, head.store_timestamp = send.born_timestamp, store_timestamp
+        head.born_host, head.store_host = self.born_host, store_host
+        head.reconsume_times, head.body_bytes = send.reconsume_times, <int32_t> send.body_bytes
+        to = put(put_head(to, &head), send.body, send.body_bytes)
+        to = put(to, lane.topic_bytes, lane.topic_size)
+        to = self.write_properties(to, send)
+        put_seal(to, masked_crc(begin, to - begin, CAN_FOLD))
+
+    cdef uint8_t *write_properties(self, uint8_t *to, const Send *send) noexcept nogil:
+        """Write length and properties, up to the seal."""
+        cdef Py_ssize_t size = self.stored_bytes(send)
+        to[0], to[1] = <uint8_t> (size >> 8), <uint8_t> size
+        to = put(to + 2, send.properties, send.properties_bytes)
+        if self.ends_open(send):
+            to[0] = VALUE_END
+            to += 1
+        to = put(to, self.suffix, self.suffix_bytes)
+        if send.kind == PLAIN:
+            return to
+        cdef const Topic *topic = &self.topics[send.real_topic]
+        return put_added(
+            to, send.kind, send.key, send.key_bytes, send.slot_ms, topic.name, topic.name_bytes, send.queue_id
+        )
+
+    cdef void begin_at(self, const Place *places) noexcept nogil:
+        """Let each queue continue where the sends before these have ended."""
+        for i in range(self.lane_count):
+            if self.lanes[i].count:
+                self.lanes[i].next_offset = places[self.lanes[i].place].next_offset
+                self.lanes[i].entries = places[self.lanes[i].place].entries
+
+    cdef void end_at(self, Place *places) noexcept nogil:
+        for i in range(self.lane_count):
+            if self.lanes[i].count:
+                places[self.lanes[i].place].next_offset = self.lanes[i].next_offset
+                places[self.lanes[i].place].entries = self.lanes[i].entries
+
+    # Back to the sender
+
+    def responses(self, ResponseEncoder encoder, ResponseEncoder timed_encoder):
+        """Return the responses, in order.
+
+        The encoders are those of templates of `broker.send.replies.SendReplies`, without and with a recall handle.
+        """
+        cdef Value values[TIMED_RESPONSE_VALUES]
+        cdef const Send *send
+        cdef Py_ssize_t i, largest = 0, size = 0
+        if encoder.count != RESPONSE_VALUES or timed_encoder.count != TIMED_RESPONSE_VALUES:
+            raise ValueError(f"the response to a send has {RESPONSE_VALUES} values, and may have a handle")
+        for i in range(self.count):
+            size += encoder.fixed_bytes + self.sends[i].key_bytes
+        if self.timed:
+            for i in range(self.count):
+                if self.sends[i].kind == TIMED:
+                    largest = max(largest, base64_bytes(self.handle_bytes(&self.sends[i])))
+            size += self.timed * (timed_encoder.fixed_bytes - encoder.fixed_bytes + largest)
+        cdef bytes frames = PyBytes_FromStringAndSize(NULL, size)
+        # A handle, and the same in Base64.
+        cdef bytes scratch = PyBytes_FromStringAndSize(NULL, 2 * largest)
+        cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(frames)
+        cdef uint8_t *to = begin
+        for i in range(self.count):
+            send = &self.sends[i]
+            put_hex(send.physical_offset, &values[0])
+            put_decimal(send.queue_id, &values[1])
+            put_decimal(send.queue_offset, &values[2])
+            values[3].at, values[3].size = send.key, send.key_bytes
+            if send.kind == TIMED:
+                self.make_handle(send, <uint8_t *> PyBytes_AS_STRING(scratch), largest, &values[4])
+                to = timed_encoder.put(to, send.serialization, send.opaque, values, 0)
+            else:
+                to = encoder.put(to, send.serialization, send.opaque, values, 0)
+        return frames[:to - begin]
+
+    cdef Py_ssize_t handle_bytes(self, const Send *send) noexcept:
+        return handle_bytes(
+            self.topics[send.real_topic].name_bytes, PyBytes_GET_SIZE(self.kinds.broker_name), send.slot_ms,
+            send.key_bytes,
+        )
+
+    cdef void make_handle(self, const Send *send, uint8_t *scratch, Py_ssize_t room_bytes, Value *handle) noexcept:
+        """Make the handle of a timed message; `scratch` has twice `room_bytes`."""
+        cdef const Topic *topic = &self.topics[send.real_topic]
+        cdef const uint8_t *broker = <const uint8_t *> PyBytes_AS_STRING(self.kinds.broker_name)
+        cdef uint8_t *end = put_handle(
+            scratch, topic.name, topic.name_bytes, broker, PyBytes_GET_SIZE(self.kinds.broker_name), send.slot_ms,
+            send.key, send.key_bytes,
+        )
+        handle.at = scratch + room_bytes
+        handle.size = put_base64(scratch + room_bytes, scratch, end - scratch) - handle.at
+
+    def add_delays(self, dict found not None):
+        """Append the delays of timed messages, s, to the lists of their topics."""
+        cdef const Send *send
+        if not self.timed:
+            return
+        for i in range(self.count):
+            send = &self.sends[i]
+            if send.kind == TIMED:
+                found.setdefault(self.names[send.real_topic], []).append(send.delay_ms // 1000)
+
+
+cdef class SendGroup:
+    """Usual sends of one or more reads, in order, for one append."""
+
+    cdef list members
+    cdef readonly Py_ssize_t messages
+    cdef readonly Py_ssize_t timed  # messages with a delivery time among them
+    cdef readonly int64_t size_bytes  # of their records
+
+    def __cinit__(self):
+        self.members = []
+
+    def __len__(self):
+        return self.messages
+
+    def add(self, Sends sends not None):
+        """Add the sends of one read after those that are there."""
+        self.members.append(sends)
+        self.messages += sends.count
+        self.timed += sends.timed
+        self.size_bytes += sends.total_bytes
+
+    def queues(self):
+        """Return the queues that get records, each once."""
+        cdef Sends sends
+        cdef dict found = {}
+        for sends in self.members:
+            for i in range(sends.lane_count):
+                if sends.lanes[i].count:
+                    found[sends.queues[i]] = None
+        return list(found)
+
+    def encode(self, int64_t physical_offset, int64_t store_timestamp, bytes store_host):
+        """Return the records for `physical_offset`, and each queue that gets any with its entries.
+
+        Offsets in a queue begin at its `next_offset`.
+        """
+        cdef Sends sends
+        cdef bytes records = PyBytes_FromStringAndSize(NULL, self.size_bytes)
+        cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
+        cdef const uint8_t *host = <const uint8_t *> PyBytes_AS_STRING(store_host)
+        cdef list entries = []
+        if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
+            raise ValueError("usual records name an IPv4 address")
+        # Keeps the memory of the places until all is written.
+        cdef bytes memory = self.places(entries)
+        cdef Place *places = <Place *> PyBytes_AS_STRING(memory)
+        for sends in self.members:
+            sends.begin_at(places)
+            if sends.total_bytes > LONG_BYTES:
+                with nogil:
+                    sends.write_all(to, physical_offset, store_timestamp, host)
+            else:
+                sends.write_all(to, physical_offset, store_timestamp, host)
+            sends.end_at(places)
+            to += sends.total_bytes
+            physical_offset += sends.total_bytes
+        return records, entries
+
+    cdef bytes places(self, list entries):
+        """Return an array of `Place`, one for each queue; append each queue and the memory of its entries."""
+        cdef Sends sends
+        cdef Place *place
+        cdef bytes content
+        cdef Py_ssize_t i, at, lanes = 0
+        cdef dict known = {}
+        for sends in self.members:
+            lanes += sends.lane_count
+        cdef bytes memory = PyBytes_FromStringAndSize(NULL, lanes * sizeof(Place))
+        cdef Place *places = <Place *> PyBytes_AS_STRING(memory)
+        for sends in self.members:
+            for i in range(sends.lane_count):
+                if sends.lanes[i].count:
+                    queue = sends.queues[i]
+                    found = known.get(queue)
+                    if found is None:
+                        found = known[queue] = len(known)
+                        places[<Py_ssize_t> found].count = 0
+                        places[<Py_ssize_t> found].next_offset = queue.next_offset
+                    at = found
+                    sends.lanes[i].place = at
+                    places[at].count += sends.lanes[i].count
+        at = 0
+        for queue in known:
+            place = &places[at]
+            content = PyBytes_FromStringAndSize(NULL, place.count * sizeof(QueueEntry))
+            place.entries = <QueueEntry *> PyBytes_AS_STRING(content)
+            entries.append((queue, content))
+            at += 1
+        return memory
+
+    # For statistics
+
+    def by_topic(self):
+        """Return (topic, whether with a sharding key, number of records, their bytes, bytes of the largest) of all."""
+        cdef Sends sends
+        cdef const Tally *tally
+        cdef int is_fifo
+        cdef dict found = {}
+        for sends in self.members:
+            for i in range(sends.topic_count):
+                for is_fifo in range(2):
+                    tally = &sends.topics[i].tallies[is_fifo]
+                    if tally.count:
+                        name = (sends.names[i], bool(is_fifo))
+                        count, total_bytes, largest_bytes = found.get(name, (0, 0, 0))
+                        found[name] = (
+                            count + tally.count, total_bytes + tally.total_bytes, max(largest_bytes, tally.largest_bytes)
+                        )
+        return [(*name, *figures) for name, figures in found.items()]
+
+    def sizes_of(self, str topic not None, bint is_fifo):
+        """Return the size of each record of a topic, with or without a sharding key."""
+        cdef Sends sends
+        cdef const Send *send
+        cdef list sizes = []
+        for sends in self.members:
+            for i in range(sends.count):
+                send = &sends.sends[i]
+                if send.is_fifo == is_fifo and sends.names[sends.lanes[send.lane].topic] == topic:
+                    sizes.append(send.size)
+        return sizes
+
+    def delays(self):
+        """Return the delays of the timed messages, s, by topic."""
+        cdef Sends sends
+        cdef dict found = {}
+        for sends in self.members:
+            sends.add_delays(found)
+        return found

@@ -1,0 +1,1 @@
+"""Compiled wire protocol: frames, headers, responses, signatures, and the frames of replication."""

@@ -1,0 +1,1 @@
+"""Compiled store: the layout of records, their checks, the scan over a log, and the records of reads."""

@@ -1,0 +1,188 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Compiled twin of `store.dispatch.record_intake`: usual records of a replica, as entries of their ConsumeQueues.
+
+A record that is taken here is whole, matches its CRC, and follows the entries of its queue.  At the first other one
+the walk ends, and Python decides about it.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from sprocket.engine.store.layout cimport (
+    BLANK_MIN_BYTES, MAGIC_V1, MIN_RECORD_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, from_big32, from_big64,
+)
+from sprocket.engine.store.record_check cimport Log, Parts, crc_holds, lengths_fit, tag_at, tags_code
+from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare
+
+cdef extern from *:
+    """
+    #ifndef ENGINE_SOURCES
+    #define ENGINE_SOURCES ""
+    #endif
+    """
+    const char *ENGINE_SOURCES
+
+# Digest of the files that this module was built from; see `sprocket.engine.choice`.
+SOURCES = ENGINE_SOURCES.decode()
+
+cdef enum:
+    # Queues and records of one walk; more are left to another one.
+    LANES = 64
+    RECORDS = 1024
+    # Larger segments are walked without the interpreter's lock.
+    WITHOUT_LOCK_BYTES = 64 * 1024
+
+MAX_RECORDS = RECORDS
+
+cdef bint CAN_FOLD = False
+
+crc32_prepare()
+CAN_FOLD = crc32_can_fold()
+
+
+# One queue that got records.
+cdef struct Lane:
+    int64_t topic_at
+    int64_t topic_bytes
+    int32_t queue_id
+    int64_t next_offset
+    Py_ssize_t entries
+
+
+# The entry of one record.
+cdef struct Taken:
+    int lane
+    QueueEntry entry
+
+
+cdef class Walk:
+    """One walk over a segment's records, and what it took."""
+
+    cdef Lane lanes[LANES]
+    cdef int lane_count
+    cdef int latest
+    cdef list queues
+    cdef Taken *taken
+    cdef Py_ssize_t count
+    cdef int64_t store_timestamp
+
+    def __cinit__(self):
+        self.queues = []
+        self.taken = <Taken *> malloc(RECORDS * sizeof(Taken))
+        if self.taken == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.taken)
+
+    cdef int64_t go(self, const Log *log, int32_t unusual_flags, queue_of) except -1 nogil:
+        """Take usual records from the begin of `log` on; return where the first other one begins."""
+        cdef Parts parts
+        cdef const RecordFixed *head
+        cdef int64_t at = 0, tag_end = 0, tag, code
+        cdef int lane
+        while self.count < RECORDS and lengths_fit(log, at, &parts):
+            head = <const RecordFixed *> (log.octets + at)
+            if from_big32(head.magic) != MAGIC_V1 or from_big32(head.sys_flag) & unusual_flags:
+                break
+            if not crc_holds(log, at, &parts):
+                break
+            code, tag = 0, tag_at(log.octets, parts.properties_at, parts.end, &tag_end)
+            if tag >= 0 and not tags_code(log.octets + tag, tag_end - tag, &code):
+                break
+            lane = self.lane_of(log, &parts, from_big32(head.queue_id), queue_of)
+            if lane < 0 or from_big64(head.queue_offset) != self.lanes[lane].next_offset:
+                break
+            self.lanes[lane].next_offset += 1
+            self.lanes[lane].entries += 1
+            self.taken[self.count].lane = lane
+            self.taken[self.count].entry = QueueEntry(
+                head.physical_offset, head.total_size, from_big64(code),
+            )
+            self.count += 1
+            self.store_timestamp = from_big64(
+                (<const RecordRestIpv4 *> (log.octets + at + sizeof(RecordFixed))).store_timestamp
+            )
+            at = parts.end
+        return at
+
+    cdef int lane_of(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2 nogil:
+        """Return the number of the lane of a queue, a new one for a new queue; -1 if the queue is unusual."""
+        cdef int number = self.latest
+        cdef int i
+        for i in range(self.lane_count):
+            if self.is_of(log, &self.lanes[number], parts, queue_id):
+                self.latest = number
+                return number
+            number = number + 1 if number + 1 < self.lane_count else 0
+        if self.lane_count == LANES:
+            return -1
+        with gil:
+            return self.new_lane(log, parts, queue_id, queue_of)
+
+    cdef int new_lane(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2:
+        cdef Lane *lane
+        topic = PyBytes_FromStringAndSize(<const char *> log.octets + parts.topic_at, parts.topic_bytes)
+        queue = queue_of(topic, queue_id)
+        # Python writes the first entry of a queue.
+        if queue is None or not queue.next_offset:
+            return -1
+        lane = &self.lanes[self.lane_count]
+        lane[0] = Lane(parts.topic_at, parts.topic_bytes, queue_id, queue.next_offset, 0)
+        self.queues.append(queue)
+        self.latest = self.lane_count
+        self.lane_count += 1
+        return self.latest
+
+    cdef bint is_of(self, const Log *log, const Lane *lane, const Parts *parts, int32_t queue_id) noexcept nogil:
+        if lane.queue_id != queue_id or lane.topic_bytes != parts.topic_bytes:
+            return False
+        return not memcmp(log.octets + lane.topic_at, log.octets + parts.topic_at, lane.topic_bytes)
+
+    cdef list units(self):
+        """Return each queue that got records, with the bytes of its new entries."""
+        cdef QueueEntry *to[LANES]
+        cdef Py_ssize_t i
+        cdef int lane
+        cdef list found = []
+        for lane in range(self.lane_count):
+            if self.lanes[lane].entries:
+                content = PyBytes_FromStringAndSize(NULL, self.lanes[lane].entries * sizeof(QueueEntry))
+                to[lane] = <QueueEntry *> PyBytes_AS_STRING(content)
+                found.append((self.queues[lane], content))
+        for i in range(self.count):
+            lane = self.taken[i].lane
+            to[lane][0] = self.taken[i].entry
+            to[lane] += 1
+        return found
+
+
+def take(segment, int64_t base, int64_t room_bytes, int32_t unusual_flags, *, bint require_seal, queue_of not None):
+    """Walk over usual records at the begin of `segment`, at most `MAX_RECORDS`.
+
+    `base` is the physical offset of its first byte, and the segment's file ends `room_bytes` after it.  Return the
+    bytes of the records that were taken, the store timestamp of the last one, and for each queue its new entries.
+    `queue_of` returns the queue of a topic (bytes) and a queue id; None if Python must decide about its records.
+    """
+    cdef Py_buffer buffer
+    cdef Walk walk = Walk()
+    cdef Log log
+    cdef int64_t size, taken_bytes
+    PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
+    try:
+        # After each record a file has room for a blank, whether that has arrived or not.
+        size = min(<int64_t> buffer.len, room_bytes - BLANK_MIN_BYTES)
+        if base < 0 or size < MIN_RECORD_BYTES:
+            return 0, 0, []
+        log = Log(<const uint8_t *> buffer.buf, size + BLANK_MIN_BYTES, base, True, require_seal, CAN_FOLD)
+        if size > WITHOUT_LOCK_BYTES:
+            with nogil:
+                taken_bytes = walk.go(&log, unusual_flags, queue_of)
+        else:
+            taken_bytes = walk.go(&log, unusual_flags, queue_of)
+        return taken_bytes, walk.store_timestamp, walk.units()
+    finally:
+        PyBuffer_Release(&buffer)
