@@ -1,12 +1,13 @@
-"""The compiled path of usual acknowledgements: one call reads them, one makes their records, one their responses.
+"""The path of usual acknowledgements: one call reads them, one makes their records, one their responses.
 
-It serves the usual acknowledgements with which a read begins.  `AckProcessor.acknowledge`, its Python twin, serves all
-others, and with pure Python every one; both store the same bytes and give the same responses.  See docs/engine.md.
+It serves the usual acknowledgements with which a read begins, with pure Python only long runs of those that are alike
+(`broker.pop.alike_acks`).  `AckProcessor.acknowledge`, its twin, serves all others; both store the same bytes and give
+the same responses.  See docs/engine.md.
 """
 
 import logging
 from functools import partial
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.config.live_config import LiveConfig
@@ -28,11 +29,13 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("broker.acks")
-if _engine is not None and (
+_compiled: Final = native("broker.acks")
+# The path of pure Python is imported only where it is used.
+_engine: Final = _compiled or import_module("broker.pop.alike_acks")
+if _compiled is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
-) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
+) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES):
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
@@ -65,8 +68,8 @@ class UsualAcks:
         log: ReviveLog,
         lanes: AckLanes,
         route: Route,
-        fields: tuple[Any, ...],
-        engine: ModuleType,
+        reader: Any,
+        min_frames: int,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -75,24 +78,32 @@ class UsualAcks:
         self._log = log
         self._lanes = lanes
         self.code = int(route.code)
-        self._reader = engine.AckReader(self.code, fields)
+        self._reader = reader
+        # Fewer frames are not worth a look.
+        self._min_frames = min_frames
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
 
     @classmethod
     def of(cls, core: BrokerCore, log: ReviveLog, lanes: AckLanes, route: Route) -> FramesHandler | None:
-        """Return the handler; None with pure Python."""
+        """Return the handler; None if the store does not take what it makes."""
         store: object = core.store
-        if _engine is None or DONE.encoder is None or not isinstance(store, UsualAckStore):
+        if not isinstance(store, UsualAckStore):
             return None
-        fields = header_fields(int(route.code), route.header, _engine)
-        if fields is None:
-            return None
-        acks = cls(core.config, core.clock, store, core.waits, log, lanes, route, fields, _engine)
+        if not hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
+            reader, min_frames = _engine.AckReader(RouteTable([route])), _engine.MIN_ACKS
+        else:
+            fields = header_fields(int(route.code), route.header, _engine)
+            if fields is None or DONE.encoder is None:
+                return None
+            reader, min_frames = _engine.AckReader(int(route.code), fields), 1
+        acks = cls(core.config, core.clock, store, core.waits, log, lanes, route, reader, min_frames)
         return CodeFrames(int(route.code), acks.serve)
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
+        if len(frames) - index < self._min_frames:
+            return 0
         try:
             acks = self._acks_of(frames, index, channel)
         except Exception:
@@ -152,7 +163,7 @@ class UsualAcks:
 
     def responses(self, acks: Any) -> bytes:
         """Return the responses to stored acknowledgements."""
-        frames: bytes = acks.responses(DONE.encoder)
+        frames: bytes = acks.responses(DONE.encoder or DONE)
         return frames
 
     def refuse(self, frames: Frames, channel: FramesChannel, read_at: float, error: Exception) -> None:

@@ -1,0 +1,121 @@
+"""Acknowledgements that are alike, served together by pure Python, give what single requests give; which are alike."""
+
+import random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from sprocket.common.errors import StoreError
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.message_store import MessageStore
+from tests.fuzz.engine_ack_targets import (
+    MIN_BYTES,
+    Twin,
+    ack_header,
+    alike_ack_twins,
+    alike_read,
+    compare_acks,
+    handle_of,
+)
+from tests.tiers import seeds
+
+
+def frame(opaque: int = 7, at: int = 3, serialization: int = JSON, **fields: str) -> bytes:
+    header = to_ext_fields(ack_header(handle_of(queue_offset=at)))
+    return encode_request(RequestCode.ACK_MESSAGE, opaque, header | fields, serialization=serialization)
+
+
+def framed(header: bytes) -> bytes:
+    return (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+
+
+def served_alike(pieces: list[bytes], *, is_first: bool = False) -> list[int]:
+    """Return how many acknowledgements each append of alike ones has."""
+    twin = Twin(False, is_alike=True)
+    if not is_first:
+        twin.serve([frame()])  # the timer's queue exists then
+    counts: list[int] = []
+    append = twin.service.log.append_acks
+    with patch.object(twin.service.log, "append_acks", lambda acks: (counts.append(len(acks)), append(acks))[1]):
+        twin.serve(pieces)
+    return counts
+
+
+@pytest.mark.parametrize("seed", seeds(100, quick=6))
+def test_any_changed_octets(seed: int) -> None:
+    alike_ack_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 9))
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_acknowledgements_of_several_pops_are_served_together(lanes: int) -> None:
+    """Offsets and opaques get a digit more within the read."""
+    read = alike_read(32, 5, lanes=lanes)
+    assert served_alike([read]) == [32]
+    compare_acks([read, read])
+
+
+def test_few_acknowledgements_and_those_before_the_first_append_are_served_one_by_one() -> None:
+    assert served_alike([alike_read(3, 5)]) == []
+    assert served_alike([alike_read(32, 5)], is_first=True) == []
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+@pytest.mark.parametrize("append_ack_async", [False, True])
+def test_acknowledgements_are_answered_when_they_are_as_safe_as_configured(
+    sync_flush: bool, append_ack_async: bool
+) -> None:
+    found = compare_acks([alike_read(40, 5)], sync_flush=sync_flush, append_ack_async=append_ack_async)
+    assert len(found[0]) == 40
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        frame(serialization=ROCKETMQ), frame(opaque=0), frame(opaque=-1), frame(opaque=2**31 - 1), frame(at=51),
+        frame(offset="4"), frame(offset="03"), frame(offset="-3"), frame(offset="null"), frame(topic="Unknown"),
+        frame(consumerGroup="Zürich"), frame(consumerGroup='"offset"'), frame(bname='{"offset":"3"}'),
+        frame(other="opaque"), frame(bname="x" * 5000), frame(extraInfo="1 2 3"),
+        encode_request(RequestCode.ACK_MESSAGE, 7, ack_header(handle_of()), oneway=True),
+        encode_request(RequestCode.PULL_MESSAGE, 7, ack_header(handle_of())),
+        framed(frame()[8:].replace(b'"opaque":7', b'"opaque": 7')),
+        framed(frame()[8:].replace(b'"offset":"3"', b'"offset":3')),
+    ],
+)  # fmt: skip
+def test_an_unusual_acknowledgement_ends_those_that_are_alike(unusual: bytes) -> None:
+    stream = alike_read(8, 5) + unusual + alike_read(8, 5)
+    assert served_alike([stream])[0] == 8
+    compare_acks([stream])
+
+
+def test_a_value_that_names_a_number_does_not_stand_for_it() -> None:
+    """The number is at one place only, whatever other values and unknown fields say."""
+    for count in (6, 12):
+        plain = [frame(opaque=20 + n, offset=10 + n) for n in range(count)]
+        for old, new in (
+            (b'"flag":0', b'"x":{"offset":"10"},"flag":0'), (b'"flag":0', b'"x":{"opaque":20},"flag":0'),
+            (b'"opaque":', b'"opaque":5,"opaque":'), (b'"offset":', b'"offset":"10","offset":'),
+            (b'"topic"', b'"x":"opaque","topic"'),
+        ):  # fmt: skip
+            compare_acks([b"".join(framed(one[8:].replace(old, new)) for one in plain)])
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_failed_append_refuses_each_acknowledgement(later: bool) -> None:
+    """Nothing is stored, so the messages are redelivered."""
+    twin = Twin(False, is_alike=True, sync_flush=later)
+    twin.serve([frame()])
+    before = twin.store.max_offset(TIMER_TOPIC, 0)
+    with patch.object(MessageStore, "_append", side_effect=StoreError("no room")):
+        responses: list[Any] = twin.serve([alike_read(8, 5)])[0]
+    assert [b"no room" in header for _, header, _ in responses] == [True] * 8
+    assert twin.store.max_offset(TIMER_TOPIC, 0) == before
+
+
+def test_the_end_of_a_segment() -> None:
+    for _ in range(3):
+        compare_acks([alike_read(50, 5)] * 20)
