@@ -6,6 +6,7 @@ handle too, and the opaque.  The first header of a pop is decoded and checked.  
 without these numbers, and are not decoded.  `AckProcessor.acknowledge` serves whatever is unusual.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
@@ -224,8 +225,8 @@ class Acks:
     def lanes_served(self) -> list[tuple[AckLane, int]]:
         """Return each lane with the number of its acknowledgements."""
         counts: dict[AckLane, int] = {}
-        for form in self._forms:
-            counts[form.lane] = counts.get(form.lane, 0) + 1
+        for form, count in Counter(self._forms).items():
+            counts[form.lane] = counts.get(form.lane, 0) + count
         return list(counts.items())
 
     def encode(
