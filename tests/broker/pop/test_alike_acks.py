@@ -39,11 +39,9 @@ def served_alike(pieces: list[bytes], *, is_first: bool = False) -> list[int]:
     twin = Twin(False, is_alike=True)
     if not is_first:
         twin.serve([frame()])  # the timer's queue exists then
-    counts: list[int] = []
-    append = twin.service.log.append_acks
-    with patch.object(twin.service.log, "append_acks", lambda acks: (counts.append(len(acks)), append(acks))[1]):
+    with patch.object(twin.service.log, "append_acks", wraps=twin.service.log.append_acks) as append:
         twin.serve(pieces)
-    return counts
+    return [len(call.args[0]) for call in append.call_args_list]
 
 
 @pytest.mark.parametrize("seed", seeds(100, quick=6))
@@ -95,7 +93,7 @@ def test_an_unusual_acknowledgement_ends_those_that_are_alike(unusual: bytes) ->
 def test_a_value_that_names_a_number_does_not_stand_for_it() -> None:
     """The number is at one place only, whatever other values and unknown fields say."""
     for count in (6, 12):
-        plain = [frame(opaque=20 + n, offset=10 + n) for n in range(count)]
+        plain = [frame(opaque=20 + n, at=10 + n) for n in range(count)]
         for old, new in (
             (b'"flag":0', b'"x":{"offset":"10"},"flag":0'), (b'"flag":0', b'"x":{"opaque":20},"flag":0'),
             (b'"opaque":', b'"opaque":5,"opaque":'), (b'"offset":', b'"offset":"10","offset":'),
