@@ -23,8 +23,10 @@ from store.queue.consume_queue import encode_entries
 from store.queue.logic_queue import LogicQueue
 from store.record.checksum import SEAL_BYTES, crc32, with_seals
 
-# With fewer acknowledgements in a read, nothing is gained.
-MIN_ACKS: Final = 4
+# With fewer acknowledgements in a read, or fewer for each header that is decoded, nothing is gained.
+MIN_ACKS: Final = 8
+# After a read of many pops, this many reads are not looked at: a look that finds that costs a fifth of the read.
+PASSED_READS: Final = 15
 _MAX_OPAQUE: Final = 10**9 - 1
 # A longer header is not worth learning.  Records of shorter ones are within the limits of names and properties.
 _MAX_HEADER_BYTES: Final = 4096
@@ -49,6 +51,7 @@ class AckReader:
 
     def __init__(self, table: RouteTable) -> None:
         self._table = table
+        self._to_pass = 0  # reads
 
     def read(
         self,
@@ -64,15 +67,18 @@ class AckReader:
     ) -> "Acks | None":
         """Return the usual acknowledgements in `frames` from `index` on; None if they are few.
 
-        See `sprocket.engine.broker.acks.AckReader.read`.
+        They are also too few if they belong to many pops.  See `sprocket.engine.broker.acks.AckReader.read`.
         """
+        if self._to_pass:
+            self._to_pass -= 1
+            return None
         if index or len(frames) > max_acks:
             frames = frames[index : index + max_acks]
         # A frame that an access gate has decoded is of another type.
         if type(frames[0]) is not tuple:
             return None
         forms, offsets, opaques = list[_Form](), list[bytes](), list[bytes]()
-        shapes = _Shapes(self._table, queue, lane_of)
+        shapes, left = _Shapes(self._table, queue, lane_of), len(frames) // MIN_ACKS
         shape_of = shapes.by_length.get
         for frame in frames:
             serialization, header, _ = frame
@@ -81,6 +87,10 @@ class AckReader:
                 texts_of, numbers_of, known, _ = shape
                 form = known.get(texts_of(header))
             if form is None:
+                if not left:
+                    self._to_pass = PASSED_READS
+                    return None
+                left -= 1
                 learnt = shapes.learn(frame)
                 if learnt is None:
                     break

@@ -241,11 +241,11 @@ def alike_ack_twins(data: bytes) -> None:
         return
     chance = random.Random(data)
     stream = bytearray(
-        alike_read(chance.choice((3, 8, 24)), chance.randrange(_MESSAGES), lanes=chance.choice((1, 2, 4)))
+        alike_read(chance.choice((8, 24, 64)), chance.randrange(_MESSAGES), lanes=chance.choice((1, 2, 4)))
     )
     for octet in data[: chance.choice((0, 1, 4))]:
         stream[chance.randrange(len(stream))] = octet
-    compare_acks([alike_read(8), bytes(stream)], sync_flush=chance.random() < 0.3)
+    compare_acks([alike_read(16), bytes(stream)], sync_flush=chance.random() < 0.3)
     compare_acks(pieces_of(bytes(stream)))
 
 
