@@ -2,7 +2,7 @@
 
 It serves the usual acknowledgements with which a read begins, with pure Python only long runs of those that are alike
 (`broker.pop.alike_acks`).  `AckProcessor.acknowledge`, its twin, serves all others; both store the same bytes and give
-the same responses.  See docs/engine.md.
+the same responses.  See docs/engine-requests.md.
 """
 
 import logging
