@@ -17,7 +17,7 @@ def compiler() -> str | None:
 def compiled(source: str, *, shared: bool) -> Path:
     """The program or shared library made of `source` beside this file.  Raises RuntimeError."""
     path = _HERE / source
-    included = (_HERE.parents[1] / "sprocket" / "engine" / "crc32.h", _HERE / "connections.h")
+    included = (_HERE.parents[1] / "sprocket" / "engine" / "store" / "crc32.h", _HERE / "connections.h")
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in (path, *included))).hexdigest()[:16]
     target = BUILD / f"{path.stem}-{digest}{'.so' if shared else ''}"
     if target.exists():
