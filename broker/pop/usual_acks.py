@@ -9,12 +9,9 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
-from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
-from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, AckLane, AckLanes
+from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, MAX_COMMON_CHARS, AckLanes
 from broker.pop.revive.revive_log import ACK_TAGS_CODE, ReviveLog
-from broker.send.confirm_waits import ConfirmWaits
-from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
@@ -32,13 +29,13 @@ _engine: Final = native("broker.acks")
 if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
-) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
-    raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
+    MAX_COMMON_CHARS,
+) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES, _engine.MAX_COMMON_CHARS):
+    raise ImportError("the compiled engine has another layout of records or limit of handles: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
 _MAX_ACKS: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_HASH: Final = b"#"
 
 
 @runtime_checkable
@@ -58,26 +55,28 @@ class UsualAcks:
 
     def __init__(
         self,
-        config: LiveConfig,
-        clock: Clock,
+        core: BrokerCore,
         store: UsualAckStore,
-        waits: ConfirmWaits,
         log: ReviveLog,
         lanes: AckLanes,
         route: Route,
         fields: tuple[Any, ...],
         engine: ModuleType,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._config = core.config
+        self._clock = core.clock
         self._store = store
-        self._waits = waits
+        self._waits = core.waits
+        self._topics = core.topics
         self._log = log
         self._lanes = lanes
         self.code = int(route.code)
-        self._reader = engine.AckReader(self.code, fields)
+        self.encoder = DONE.encoder
+        self._fields = fields
+        self._engine = engine
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
+        self._configure()
 
     @classmethod
     def of(cls, core: BrokerCore, log: ReviveLog, lanes: AckLanes, route: Route) -> FramesHandler | None:
@@ -88,13 +87,22 @@ class UsualAcks:
         fields = header_fields(int(route.code), route.header, _engine)
         if fields is None:
             return None
-        acks = cls(core.config, core.clock, store, core.waits, log, lanes, route, fields, _engine)
+        acks = cls(core, store, log, lanes, route, fields, _engine)
         return CodeFrames(int(route.code), acks.serve)
+
+    def _configure(self) -> None:
+        """Forget all kinds of acknowledgements, because the configuration or the revive topic has changed."""
+        self._configured_for = self._config.broker, self._config.store
+        self._revive_topic = self._topics.get(self._log.topic)
+        self._reader = self._engine.AckReader(
+            self.code, self._fields, partial(self._lanes.kind, self._engine), self._topics.by_name.get,
+            self._lanes.bounds,
+        )  # fmt: skip
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
         try:
-            acks = self._acks_of(frames, index, channel)
+            acks = self._acks_of(frames, index)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
             logger.exception("event=usual_acks_failed peer=%s:%s", *channel.peer)
@@ -113,47 +121,26 @@ class UsualAcks:
         except Exception as error:  # nothing is stored
             read.refuse(error, was_later=False)
         # Not before the append: counting may wake pops, which append too.
-        for lane, messages in acks.lanes_served():
-            lane.acknowledged = lane.written = messages
-            self._lanes.count(lane)
+        self._lanes.count_written(acks.lanes_served())
         return count
 
-    def _acks_of(self, frames: Frames, index: int, channel: FramesChannel) -> Any:
+    def _acks_of(self, frames: Frames, index: int) -> Any:
         """Return the usual acknowledgements from `index` on; None if the Python path must serve the next one."""
-        store = self._store
-        queue = store.plain_queue(TIMER_TOPIC, 0)
+        store, log = self._store, self._log
+        queue, wheel = store.plain_queue(TIMER_TOPIC, 0), log.wheel_limits()
         room_bytes, max_record_bytes = store.usual_limits()
-        if queue is None or not room_bytes or self._log.is_elsewhere:
+        if queue is None or wheel is None or not room_bytes or log.is_elsewhere:
             return None
-        lane_of = partial(self._lane, channel.peer)
+        broker, settings = self._configured_for
+        if (
+            self._config.broker is not broker
+            or self._config.store is not settings
+            or self._topics.get(log.topic) is not self._revive_topic
+        ):
+            self._configure()
         return self._reader.read(
-            frames,
-            index,
-            _MAX_ACKS,
-            room_bytes,
-            max_record_bytes,
-            self._clock.wall_ms(),
-            queue,
-            ACK_TAGS_CODE,
-            lane_of,
+            frames, index, _MAX_ACKS, room_bytes, max_record_bytes, self._clock.wall_ms(), *wheel, queue, ACK_TAGS_CODE
         )
-
-    def _lane(
-        self, peer: tuple[str, int], topic: str, group: str, queue_id: int, common: str
-    ) -> tuple[AckLane, int, int, tuple[bytes, bytes, bytes, bytes]] | None:
-        try:
-            lane = self._lanes.lane(topic, group, queue_id, common, peer)
-        except Exception:
-            return None  # the Python path refuses each
-        # The store looks for a seal in properties with this character.
-        if lane is None or lane.in_memory is not None or _HASH in lane.form.common_properties:
-            return None
-        return lane, lane.low, lane.high, lane.form
-
-    def responses(self, acks: Any) -> bytes:
-        """Return the responses to stored acknowledgements."""
-        frames: bytes = acks.responses(DONE.encoder)
-        return frames
 
     def refuse(self, frames: Frames, channel: FramesChannel, read_at: float, error: Exception) -> None:
         """Refuse the acknowledgements in `frames`, which were read at `read_at`; 0 if that is the last read."""
@@ -178,7 +165,7 @@ class _Read:
         """Send the responses."""
         ACK_WRITTEN()
         try:
-            frames = self._owner.responses(self._acks)
+            frames: bytes = self._acks.responses(self._owner.encoder)
         except Exception as bug:  # they are stored, but nothing can say so
             self.refuse(bug, was_later=was_later)
             return
