@@ -27,8 +27,8 @@ from typing import cast
 from benchmarks.system.process import leave_on_sigterm
 from tests.compat import maven, wire
 from tests.compat.cluster import Server
-from tests.compat.controllers import TOPIC, ControllerCluster, StockClient, now_ms
-from tests.compat.replicas import Kind, until
+from tests.compat.controllers.controllers import TOPIC, ControllerCluster, StockClient, now_ms
+from tests.compat.replication.replicas import Kind, until
 
 _GROUPS = ("broker-a", "broker-b")
 _REPLICAS = 2

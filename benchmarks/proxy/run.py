@@ -27,9 +27,9 @@ from benchmarks.proxy import canned
 from benchmarks.system.process import cpu_s, machine, memory
 from sprocket.testing import Broker
 from tests.compat import maven
-from tests.compat.proxy_clients import java_classpath
-from tests.compat.proxy_rig import ProxyProcess, prepare
-from tests.compat.test_mixed_proxies import ApacheProxy
+from tests.compat.proxies.proxy_clients import java_classpath
+from tests.compat.proxies.proxy_rig import ProxyProcess, prepare
+from tests.compat.proxies.test_mixed_proxies import ApacheProxy
 
 OURS, APACHE = "ours", "apache"
 # Name, processes and settings of our proxy.

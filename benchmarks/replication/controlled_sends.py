@@ -20,7 +20,7 @@ from benchmarks.replication.pairs import until
 from benchmarks.replication.sends import Kind, Measured, Running, measure_sends, running, warm_up
 from benchmarks.system.process import leave_on_sigterm
 from tests.compat.cluster import LARGE_FILES, Server
-from tests.compat.controllers import ControllerCluster
+from tests.compat.controllers.controllers import ControllerCluster
 
 _SYNC = Kind("sprocket sync", "sprocket", "SYNC_MASTER", True)
 _MIN_RATIO = 0.95

@@ -1,6 +1,6 @@
-"""What is measured: Sprocket, Apache RocketMQ, the naive control, the C floor, and the sink.
+"""What is measured: Sprocket, Apache RocketMQ, the naive control, the floors in C and in Python, and the sink.
 
-The floor does the least that a broker can do; the sink states the ceiling of the generator.
+A floor does the least that a broker in its language can do; the sink states the ceiling of the generator.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.compat import maven, ports, wire
 from tests.compat.cluster import LARGE_FILES, ApacheCluster, Cluster, Server, SprocketCluster
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINES = ("sprocket", "apache", "naive", "floor", "sink")
+ENGINES = ("sprocket", "apache", "naive", "floor", "python-floor", "sink")
 # As distribution/bin/runbroker.sh and runserver.sh start them, with 2 GiB and 512 MiB instead of 8 and 4 GiB.
 APACHE_BROKER_HEAP = (
     *("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25"),
@@ -88,8 +88,9 @@ def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
 def _server(engine: str, directory: Path, mode: str) -> Server:
     directory.mkdir(parents=True)
     port = ports.free_port()
-    if engine == "naive":
-        command = [sys.executable, "-m", "benchmarks.system.naive", str(port), str(directory / "store"), mode]
+    if engine in ("naive", "python-floor"):
+        module = f"benchmarks.system.{engine.replace('-', '_')}"
+        command = [sys.executable, "-m", module, str(port), str(directory / "store"), mode]
     elif engine == "floor":
         if native.compiler() is None:
             raise EngineMissingError("the floor is written in C, and there is no C compiler")

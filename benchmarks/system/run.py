@@ -4,7 +4,6 @@
 """
 
 import json
-import signal
 import sys
 from pathlib import Path
 
@@ -66,7 +65,6 @@ def main(
     json_path: Path | None,
 ) -> None:
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
-    signal.signal(signal.SIGTERM, _Stop())
     to_stderr = json_path == Path("-")
     console = Console(stderr=to_stderr, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     chosen = [*engines.ENGINES] if names is None else [name.strip() for name in names.split(",") if name.strip()]
@@ -90,18 +88,6 @@ def main(
         _write_json(report, json_path)
     if report.failures:
         raise SystemExit(1)
-
-
-class _Stop:
-    """On the first SIGTERM: leave, and so stop all servers; a second one must not disturb that."""
-
-    def __init__(self) -> None:
-        self._stopping = False
-
-    def __call__(self, *_: object) -> None:
-        if not self._stopping:
-            self._stopping = True
-            sys.exit(128 + signal.SIGTERM)
 
 
 def _write_json(report: Report, path: Path | None) -> None:

@@ -8,8 +8,8 @@ from rich.table import Table
 from benchmarks.targets.results import Outcome, Results
 from benchmarks.targets.target import TARGETS, Engine, Target
 
-HEADINGS: Final = ("workload", "figure", "measured", "target", "reached", "the floor itself", "load")
-_NUMBERS: Final = frozenset({"measured", "target", "the floor itself", "load"})
+HEADINGS: Final = ("workload", "figure", "measured", "target", "reached", "floor", "load")
+_NUMBERS: Final = frozenset({"measured", "target", "floor", "load"})
 _NOT_MEASURED: Final = Outcome(missing="not measured")
 
 
@@ -74,18 +74,13 @@ def rich_table(results: Results, engine: Engine, targets: Sequence[Target]) -> T
 
 
 def markdown_table(results: Results, engines: Sequence[Engine], targets: Sequence[Target]) -> str:
-    """Return the table of docs/benchmarks.md: the engines beside each other, and when they were measured.
-
-    The floor's own figure is that of the last engine that has one.
-    """
+    """Return the table of docs/benchmarks.md: the engines beside each other, and when they were measured."""
     headings = ["workload", "figure"]
-    headings += [heading for engine in engines for heading in (engine, "target", "reached")]
-    aligned = "---|---|" + "--:|--:|---|" * len(engines) + "--:"
-    lines = [f"| {' | '.join([*headings, 'the floor itself'])} |", f"|{aligned}|"]
+    headings += [heading for engine in engines for heading in (engine, "target", "reached", "floor")]
+    lines = [f"| {' | '.join(headings)} |", "|---|---|" + "--:|--:|---|--:|" * len(engines)]
     for of_target in zip(*(rows(results, engine, targets) for engine in engines), strict=True):
-        cells = [cell for row in of_target for cell in (row.measured, row.wanted, row.reached)]
-        floor = next((row.floor for row in reversed(of_target) if row.floor), "")
-        lines.append(f"| {' | '.join([of_target[0].workload, of_target[0].words, *cells, floor])} |")
+        cells = [cell for row in of_target for cell in (row.measured, row.wanted, row.reached, row.floor)]
+        lines.append(f"| {' | '.join([of_target[0].workload, of_target[0].words, *cells])} |")
     return "\n".join([*lines, "", _conditions(results, engines, targets)])
 
 

@@ -1,7 +1,8 @@
 """The compiled path of usual acknowledgements: one call reads them, one makes their records, one their responses.
 
 It serves the usual acknowledgements with which a read begins.  `AckProcessor.acknowledge`, its Python twin, serves all
-others, and with pure Python every one; both store the same bytes and give the same responses.  See docs/engine.md.
+others, and with pure Python every one; both store the same bytes and give the same responses.
+See docs/engine-requests.md.
 """
 
 import logging

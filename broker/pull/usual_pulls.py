@@ -1,7 +1,7 @@
 """The compiled path of usual pulls: one call reads them, finds their records and makes their responses.
 
 It serves the usual pulls with which a read begins.  `PullProcessor.pull`, its Python twin, serves all others, and with
-pure Python every pull; both give the same responses.  See docs/engine.md.
+pure Python every pull; both give the same responses.  See docs/engine-requests.md.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 It serves the usual sends with which a read begins, with pure Python only long runs of sends that are alike
 (`broker.send.alike`).  `SendProcessor.send`, its twin, serves all others; both store the same bytes and give the same
-responses.  See docs/engine.md.
+responses.  See docs/engine-requests.md.
 
 If several connections send, the sends of all reads of one turn of the loop are one append, at the end of the turn or
 before the first request that this path does not serve.

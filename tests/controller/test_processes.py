@@ -27,7 +27,7 @@ from sprocket.remoting.headers.controller import (
     GetReplicaInfoResponseHeader,
 )
 from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
-from tests.compat.controllers import ControllerCluster
+from tests.compat.controllers.controllers import ControllerCluster
 
 pytestmark = pytest.mark.timeout(180)
 NAMES = {"cluster_name": "c", "broker_name": "broker-a"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import CorruptRecord
-from tests.compat.store_files import parse
+from tests.compat.directories.store_files import parse
 from tests.spark.conftest import read_rows
 
 DATA = Path(__file__).resolve().parents[1] / "compat" / "data"

@@ -1,7 +1,7 @@
 """The compiled path of usual pops: one call reads a pop, finds its records, and makes its checkpoints and response.
 
 It serves the usual pops with which a read begins.  `PopProcessor.pop`, its Python twin, serves all others, and with
-pure Python every one; both store the same bytes and give the same responses.  See docs/engine.md.
+pure Python every one; both store the same bytes and give the same responses.  See docs/engine-requests.md.
 """
 
 import logging

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sprocket import ClientError, ConsumeFrom, Consumer, Message, Producer
-from tests.compat.controllers import TOPIC, ControllerCluster
-from tests.compat.replicas import until
+from tests.compat.controllers.controllers import TOPIC, ControllerCluster
+from tests.compat.replication.replicas import until
 
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 3

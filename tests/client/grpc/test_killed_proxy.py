@@ -11,7 +11,7 @@ import pytest
 import sprocket
 from sprocket import Message, ReceivedMessage, SendFailed
 from sprocket.testing import Broker
-from tests.compat.proxy_rig import ProxyProcess
+from tests.compat.proxies.proxy_rig import ProxyProcess
 
 pytestmark = pytest.mark.unsteady(reason="kills and starts processes beside a client with real clocks")
 _MESSAGES, _KILLS_AFTER, _LIMIT_S = 60, (15, 35), 90

@@ -1,5 +1,5 @@
 // Scenarios of rocketmq-client-nodejs against a proxy: endpoints, run, and the scenarios' names.
-// It runs in a folder of its own that has the client; see tests/compat/proxy_clients.py.
+// It runs in a folder of its own that has the client; see tests/compat/proxies/proxy_clients.py.
 
 'use strict';
 

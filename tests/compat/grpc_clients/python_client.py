@@ -1,6 +1,7 @@
 """Scenarios of rocketmq-python-client against a proxy: endpoints, run, and the scenarios' names.
 
-It runs in an environment of its own, which has the client and not Sprocket; see `tests/compat/test_proxy_clients.py`.
+It runs in an environment of its own, which has the client and not Sprocket; see
+`tests/compat/proxies/test_proxy_clients.py`.
 """
 
 import sys

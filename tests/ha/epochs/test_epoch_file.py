@@ -19,7 +19,7 @@ PATH = ROOT / "store" / "epochFileCheckpoint"
 BACKUP = PATH.with_name("epochFileCheckpoint.bak")
 END = 1 << 40
 
-# What Apache's EpochFileCache writes for these epochs, see tests/compat/test_epoch_file.py.
+# What Apache's EpochFileCache writes for these epochs, see tests/compat/directories/test_epoch_file.py.
 GOLDEN = b"3\n1370829526\n1-0\n2-4096\n5-1073741824\n"
 EPOCHS = [(1, 0), (2, 4096), (5, 1 << 30)]
 

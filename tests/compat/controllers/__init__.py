@@ -1,0 +1,1 @@
+"""Controllers and brokers of both kinds."""

@@ -1,0 +1,1 @@
+"""Data directories that change hands between Apache RocketMQ and Sprocket."""

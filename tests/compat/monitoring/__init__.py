@@ -1,0 +1,1 @@
+"""Metrics, monitors and traces, with the programs that read them."""

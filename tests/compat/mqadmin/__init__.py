@@ -1,0 +1,1 @@
+"""Apache's mqadmin at our servers, and ours at Apache's."""

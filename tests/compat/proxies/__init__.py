@@ -1,0 +1,1 @@
+"""gRPC clients and proxies of both kinds."""

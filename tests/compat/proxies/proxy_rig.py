@@ -1,0 +1,95 @@
+"""A proxy process, the topics of scenarios, and their outcomes: for tests with real gRPC clients."""
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from sprocket.processes.child_process import ChildProcess, bound
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.admin import CreateTopicRequestHeader
+from sprocket.testing import Broker
+from tests.compat.java_client import Outcome
+from tests.compat.ports import free_port
+from tests.compat.proxies import proxy_clients
+
+PROPERTIES = {"enablePropertyFilter": "true", "recallMessageEnable": "true", "transactionCheckInterval": "5000"}
+_START_LIMIT_S = 60
+# The scenario `renewal` works for 12 s on a message.
+_SETTINGS = {"defaultInvisibleTimeMills": "8000", "renewAheadTimeMillis": "5000", "renewSchedulePeriodMillis": "1000"}
+
+
+class ProxyProcess:
+    """`mqproxy` before `broker`; `start` again after `end` takes the same port."""
+
+    def __init__(self, broker: Broker, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._broker = broker
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._folder = folder
+        self._port = free_port()
+        self._remoting_port = free_port()
+        self._process: ChildProcess | None = None
+
+    @property
+    def endpoints(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def remoting_address(self) -> str:
+        return f"127.0.0.1:{self._remoting_port}"
+
+    def start(self) -> Self:
+        command = [*bound("sprocket.cli", "proxy"), "-n", self._broker.namesrv, "--json", "--log-level", "warning"]
+        ports = {"grpcServerPort": str(self._port), "remotingListenPort": str(self._remoting_port)}
+        for key, value in {**ports, "bindAddress": "127.0.0.1", **self._settings}.items():
+            command += ["--set", f"{key}={value}"]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._process = ChildProcess("proxy", command, self._folder)
+        self._process.launch()
+        assert self._process.facts(_START_LIMIT_S)["serving"]
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.end(how, 60.0)
+
+
+def prepare(broker: Broker, run: str, scenarios: Sequence[str]) -> None:
+    """Create the topic and the group of each scenario."""
+
+    async def create() -> None:
+        client = RemotingClient()
+        for name in scenarios:
+            topic = f"{run}-{name}"
+            header = CreateTopicRequestHeader(
+                topic=topic, default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6,
+                topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False,
+                attributes=f"+message.type={proxy_clients.type_of(name)}",
+            )  # fmt: skip
+            made = await client.invoke(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            assert made.code == 0, made.remark
+            group = SubscriptionGroupConfig(
+                f"{topic}-group",
+                consume_message_orderly=name == "fifo",
+                retry_max_times=1 if name == "dead-letter" else 16,
+            )
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            assert (await client.invoke(broker.address, code, None, dumps(group))).code == 0
+        await client.close()
+
+    asyncio.run(create())
+
+
+def check(outcomes: dict[str, Outcome], scenarios: Sequence[str]) -> None:
+    failed = {name: outcomes[name].message for name in scenarios if name in outcomes and not outcomes[name].passed}
+    assert not failed
+    assert set(outcomes) == set(scenarios), "a scenario never reported"

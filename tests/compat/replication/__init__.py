@@ -1,0 +1,1 @@
+"""Masters and slaves of both kinds in one group."""

@@ -1,0 +1,1 @@
+"""Access control and TLS with stock clients and mqadmin."""

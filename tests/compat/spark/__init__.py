@@ -1,0 +1,1 @@
+"""Spark's tables and wire formats beside the programs that define them."""

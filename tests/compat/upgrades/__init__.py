@@ -1,0 +1,1 @@
+"""Servers of a previous version: their directories, and rolling upgrades."""
