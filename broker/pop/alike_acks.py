@@ -47,10 +47,11 @@ _Places = tuple[slice, slice, slice]
 
 
 class AckReader:
-    """Reader of usual acknowledgements, which `table` decodes."""
+    """Reader of usual acknowledgements, which `table` decodes; `lane_of` is `AckLanes.usual`."""
 
-    def __init__(self, table: RouteTable) -> None:
+    def __init__(self, table: RouteTable, lane_of: LaneOf) -> None:
         self._table = table
+        self._lane_of = lane_of
         self._to_pass = 0  # reads
 
     def read(
@@ -61,13 +62,15 @@ class AckReader:
         room_bytes: int,
         max_record_bytes: int,
         born_timestamp: int,
+        _slot_ms: int,
+        _max_delay_ms: int,
         queue: LogicQueue,
         tags_code: int,
-        lane_of: LaneOf,
     ) -> "Acks | None":
         """Return the usual acknowledgements in `frames` from `index` on; None if they are few.
 
-        They are also too few if they belong to many pops.  See `sprocket.engine.broker.acks.AckReader.read`.
+        They are also too few if they belong to many pops.  See `sprocket.engine.broker.acks.AckReader.read`.  The
+        limits of the wheel are those of the forms of lanes.
         """
         if self._to_pass:
             self._to_pass -= 1
@@ -78,7 +81,7 @@ class AckReader:
         if type(frames[0]) is not tuple:
             return None
         forms, offsets, opaques = list[_Form](), list[bytes](), list[bytes]()
-        shapes, left = _Shapes(self._table, queue, lane_of), len(frames) // MIN_ACKS
+        shapes, left = _Shapes(self._table, queue, self._lane_of), len(frames) // MIN_ACKS
         shape_of = shapes.by_length.get
         for frame in frames:
             serialization, header, _ = frame
@@ -232,12 +235,12 @@ class Acks:
     def __len__(self) -> int:
         return len(self._forms)
 
-    def lanes_served(self) -> list[tuple[AckLane, int]]:
-        """Return each lane with the number of its acknowledgements."""
+    def lanes_served(self) -> list[tuple[str, str, int, int, int]]:
+        """Return topic, group, queue id and pop time of each lane, and the number of its acknowledgements."""
         counts: dict[AckLane, int] = {}
         for form, count in Counter(self._forms).items():
             counts[form.lane] = counts.get(form.lane, 0) + count
-        return list(counts.items())
+        return [(lane.ack.t, lane.ack.c, lane.ack.q, lane.ack.pt, count) for lane, count in counts.items()]
 
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes

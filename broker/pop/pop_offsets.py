@@ -163,10 +163,7 @@ class PopOffsets:
             next_offset = queue.popleft().next_offset
         if not queue:
             del self._taken[key]
-        self._commit(taken, next_offset)
-
-    def _commit(self, taken: Taken, next_offset: int) -> None:
-        topic, group, queue_id = taken.topic, taken.group, taken.queue_id
+        topic, group, queue_id = key
         if self._offsets.has_resets and self._offsets.is_reset(group, topic, queue_id):
             return
         if next_offset > self._offsets.query(group, topic, queue_id):

@@ -119,7 +119,11 @@ class QueuePop:
             taken.messages = messages
             self._inflight.popped(topic, group, queue_id, messages)
             found.append(taken)
-        self._counters.checkpointed(topic, group, len(queues))
+
+    def count_checkpoints(self, topic: str, group: str, checkpoints: int) -> None:
+        """Count what the compiled path made for what it took."""
+        self._counters.checkpointed(topic, group, checkpoints)
+        self._log.count_checkpoints(group, topic, checkpoints)
 
     def undo(self, taken: Taken) -> None:
         """Undo a pop whose messages were not delivered."""

@@ -10,12 +10,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
-from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
-from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, AckLane, AckLanes
+from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, MAX_COMMON_CHARS, AckLanes
 from broker.pop.revive.revive_log import ACK_TAGS_CODE, ReviveLog
-from broker.send.confirm_waits import ConfirmWaits
-from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
@@ -35,13 +32,13 @@ _engine: Final = _compiled or import_module("broker.pop.alike_acks")
 if _compiled is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
-) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES):
-    raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
+    MAX_COMMON_CHARS,
+) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES, _compiled.MAX_COMMON_CHARS):
+    raise ImportError("the compiled engine has another layout of records or limit of handles: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
 _MAX_ACKS: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_HASH: Final = b"#"
 
 
 @runtime_checkable
@@ -61,28 +58,30 @@ class UsualAcks:
 
     def __init__(
         self,
-        config: LiveConfig,
-        clock: Clock,
+        core: BrokerCore,
         store: UsualAckStore,
-        waits: ConfirmWaits,
         log: ReviveLog,
         lanes: AckLanes,
         route: Route,
-        reader: Any,
-        min_frames: int,
+        fields: tuple[Any, ...] | None,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        """`fields` are those of the compiled reader; None with pure Python."""
+        self._config = core.config
+        self._clock = core.clock
         self._store = store
-        self._waits = waits
+        self._waits = core.waits
+        self._topics = core.topics
         self._log = log
         self._lanes = lanes
         self.code = int(route.code)
-        self._reader = reader
+        self._fields = fields
+        self._engine = _engine
+        self.done = DONE if fields is None else DONE.encoder
         # Fewer frames are not worth a look.
-        self._min_frames = min_frames
+        self._min_frames = _engine.MIN_ACKS if fields is None else 1
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
+        self._configure()
 
     @classmethod
     def of(cls, core: BrokerCore, log: ReviveLog, lanes: AckLanes, route: Route) -> FramesHandler | None:
@@ -90,22 +89,32 @@ class UsualAcks:
         store: object = core.store
         if not isinstance(store, UsualAckStore):
             return None
-        if not hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
-            reader, min_frames = _engine.AckReader(RouteTable([route])), _engine.MIN_ACKS
-        else:
+        fields = None
+        if hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
             fields = header_fields(int(route.code), route.header, _engine)
             if fields is None or DONE.encoder is None:
                 return None
-            reader, min_frames = _engine.AckReader(int(route.code), fields), 1
-        acks = cls(core.config, core.clock, store, core.waits, log, lanes, route, reader, min_frames)
+        acks = cls(core, store, log, lanes, route, fields)
         return CodeFrames(int(route.code), acks.serve)
+
+    def _configure(self) -> None:
+        """Forget all kinds of acknowledgements, because the configuration or the revive topic has changed."""
+        self._configured_for = self._config.broker, self._config.store
+        self._revive_topic = self._topics.get(self._log.topic)
+        lanes, engine = self._lanes, self._engine
+        if self._fields is None:
+            self._reader = engine.AckReader(self._table, lanes.usual)
+        else:
+            self._reader = engine.AckReader(
+                self.code, self._fields, partial(lanes.kind, engine), self._topics.by_name.get, lanes.bounds
+            )
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
         if len(frames) - index < self._min_frames:
             return 0
         try:
-            acks = self._acks_of(frames, index, channel)
+            acks = self._acks_of(frames, index)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
             logger.exception("event=usual_acks_failed peer=%s:%s", *channel.peer)
@@ -124,47 +133,26 @@ class UsualAcks:
         except Exception as error:  # nothing is stored
             read.refuse(error, was_later=False)
         # Not before the append: counting may wake pops, which append too.
-        for lane, messages in acks.lanes_served():
-            lane.acknowledged = lane.written = messages
-            self._lanes.count(lane)
+        self._lanes.count_written(acks.lanes_served())
         return count
 
-    def _acks_of(self, frames: Frames, index: int, channel: FramesChannel) -> Any:
+    def _acks_of(self, frames: Frames, index: int) -> Any:
         """Return the usual acknowledgements from `index` on; None if the Python path must serve the next one."""
-        store = self._store
-        queue = store.plain_queue(TIMER_TOPIC, 0)
+        store, log = self._store, self._log
+        queue, wheel = store.plain_queue(TIMER_TOPIC, 0), log.wheel_limits()
         room_bytes, max_record_bytes = store.usual_limits()
-        if queue is None or not room_bytes or self._log.is_elsewhere:
+        if queue is None or wheel is None or not room_bytes or log.is_elsewhere:
             return None
-        lane_of = partial(self._lane, channel.peer)
+        broker, settings = self._configured_for
+        if (
+            self._config.broker is not broker
+            or self._config.store is not settings
+            or self._topics.get(log.topic) is not self._revive_topic
+        ):
+            self._configure()
         return self._reader.read(
-            frames,
-            index,
-            _MAX_ACKS,
-            room_bytes,
-            max_record_bytes,
-            self._clock.wall_ms(),
-            queue,
-            ACK_TAGS_CODE,
-            lane_of,
+            frames, index, _MAX_ACKS, room_bytes, max_record_bytes, self._clock.wall_ms(), *wheel, queue, ACK_TAGS_CODE
         )
-
-    def _lane(
-        self, peer: tuple[str, int], topic: str, group: str, queue_id: int, common: str
-    ) -> tuple[AckLane, int, int, tuple[bytes, bytes, bytes, bytes]] | None:
-        try:
-            lane = self._lanes.lane(topic, group, queue_id, common, peer)
-        except Exception:
-            return None  # the Python path refuses each
-        # The store looks for a seal in properties with this character.
-        if lane is None or lane.in_memory is not None or _HASH in lane.form.common_properties:
-            return None
-        return lane, lane.low, lane.high, lane.form
-
-    def responses(self, acks: Any) -> bytes:
-        """Return the responses to stored acknowledgements."""
-        frames: bytes = acks.responses(DONE.encoder or DONE)
-        return frames
 
     def refuse(self, frames: Frames, channel: FramesChannel, read_at: float, error: Exception) -> None:
         """Refuse the acknowledgements in `frames`, which were read at `read_at`; 0 if that is the last read."""
@@ -189,7 +177,7 @@ class _Read:
         """Send the responses."""
         ACK_WRITTEN()
         try:
-            frames = self._owner.responses(self._acks)
+            frames: bytes = self._acks.responses(self._owner.done)
         except Exception as bug:  # they are stored, but nothing can say so
             self.refuse(bug, was_later=was_later)
             return

@@ -27,7 +27,8 @@ from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import delete_hours
 from store.flush.confirmation import Arrival
-from store.timer.timer_message_store import ENQUEUE_MESSAGES, TimerMessageStore
+from store.timer.timer_enqueue import ENTRY_MESSAGES
+from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import TimerCheckpoint
 
 logger = logging.getLogger(__name__)
@@ -169,7 +170,8 @@ class TimerService(Service):
     def _arrived(self, arrivals: list[Arrival]) -> None:
         if not self._is_running:
             return
-        if any(end - self.timer.queue_offset >= ENQUEUE_MESSAGES for _, _, end in arrivals):
+        # The topic has one queue, so the last arrival tells its end.
+        if arrivals[-1][2] - self.timer.queue_offset >= ENTRY_MESSAGES:
             self._wake_in(0.0)
         elif not self._is_entry_due:
             self._is_entry_due = True

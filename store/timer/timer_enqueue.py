@@ -27,6 +27,12 @@ _log = logging.getLogger(__name__)
 _engine: Final = native("store.timer_units")
 if _engine is not None and _engine.UNIT_BYTES != UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of units than store/layout.py: run `make engine`")
+# So many messages that wait are worth a turn at once.
+ENTRY_MESSAGES: Final = 256 if _engine is None else 512
+# Max messages of one turn: those that arrive before a turn that is due enter with it.
+MAX_ENTRY_MESSAGES: Final = 1024
+# Of them, max messages that are entered one by one, each of which costs a hundred times as much.
+_MAX_ONE_BY_ONE: Final = 256
 # Messages after an unusual one that are entered one by one, before the compiled engine is asked again.
 _UNUSUAL: Final = 16
 _MAX_CACHED_HASHES: Final = 4096
@@ -80,13 +86,16 @@ class TimerEnqueue:
         late: list[tuple[PendingMessage, str]] = []
         reached = start
         places = store.entries(TIMER_TOPIC, 0, start, min(end, start + max_messages))
-        limit = start + len(places)
+        limit, one_by_one = start + len(places), _MAX_ONE_BY_ONE
         while reached < limit:
             if not late and (usual := self._enter_usual(reached, places[reached - start :], entries)):
                 # The next one may be usual too: in the next segment of the log, or of one slot too many.
                 reached += usual
                 continue
-            part = places[reached - start :][:_UNUSUAL].tolist()
+            part = places[reached - start :][: min(_UNUSUAL, one_by_one)].tolist()
+            if not part:
+                break
+            one_by_one -= len(part)
             for physical_offset, size_bytes, _ in part:
                 if not self._enter(reached, physical_offset, size_bytes, entries, late):
                     limit = reached

@@ -34,7 +34,7 @@ from store.delivery import Delivery, OwnLog
 from store.disk.disk import Disk, DiskFile
 from store.message_store import MessageStore
 from store.timer.timer_dequeue import TimerDequeue
-from store.timer.timer_enqueue import TimerEnqueue
+from store.timer.timer_enqueue import MAX_ENTRY_MESSAGES, TimerEnqueue
 from store.timer.timer_log import DELETE
 from store.timer.timer_progress import DataVersion, Progress, ProgressLog, TimerCheckpoint, load_checkpoint
 from store.timer.timer_recovery import recover
@@ -43,8 +43,7 @@ from store.timer.timer_wheel import TimerWheel
 
 _log = logging.getLogger(__name__)
 
-# Messages that enter, and messages delivered, in one turn of the loop.
-ENQUEUE_MESSAGES: Final = 256
+# Messages delivered in one turn of the loop.
 _DEQUEUE_MESSAGES: Final = 256
 _BEFORE_SYNC: Final = failpoint("timer_message_store.before_sync")
 _SYNCED: Final = failpoint("timer_message_store.synced")
@@ -211,7 +210,7 @@ class TimerMessageStore:
         before = state.enqueued + state.dequeued
         # While a slot is delivered that is not over any more, nothing may enter it.
         if not self._dequeue.is_mid_slot or state.progress.read_ms < now_slot:
-            self._enqueue.enqueue(ENQUEUE_MESSAGES)
+            self._enqueue.enqueue(MAX_ENTRY_MESSAGES)
         may_dequeue = state.outstanding is None and not state.is_rebuilding
         more = may_dequeue and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
         if state.outstanding is not None:

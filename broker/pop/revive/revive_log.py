@@ -103,6 +103,19 @@ class AckForm(NamedTuple):
         )  # fmt: skip
 
 
+class AckPattern(NamedTuple):
+    """Records of the acknowledgements of one queue, group and revive queue: the parts between the numbers of a pop.
+
+    Numbers of `body`: pop time, first offset.  Of `properties`: pop time, times of delivery and of its slot.  The
+    message's offset follows both `before_body` and `before_properties`.
+    """
+
+    before_body: bytes
+    body: tuple[bytes, ...]
+    before_properties: bytes
+    properties: tuple[bytes, ...]
+
+
 class CheckpointForm(NamedTuple):
     """Records of the checkpoints of one topic and group: the parts between the numbers of a pop.
 
@@ -201,6 +214,25 @@ class ReviveLog:
         return AckForm(
             _BEFORE_OFFSET, _after_offset(ack), f"TAGS\x01{ACK_TAG}\x02UNIQ_KEY\x01{before}".encode(),
             f"{after}\x02{self._in_wheel(revive_queue_id, revive_time_ms)}".encode(),
+        )  # fmt: skip
+
+    def ack_pattern(
+        self, topic: str, group: str, queue_id: int, broker_name: str, revive_queue_id: int
+    ) -> AckPattern | None:
+        """Return the pattern of what `ack_form` makes of pops that the wheel takes; None if their names are invalid."""
+        if _is_separated(topic + group + broker_name):
+            return None
+        return AckPattern(
+            _BEFORE_OFFSET,
+            (
+                b',"bn":%b,"c":%b,"pt":' % (_quoted(broker_name), _quoted(group)), b',"q":%d,"so":' % queue_id,
+                b',"t":%b}' % _quoted(topic),
+            ),
+            f"TAGS\x01{ACK_TAG}\x02UNIQ_KEY\x01{topic}@{queue_id}@".encode(),
+            (
+                f"@{group}@".encode(), f"@{broker_name}@{ACK_TAG}\x02TIMER_DELIVER_MS\x01".encode(),
+                b"\x02TIMER_OUT_MS\x01", f"{self._place}{revive_queue_id}\x02".encode(),
+            ),
         )  # fmt: skip
 
     def count_checkpoints(self, group: str, topic: str, records: int) -> None:

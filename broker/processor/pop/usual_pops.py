@@ -5,6 +5,7 @@ pure Python every one; both store the same bytes and give the same responses.  S
 """
 
 import logging
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
@@ -115,8 +116,9 @@ class UsualPops:
         self._configured_for = self._config.broker, self._config.store
         self._may_be_usual = may_be_usual(self._config)
         self._reader = self._engine.PopReader(
-            self.code, self._fields, FOUND.encoder, JOIN_BYTES, self._lanes.lane, self._groups.get, self._topics.get,
-            self._reads.queues, self._offsets.all_known, self._retry_reads, self._reads.segment_at,
+            self.code, self._fields, FOUND.encoder, JOIN_BYTES, self._lanes.lane,
+            self._groups.by_name.get, self._topics.by_name.get, self._reads.queues, self._offsets.all_known,
+            self._retry_reads, self._reads.segment_at,
         )  # fmt: skip
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
@@ -129,6 +131,8 @@ class UsualPops:
         read = _Read(self, channel)
         try:
             self._take(read, frames, index)
+            for lane, (checkpoints, _, _) in read.totals.items():
+                self._queues.count_checkpoints(lane.topic, lane.group, checkpoints)
         except Exception:
             # The Python path serves them, and responds to each.
             logger.exception("event=usual_pops_failed peer=%s:%s", *channel.peer)
@@ -139,7 +143,7 @@ class UsualPops:
             self._reads.found(len(read.taken), read.pops.messages)
             self._reads.missed(read.pops.missed)
             read.frames = frames[index : index + count]
-            self._end.write(read, read.append)
+            self._end.write(read, partial(self._log.append_checkpoints, read.pops))
         return count
 
     def _take(self, read: "_Read", frames: Frames, index: int) -> None:
@@ -147,7 +151,8 @@ class UsualPops:
         pops = read.pops = self._pops()
         if pops is None:
             return
-        while pops.response_bytes < READ_BYTES:
+        end = len(frames)
+        while index + len(read.notes) < end and pops.response_bytes < READ_BYTES:
             draw, revive_queue_id = self._draws.peek()
             note = self._reader.take(
                 frames, index + len(read.notes), pops, draw, self._draws.is_retry_first(draw), revive_queue_id
@@ -171,11 +176,17 @@ class UsualPops:
 
     def _note(self, read: "_Read", note: tuple[Any, ...]) -> None:
         """Note what a pop has taken: the next one begins after it."""
-        lane, _, _, _, _, taken = note
+        lane, _, _, messages, size_bytes, taken = note
+        if not read.notes or lane is not read.notes[-1][0]:
+            self._assumed.note(lane.group, *lane.subscriptions)
         read.notes.append(note)
         self._queues.took(lane.topic, lane.group, taken, read.taken)
-        self._log.count_checkpoints(lane.group, lane.topic, len(taken))
-        self._assumed.note(lane.group, *lane.subscriptions)
+        totals = read.totals.get(lane)
+        if totals is None:
+            totals = read.totals[lane] = [0, 0, 0]
+        totals[0] += len(taken)
+        totals[1] += messages
+        totals[2] += size_bytes
 
     def _retry_reads(self, lane: Any, draw: int) -> int:
         """Return how many empty queues of a retry topic a pop reads; -1 if the Python path must read them."""
@@ -189,10 +200,6 @@ class UsualPops:
                 return -1
         return len(ids)
 
-    def append(self, pops: Any) -> int:
-        """Append checkpoints; return where they end in the log."""
-        return self._log.append_checkpoints(pops)
-
     def refuse(self, frames: Frames, channel: FramesChannel, read_at: float, error: Exception) -> None:
         """Refuse the pops in `frames`, which were read at `read_at`; 0 if that is the last read."""
         for request in self._table.requests_of(frames, channel, read_at):
@@ -202,7 +209,7 @@ class UsualPops:
 class _Read:
     """The usual pops of one read (`FoundPops`)."""
 
-    __slots__ = ("_channel", "_owner", "_read_at", "frames", "notes", "pops", "taken")
+    __slots__ = ("_channel", "_owner", "_read_at", "frames", "notes", "pops", "taken", "totals")
 
     def __init__(self, owner: UsualPops, channel: FramesChannel) -> None:
         self._owner = owner
@@ -212,15 +219,13 @@ class _Read:
         self.frames: Frames = ()
         self.notes: list[tuple[Any, ...]] = []  # what `PopReader.take` returned
         self.taken: list[Taken] = []
-
-    def append(self) -> int:
-        """Append the checkpoints; return where they end in the log."""
-        return self._owner.append(self.pops)
+        # Checkpoints, messages and their bytes of each lane.
+        self.totals: dict[Any, list[int]] = {}
 
     def answer(self, *, was_later: bool) -> None:
         """Send the responses."""
         owner = self._owner
-        for lane, _, _, messages, size_bytes, *_ in self.notes:
+        for lane, (_, messages, size_bytes) in self.totals.items():
             owner.flow.delivered(lane.topic, lane.group, messages, size_bytes, "false")
         frames = self.pops.frames()
         self._channel.answer_frames(owner.code, len(self.notes), frames, _SUCCESS, self._read_at, was_later=was_later)

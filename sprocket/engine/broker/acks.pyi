@@ -10,9 +10,32 @@ LONG: Final[int]
 BOOL: Final[int]
 RECORD_HEAD_BYTES: Final[int]
 QUEUE_ENTRY_BYTES: Final[int]
+MAX_COMMON_CHARS: Final[int]
+
+class AckKind:
+    topic: str
+    group: str
+    queue_id: int
+    broker_name: str
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        broker_name: str,
+        topic_config: Any,
+        pattern: tuple[bytes, tuple[bytes, ...], bytes, tuple[bytes, ...]],
+    ) -> None: ...
 
 class AckReader(HeaderReader):
-    def __init__(self, code: int, fields: tuple[Any, ...]) -> None: ...
+    def __init__(
+        self,
+        code: int,
+        fields: tuple[Any, ...],
+        kind_of: Callable[[str, str, int, str], AckKind | None],
+        topic_of: Callable[[str], Any],
+        bounds_of: Callable[[AckKind, int, int], tuple[int, int] | None],
+    ) -> None: ...
     def read(
         self,
         frames: Sequence[Any],
@@ -20,15 +43,16 @@ class AckReader(HeaderReader):
         max_acks: int,
         room_bytes: int,
         max_record_bytes: int,
-        born_timestamp: int,
+        now_ms: int,
+        slot_ms: int,
+        max_delay_ms: int,
         queue: Any,
         tags_code: int,
-        lane_of: Callable[[str, str, int, str], tuple[Any, int, int, tuple[bytes, bytes, bytes, bytes]] | None],
     ) -> Acks | None: ...
 
 class Acks:
     def __len__(self) -> int: ...
-    def lanes_served(self) -> list[tuple[Any, int]]: ...
+    def lanes_served(self) -> list[tuple[str, str, int, int, int]]: ...
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...

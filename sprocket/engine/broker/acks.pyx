@@ -12,8 +12,9 @@ from libc.string cimport memcmp
 
 from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.broker.record_parts cimport put_parts, take_parts
 from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal
-from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL
+from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES,
 )
@@ -44,7 +45,14 @@ cdef enum:
     ROLE_OFFSET = 5
     # Pops of one read; the next read begins with the acknowledgement that exceeds them.
     MAX_LANES = 64
-    MAX_OFFSET_DIGITS = 18
+    # Kinds of acknowledgements that are remembered; then all are forgotten.
+    MAX_KINDS = 4096
+    MAX_DIGITS = 18
+    # Of a handle up to the offset (`broker.pop.ack_lanes.MAX_COMMON_CHARS`).
+    MAX_COMMON_BYTES = 1005
+    # Numbers of a pop in body and properties of a record, each between two of its parts.
+    BODY_NUMBERS = 2
+    PROPERTY_NUMBERS = 3
 
 cdef bint CAN_FOLD = False
 
@@ -54,6 +62,11 @@ CAN_FOLD = crc32_can_fold()
 # For a comparison with `FIXED_IPV4_RAW` and `CONSUME_QUEUE_DTYPE`.
 RECORD_HEAD_BYTES = sizeof(RecordFixed) + sizeof(RecordRestIpv4)
 QUEUE_ENTRY_BYTES = sizeof(QueueEntry)
+MAX_COMMON_CHARS = MAX_COMMON_BYTES
+
+# The texts that tell kinds apart, beside the end of the handle.
+cdef int KEY_ROLES[2]
+KEY_ROLES[:] = [ROLE_TOPIC, ROLE_GROUP]
 
 _ROLES = {
     "consumer_group": ROLE_GROUP, "topic": ROLE_TOPIC, "queue_id": ROLE_QUEUE_ID, "extra_info": ROLE_HANDLE,
@@ -61,12 +74,44 @@ _ROLES = {
 }
 
 
-# What the acknowledgements of one pop of one queue have in common (`broker.pop.ack_lanes.AckLane`).
+cdef class AckKind:
+    """What the acknowledgements of one queue by one group have in common, as long as nothing changes.
+
+    Their handles differ only in the first three numbers and in the offset.
+    """
+
+    cdef readonly str topic
+    cdef readonly str group
+    cdef readonly int64_t queue_id
+    cdef readonly str broker_name
+    cdef bytes topic_name
+    cdef bytes group_name
+    cdef object topic_config
+    cdef object pattern  # keeps the memory of the parts
+    cdef Octets before_body
+    cdef Octets before_properties
+    cdef Octets body[BODY_NUMBERS + 1]
+    cdef Octets properties[PROPERTY_NUMBERS + 1]
+
+    def __cinit__(self, str topic not None, str group not None, int64_t queue_id, str broker_name not None,
+                  topic_config, pattern):
+        """`broker_name` is that of the handles, `pattern` an `AckPattern`."""
+        self.topic, self.group, self.queue_id, self.broker_name = topic, group, queue_id, broker_name
+        self.topic_name, self.group_name = topic.encode("ascii"), group.encode("ascii")
+        self.topic_config, self.pattern = topic_config, pattern
+        before_body, body, before_properties, properties = pattern
+        self.before_body, self.before_properties = octets_of(before_body), octets_of(before_properties)
+        take_parts(self.body, body, BODY_NUMBERS + 1)
+        take_parts(self.properties, properties, PROPERTY_NUMBERS + 1)
+
+
+# What the acknowledgements of one pop of one queue have in common.
 cdef struct Lane:
     Octets topic
     Octets group
     Octets common  # the handle up to the offset
     int64_t queue_id
+    int64_t pop_time_ms
     int64_t low
     int64_t high
     Octets before_body
@@ -94,36 +139,86 @@ cdef Py_ssize_t common_bytes(const Text *handle) noexcept nogil:
     cdef Py_ssize_t at = handle.size
     while at and c'0' <= handle.at[at - 1] <= c'9':
         at -= 1
-    if at == handle.size or handle.size - at > MAX_OFFSET_DIGITS or not at or handle.at[at - 1] != c' ':
+    if at == handle.size or handle.size - at > MAX_DIGITS or not at or handle.at[at - 1] != c' ':
         return 0
+    return at if at <= MAX_COMMON_BYTES else 0
+
+
+# The first three numbers of a handle.
+cdef struct PopNumbers:
+    int64_t first_offset
+    int64_t pop_time_ms
+    int64_t invisible_ms
+
+
+cdef Py_ssize_t read_numbers(const uint8_t *handle, Py_ssize_t size, PopNumbers *found) noexcept nogil:
+    """Read the numbers with which a handle begins; return where the rest begins, 0 if they are unusual."""
+    cdef int64_t numbers[3]
+    cdef Py_ssize_t at = 0, begin
+    cdef int i
+    for i in range(3):
+        numbers[i], begin = 0, at
+        while at < size and c'0' <= handle[at] <= c'9':
+            if at - begin == MAX_DIGITS:
+                return 0
+            numbers[i] = numbers[i] * 10 + (handle[at] - c'0')
+            at += 1
+        if at == begin or at == size or handle[at] != c' ':
+            return 0
+        at += 1
+    found.first_offset, found.pop_time_ms, found.invisible_ms = numbers[0], numbers[1], numbers[2]
     return at
 
 
-cdef class AckReader(HeaderReader):
-    """Reader of usual acknowledgements."""
+cdef bytes joined(const Octets *parts, const Value *numbers, Py_ssize_t count):
+    """Return `count` numbers, each after its part, then the last part."""
+    cdef Py_ssize_t size = parts[count].size, i
+    cdef bytes text
+    for i in range(count):
+        size += parts[i].size + numbers[i].size
+    text = PyBytes_FromStringAndSize(NULL, size)
+    put_parts(<uint8_t *> PyBytes_AS_STRING(text), parts, numbers, count)
+    return text
 
-    def __init__(self, int code, tuple fields):
-        """`fields` are those of `framing.HeaderDecoder`."""
+
+cdef class AckReader(HeaderReader):
+    """Reader of usual acknowledgements, for one configuration of a broker."""
+
+    cdef object kind_of
+    cdef object topic_of
+    cdef object bounds_of
+    cdef dict kinds
+
+    def __init__(self, int code, tuple fields, kind_of, topic_of, bounds_of):
+        """`fields` are those of `framing.HeaderDecoder`.
+
+        `kind_of` returns the `AckKind` for (topic, group, queue id, handle from its revive queue up to the offset), None
+        if that is unusual.  The others return what there is now: `topic_of` the configuration of a topic, `bounds_of`
+        the lowest and the highest offset that may be acknowledged of (kind, first offset, time of the pop), None if
+        the pop is in memory.
+        """
         super().__init__(code, fields, _ROLES, varying=frozenset({"extra_info"}))
+        self.kind_of, self.topic_of, self.bounds_of, self.kinds = kind_of, topic_of, bounds_of, {}
 
     def read(self, frames, Py_ssize_t index, Py_ssize_t max_acks, int64_t room_bytes, int64_t max_record_bytes,
-             int64_t born_timestamp, queue, int64_t tags_code, lane_of):
+             int64_t now_ms, int64_t slot_ms, int64_t max_delay_ms, queue, int64_t tags_code):
         """Return the usual acknowledgements from `index` on, at most `max_acks`, as `Acks`; None if there are none.
 
-        Their records are for `queue`, with `tags_code`, and have at most `room_bytes` together and `max_record_bytes` each.  `lane_of`
-        returns for (topic, group, queue id, handle up to its offset) an object, the lowest and the highest offset that
-        may be acknowledged, and the parts of `AckForm`; None if that is unusual.
+        Their records are for `queue`, with `tags_code`, and have at most `room_bytes` together and `max_record_bytes` each.  The timer
+        takes times up to `max_delay_ms` after `now_ms`, in slots of `slot_ms`.
         """
         cdef Py_ssize_t end = len(frames)
+        if slot_ms <= 0:
+            raise ValueError(f"slots of {slot_ms} ms")
         if index < 0 or index >= end or max_acks <= 0:
             return None
         end = min(end, index + max_acks)
-        cdef Acks acks = Acks(frames, end - index, born_timestamp, queue)
-        acks.room_bytes, acks.max_record_bytes, acks.lane_of = room_bytes, max_record_bytes, lane_of
-        acks.tags_code = tags_code
+        cdef Acks acks = Acks(frames, end - index, now_ms, queue)
+        acks.room_bytes, acks.max_record_bytes, acks.tags_code = room_bytes, max_record_bytes, tags_code
+        acks.slot_ms, acks.max_delay_ms, acks.reader = slot_ms, max_delay_ms, self
         while index < end and self.read_one(acks, frames, index):
             index += 1
-        acks.lane_of = None
+        acks.reader = None
         return acks if acks.count else None
 
     cdef bint read_one(self, Acks acks, frames, Py_ssize_t index) except -1:
@@ -134,6 +229,24 @@ cdef class AckReader(HeaderReader):
             return False
         return acks.add(&header, frame.serialization)
 
+    cdef AckKind current_kind(self, const Header *header, bytes end):
+        """Return the kind of an acknowledgement whose handle has `end` after its numbers; None if it is unusual."""
+        cdef bytes key = texts_key(header, KEY_ROLES, 2, header.numbers[ROLE_QUEUE_ID]) + end
+        cdef AckKind kind = self.kinds.get(key)
+        if kind is not None and self.topic_of(kind.topic) is kind.topic_config:
+            return kind
+        kind = self.kind_of(
+            text_of(&header.texts[ROLE_TOPIC]), text_of(&header.texts[ROLE_GROUP]), header.numbers[ROLE_QUEUE_ID],
+            end.decode("ascii"),
+        )
+        if len(self.kinds) >= MAX_KINDS:
+            self.kinds.clear()
+        if kind is None:
+            self.kinds.pop(key, None)
+        else:
+            self.kinds[key] = kind
+        return kind
+
 
 cdef class Acks:
     """Usual acknowledgements of one read, in order: what they become in the log and in the queue, and the responses."""
@@ -142,21 +255,23 @@ cdef class Acks:
     cdef Lane lanes[MAX_LANES]
     cdef int lane_count
     cdef list kept  # keeps the memory of the lanes
-    cdef list names  # of the lanes: what `lane_of` returned
+    cdef list kinds  # of the lanes
     cdef object queue
-    cdef object lane_of
+    cdef AckReader reader  # until all are read
     cdef bytes topic_bytes
     cdef int64_t room_bytes
     cdef int64_t max_record_bytes
     cdef int64_t total_bytes
-    cdef int64_t born_timestamp
+    cdef int64_t now_ms
+    cdef int64_t slot_ms
+    cdef int64_t max_delay_ms
     cdef int64_t tags_code
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
 
-    def __cinit__(self, frames, Py_ssize_t capacity, int64_t born_timestamp, queue):
-        self.queue, self.topic_bytes, self.born_timestamp = queue, queue.topic_bytes, born_timestamp
-        self.kept, self.names, self.capacity = [frames], [], capacity
+    def __cinit__(self, frames, Py_ssize_t capacity, int64_t now_ms, queue):
+        self.queue, self.topic_bytes, self.now_ms = queue, queue.topic_bytes, now_ms
+        self.kept, self.kinds, self.capacity = [frames], [], capacity
         self.acks = <Ack *> malloc(max(1, capacity) * sizeof(Ack))
         if self.acks == NULL:
             raise MemoryError
@@ -210,32 +325,64 @@ cdef class Acks:
                 &lane.topic, topic.at, topic.size
             ) and is_same(&lane.group, group.at, group.size):
                 return i
-        return self.new_lane(topic.at[:topic.size], group.at[:group.size], header.numbers[ROLE_QUEUE_ID],
-                             handle.at[:common])
+        return self.new_lane(header, common)
 
-    cdef int new_lane(self, bytes topic, bytes group, int64_t queue_id, bytes common) except -2:
-        cdef Lane *lane
+    cdef int new_lane(self, const Header *header, Py_ssize_t common) except -2:
+        """Begin a lane for the first `common` bytes of a handle; return its index, -1 if it is unusual."""
+        cdef const uint8_t *handle = header.texts[ROLE_HANDLE].at
+        cdef Lane *lane = &self.lanes[self.lane_count]
+        cdef AckKind kind
+        cdef PopNumbers pop
+        cdef Py_ssize_t at
+        cdef int64_t due_ms
         if self.lane_count == MAX_LANES:
             return -1
-        found = self.lane_of(topic.decode("ascii"), group.decode("ascii"), queue_id, common.decode("ascii"))
-        if found is None:
+        at = read_numbers(handle, common, &pop)
+        # Of 18 digits each, so the sum does not overflow.
+        due_ms = pop.pop_time_ms + pop.invisible_ms
+        if not at or not self.now_ms < due_ms <= self.now_ms + self.max_delay_ms:
             return -1
-        name, low, high, form = found
-        before_body, after_body, before_properties, after_properties = form
-        lane = &self.lanes[self.lane_count]
-        lane.low, lane.high = low, high
-        lane.topic, lane.group, lane.common = octets_of(topic), octets_of(group), octets_of(common)
-        lane.queue_id, lane.count = queue_id, 0
-        lane.before_body, lane.after_body = octets_of(before_body), octets_of(after_body)
-        lane.before_properties, lane.after_properties = octets_of(before_properties), octets_of(after_properties)
-        self.names.append(name)
-        self.kept.append((topic, group, common, form))
+        kind = self.reader.current_kind(header, handle[at:common])
+        if kind is None:
+            return -1
+        bounds = self.reader.bounds_of(kind, pop.first_offset, pop.pop_time_ms)
+        if bounds is None:
+            return -1
+        lane.low, lane.high = bounds
+        lane.topic, lane.group, lane.queue_id = octets_of(kind.topic_name), octets_of(kind.group_name), kind.queue_id
+        lane.pop_time_ms, lane.count = pop.pop_time_ms, 0
+        self.set_form(lane, kind, &pop, due_ms, handle[:common])
+        self.kinds.append(kind)
         self.lane_count += 1
         return self.lane_count - 1
 
+    cdef int set_form(self, Lane *lane, AckKind kind, const PopNumbers *pop, int64_t due_ms, bytes common) except -1:
+        """Set what the records of one pop share."""
+        cdef Value in_body[BODY_NUMBERS]
+        cdef Value in_properties[PROPERTY_NUMBERS]
+        cdef bytes body, properties
+        put_decimal(pop.pop_time_ms, &in_body[0])
+        put_decimal(pop.first_offset, &in_body[1])
+        put_decimal(pop.pop_time_ms, &in_properties[0])
+        put_decimal(due_ms, &in_properties[1])
+        put_decimal((due_ms - 1) // self.slot_ms * self.slot_ms, &in_properties[2])
+        body = joined(kind.body, in_body, BODY_NUMBERS)
+        properties = joined(kind.properties, in_properties, PROPERTY_NUMBERS)
+        lane.common, lane.after_body, lane.after_properties = octets_of(common), octets_of(body), octets_of(properties)
+        lane.before_body, lane.before_properties = kind.before_body, kind.before_properties
+        self.kept.append((common, body, properties))
+        return 0
+
     def lanes_served(self):
-        """Return each lane with the number of its acknowledgements."""
-        return [(self.names[i], self.lanes[i].count) for i in range(self.lane_count) if self.lanes[i].count]
+        """Return topic, group, queue id, time of the pop and number of acknowledgements of each lane."""
+        cdef list found = []
+        cdef AckKind kind
+        cdef int i
+        for i in range(self.lane_count):
+            if self.lanes[i].count:
+                kind = self.kinds[i]
+                found.append((kind.topic, kind.group, kind.queue_id, self.lanes[i].pop_time_ms, self.lanes[i].count))
+        return found
 
     # Into the store
 
@@ -250,7 +397,7 @@ cdef class Acks:
         cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
         cdef RecordHead head
         cdef Py_ssize_t i
-        begin_head(&head, self.queue, physical_offset, self.born_timestamp, store_timestamp, store_host)
+        begin_head(&head, self.queue, physical_offset, self.now_ms, store_timestamp, store_host)
         for i in range(self.count):
             head.size = <int32_t> self.acks[i].size
             self.write_record(to, &self.acks[i], &head)

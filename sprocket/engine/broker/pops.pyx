@@ -16,6 +16,7 @@ from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for 
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
+from sprocket.engine.broker.record_parts cimport put_parts, take_parts
 from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal
 from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
@@ -134,17 +135,6 @@ cdef class PopLane:
             self.properties, properties, PROPERTY_NUMBERS + 1)
 
 
-cdef Py_ssize_t take_parts(Octets *parts, tuple found, Py_ssize_t count) except -1:
-    """Take the parts of a form; return their size."""
-    cdef Py_ssize_t size = 0, i
-    if len(found) != count:
-        raise ValueError(f"{len(found)} parts of a checkpoint instead of {count}")
-    for i in range(count):
-        parts[i] = octets_of(found[i])
-        size += parts[i].size
-    return size
-
-
 cdef class Pops:
     """Usual pops of one read: their checkpoints, as they become records of the timer's queue, and their responses."""
 
@@ -163,6 +153,9 @@ cdef class Pops:
     cdef int64_t tags_code
     cdef readonly int64_t messages  # of all pops
     cdef readonly int64_t missed  # reads of queues without a message
+    # If the last pop was one of all queues: its lane, and where the group's next pop of each queue begins.
+    cdef PopLane last_lane
+    cdef list next_offsets
 
     def __cinit__(self, tuple limits not None, queue, int64_t room_bytes, int64_t max_record_bytes, int64_t now_ms,
                   int64_t slot_ms, int64_t max_delay_ms, int64_t tags_code):
@@ -258,15 +251,6 @@ cdef class Pops:
         return records, [(self.queue, units)]
 
 
-cdef inline uint8_t *put_parts(uint8_t *to, const Octets *parts, const Value *values, Py_ssize_t count) noexcept nogil:
-    """Write `count` values, each after its part, then the last part."""
-    cdef Py_ssize_t i
-    for i in range(count):
-        to = put(to, parts[i].at, parts[i].size)
-        to = put(to, values[i].at, values[i].size)
-    return put(to, parts[count].at, parts[count].size)
-
-
 cdef class PopReader(HeaderReader):
     """Reader of usual pops, for one configuration of a broker."""
 
@@ -339,22 +323,25 @@ cdef class PopReader(HeaderReader):
         header.texts[ROLE_EXPRESSION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
         if self.read_header(&frame, &header) != USUAL or not is_admitted(&header, pops):
             return None
-        lane = self.current_lane(&header)
+        lane = self.current_lane(&header, pops)
         if lane is None:
+            pops.last_lane = None
             return None
         if not self.collect(lane, &header, pops, draw, is_retry_first, revive_queue_id):
             pops.records.used, pops.count = used, count
+            pops.last_lane = None
             return None
         self.respond(&header, frame.serialization, pops, revive_queue_id, len(frames) - index - 1)
         pops.messages += self.messages
         pops.missed += self.missed
         return lane, header.numbers[ROLE_QUEUE_ID], self.rest, self.messages, self.size_bytes, self.taken
 
-    cdef PopLane current_lane(self, const Header *header):
+    cdef PopLane current_lane(self, const Header *header, Pops pops):
         """Return the lane of a pop, after all checks of the Python path; None if it is unusual."""
         cdef bytes key = texts_key(header, KEY_ROLES, 4, 0)
         cdef PopLane lane = self.lanes.get(key)
-        if lane is not None and self.is_current(lane):
+        # Nothing changes between two pops of one read.
+        if lane is not None and (lane is pops.last_lane or self.is_current(lane)):
             return lane
         lane = self.lane_of(
             text_of(&header.texts[ROLE_GROUP]), text_of(&header.texts[ROLE_TOPIC]),
@@ -382,11 +369,16 @@ cdef class PopReader(HeaderReader):
             return False
         if queue_id >= 0:
             first, count = queue_id, 1
-        ids = range(first, first + count)
-        cdef list queues = self.queues_of(lane.topic, ids)
-        cdef list offsets = self.offsets_of(lane.topic, lane.group, ids)
+        cdef list queues, offsets
+        if queue_id < 0 and pops.last_lane is lane:
+            queues, offsets = lane.queues, pops.next_offsets
+        else:
+            ids = range(first, first + count)
+            queues = self.queues_of(lane.topic, ids)
+            offsets = self.offsets_of(lane.topic, lane.group, ids)
         if len(queues) != count or len(offsets) != count:
             raise ValueError("a queue or an offset for each id is missing")
+        pops.last_lane = None
         self.begin(header)
         if is_retry_first and not self.pass_retry(lane, draw):
             return False
@@ -397,8 +389,12 @@ cdef class PopReader(HeaderReader):
                 return False
             if not self.take_queue(lane, header, pops, queues[at], first + at, offsets[at], revive_queue_id):
                 return False
+        for one in self.taken:
+            offsets[<int64_t> one[0] - first] = one[1]
         if not is_retry_first and self.messages < self.max_messages and not self.pass_retry(lane, draw):
             return False
+        if queue_id < 0:
+            pops.last_lane, pops.next_offsets = lane, offsets
         return self.messages > 0
 
     cdef void begin(self, const Header *header) noexcept:

@@ -1,6 +1,8 @@
 """The compiled path of usual acknowledgements gives what the Python path gives: log, responses and counts."""
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -8,6 +10,7 @@ import pytest
 
 from broker.pop.ack_lanes import AckLanes
 from sprocket.common.errors import StoreError
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
@@ -24,6 +27,7 @@ from tests.fuzz.engine_ack_targets import (
     compiled,
     handle_of,
 )
+from tests.fuzz.engine_send_targets import compare_served
 from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
@@ -145,3 +149,56 @@ def test_a_field_of_every_kind_in_every_place() -> None:
             for text in ("", "null", "-1", "007", "9" * 19, "Zürich")
         )
         compare_acks([stream])
+
+
+@pytest.mark.parametrize(
+    ("revive_queues", "change"),
+    [
+        ((8, 2), lambda twin: change_topic(twin, "Orders", 3)),
+        ((8, 2), lambda twin: change_topic(twin, twin.service.log.topic, 7)),
+        ((1, 8), lambda twin: change_broker(twin, revive_queue_num=7)),
+        ((8, 2), lambda twin: change_store(twin, timer_max_delay_sec=10)),
+        ((8, 2), lambda twin: change_store(twin, timer_wheel_enable=False)),
+        ((8, 2), lambda twin: twin.core.topics.by_name.pop("Orders")),
+        ((8, 2), lambda twin: twin.clock.advance(61.0)),
+    ],
+)
+def test_what_is_kept_ends_when_it_changes(revive_queues: tuple[int, int], change: Callable[[Twin], object]) -> None:
+    """Each change makes the wheel or the broker refuse what it took before, or unusual."""
+    pure, native = Twin(False), Twin(True)
+    topic_queues, configured = revive_queues
+    for twin in (pure, native):
+        change_topic(twin, twin.service.log.topic, topic_queues)
+        change_broker(twin, revive_queue_num=configured)
+    stream = frame(handle={"queue_id": 3, "revive_queue_id": 7}) * 2
+    for _ in range(2):
+        compare_served(pure, native, [stream])
+    assert served_compiled(native, [stream]) == 2
+    pure.serve([stream])
+    for twin in (pure, native):
+        change(twin)
+    assert served_compiled(native, [stream]) == 0
+    pure.serve([stream])
+    compare_served(pure, native, [stream])
+
+
+def change_topic(twin: Twin, name: str, queues: int) -> None:
+    twin.core.topics.by_name[name] = TopicConfig(name, queues, queues)
+
+
+def change_broker(twin: Twin, **changes: Any) -> None:
+    twin.config.replace_broker(replace(twin.config.broker, **changes))
+
+
+def change_store(twin: Twin, **changes: Any) -> None:
+    twin.config.store = replace(twin.config.store, **changes)
+
+
+def test_one_check_serves_all_pops_of_a_queue() -> None:
+    twin = ready()
+    log = twin.service.log
+    with patch.object(log, "ack_pattern", side_effect=log.ack_pattern) as made:
+        for first in range(5):
+            handle = {"first_offset": first, "invisible_ms": 5000 + first, "revive_queue_id": 6}
+            assert served_compiled(twin, [frame(handle=handle)]) == 1
+    assert made.call_count == 1

@@ -15,7 +15,8 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from sprocket.remoting.message.properties import parse
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
-from store.timer.timer_message_store import ENQUEUE_MESSAGES, TimerMessageStore
+from store.timer.timer_enqueue import ENTRY_MESSAGES
+from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import TimerCheckpoint
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
 from tests.store.timer.wheel_run import timed
@@ -201,11 +202,11 @@ async def test_messages_enter_together_when_they_are_a_batch(tmp_path: Path, mon
     async with running_broker(tmp_path) as (broker, _):
         await until(lambda: turns == [0])
         due_ms = (broker.clock.wall_ms() // 1000 + 3600) * 1000
-        for number in range(ENQUEUE_MESSAGES):
+        for number in range(ENTRY_MESSAGES):
             broker.store.append([timed(number, due_ms)])
             await asyncio.sleep(0)
         await until(lambda: broker.timer.timer.enqueue_behind == 0)
-        assert turns[:2] == [0, ENQUEUE_MESSAGES]
+        assert turns[:2] == [0, ENTRY_MESSAGES]
 
 
 async def test_metrics_are_counted_again_from_the_log(tmp_path: Path) -> None:

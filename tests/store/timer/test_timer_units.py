@@ -19,6 +19,7 @@ from tests.fuzz.engine_timer_targets import (
     message_of,
     timer_twins,
 )
+from tests.store.timer.wheel_run import timed
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -72,3 +73,19 @@ def test_usual_messages_are_entered_compiled() -> None:
     # At the end of a file of the timer log, of 78 units, Python writes a blank and goes on for up to 16 messages.
     assert entered_one_by_one([message_of(chance, 1.0) for _ in range(60)]) == 0
     assert entered_one_by_one([message_of(chance, 1.0) for _ in range(200)]) in range(32, 48)
+
+
+def test_a_turn_enters_fewer_messages_one_by_one_than_compiled() -> None:
+    entered = []
+    for is_native in (False, True):
+        twin = Twin(is_native, 1)
+        due_ms = twin.clock.wall_ms() // 1000 * 1000 + 5000
+        twin.store.append([timed(number, due_ms) for number in range(40)])
+        with (
+            patch.object(timer_enqueue, "_engine", compiled if is_native else None),
+            patch.object(timer_enqueue, "_MAX_ONE_BY_ONE", 20),
+        ):
+            for _ in range(2):
+                twin.timer.turn()
+                entered.append(twin.timer.enqueued)
+    assert entered == [20, 40, 40, 40]
