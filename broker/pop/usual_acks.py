@@ -1,17 +1,17 @@
-"""The compiled path of usual acknowledgements: one call reads them, one makes their records, one their responses.
+"""The path of usual acknowledgements: one call reads them, one makes their records, one their responses.
 
-It serves the usual acknowledgements with which a read begins.  `AckProcessor.acknowledge`, its Python twin, serves all
-others, and with pure Python every one; both store the same bytes and give the same responses.
-See docs/engine-requests.md.
+It serves the usual acknowledgements with which a read begins, with pure Python only long runs of those that are alike
+(`broker.pop.alike_acks`).  `AckProcessor.acknowledge`, its twin, serves all others; both store the same bytes and give
+the same responses.  See docs/engine-requests.md.
 """
 
 import logging
 from functools import partial
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.core import BrokerCore
-from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, MAX_COMMON_CHARS, AckLanes
+from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, MAX_COMMON_CHARS, AckLane, AckLanes
 from broker.pop.revive.revive_log import ACK_TAGS_CODE, ReviveLog
 from sprocket.common.errors import StoreError
 from sprocket.engine.choice import native
@@ -26,17 +26,20 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("broker.acks")
-if _engine is not None and (
+_compiled: Final = native("broker.acks")
+# The path of pure Python is imported only where it is used.
+_engine: Final = _compiled or import_module("broker.pop.alike_acks")
+if _compiled is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
     MAX_COMMON_CHARS,
-) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES, _engine.MAX_COMMON_CHARS):
+) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES, _compiled.MAX_COMMON_CHARS):
     raise ImportError("the compiled engine has another layout of records or limit of handles: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
 _MAX_ACKS: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_HASH: Final = b"#"
 
 
 @runtime_checkable
@@ -61,9 +64,9 @@ class UsualAcks:
         log: ReviveLog,
         lanes: AckLanes,
         route: Route,
-        fields: tuple[Any, ...],
-        engine: ModuleType,
+        fields: tuple[Any, ...] | None,
     ) -> None:
+        """`fields` are those of the compiled reader; None with pure Python."""
         self._config = core.config
         self._clock = core.clock
         self._store = store
@@ -72,38 +75,47 @@ class UsualAcks:
         self._log = log
         self._lanes = lanes
         self.code = int(route.code)
-        self.encoder = DONE.encoder
+        self.encoder: Any = DONE.encoder or DONE
         self._fields = fields
-        self._engine = engine
+        self._engine = _engine
+        # Fewer frames are not worth a look.
+        self._min_frames = _engine.MIN_ACKS if fields is None else 1
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
         self._configure()
 
     @classmethod
     def of(cls, core: BrokerCore, log: ReviveLog, lanes: AckLanes, route: Route) -> FramesHandler | None:
-        """Return the handler; None with pure Python."""
+        """Return the handler; None if the store does not take what it makes."""
         store: object = core.store
-        if _engine is None or DONE.encoder is None or not isinstance(store, UsualAckStore):
+        if not isinstance(store, UsualAckStore):
             return None
-        fields = header_fields(int(route.code), route.header, _engine)
-        if fields is None:
-            return None
-        acks = cls(core, store, log, lanes, route, fields, _engine)
+        fields = None
+        if hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
+            fields = header_fields(int(route.code), route.header, _engine)
+            if fields is None or DONE.encoder is None:
+                return None
+        acks = cls(core, store, log, lanes, route, fields)
         return CodeFrames(int(route.code), acks.serve)
 
     def _configure(self) -> None:
         """Forget all kinds of acknowledgements, because the configuration or the revive topic has changed."""
         self._configured_for = self._config.broker, self._config.store
         self._revive_topic = self._topics.get(self._log.topic)
-        self._reader = self._engine.AckReader(
-            self.code, self._fields, partial(self._lanes.kind, self._engine), self._topics.by_name.get,
-            self._lanes.bounds,
-        )  # fmt: skip
+        if self._fields is None:
+            self._reader = self._engine.AckReader(self._table)
+        else:
+            self._reader = self._engine.AckReader(
+                self.code, self._fields, partial(self._lanes.kind, self._engine), self._topics.by_name.get,
+                self._lanes.bounds,
+            )  # fmt: skip
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
+        if len(frames) - index < self._min_frames:
+            return 0
         try:
-            acks = self._acks_of(frames, index)
+            acks = self._acks_of(frames, index, channel)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
             logger.exception("event=usual_acks_failed peer=%s:%s", *channel.peer)
@@ -125,7 +137,7 @@ class UsualAcks:
         self._lanes.count_written(acks.lanes_served())
         return count
 
-    def _acks_of(self, frames: Frames, index: int) -> Any:
+    def _acks_of(self, frames: Frames, index: int, channel: FramesChannel) -> Any:
         """Return the usual acknowledgements from `index` on; None if the Python path must serve the next one."""
         store, log = self._store, self._log
         queue, wheel = store.plain_queue(TIMER_TOPIC, 0), log.wheel_limits()
@@ -139,9 +151,27 @@ class UsualAcks:
             or self._topics.get(log.topic) is not self._revive_topic
         ):
             self._configure()
+        now_ms = self._clock.wall_ms()
+        if self._fields is None:
+            return self._reader.read(
+                frames, index, _MAX_ACKS, room_bytes, max_record_bytes, now_ms, queue, ACK_TAGS_CODE,
+                partial(self._lane, channel.peer),
+            )  # fmt: skip
         return self._reader.read(
-            frames, index, _MAX_ACKS, room_bytes, max_record_bytes, self._clock.wall_ms(), *wheel, queue, ACK_TAGS_CODE
+            frames, index, _MAX_ACKS, room_bytes, max_record_bytes, now_ms, *wheel, queue, ACK_TAGS_CODE
         )
+
+    def _lane(
+        self, peer: tuple[str, int], topic: str, group: str, queue_id: int, common: str
+    ) -> tuple[AckLane, int, int, tuple[bytes, bytes, bytes, bytes]] | None:
+        try:
+            lane = self._lanes.lane(topic, group, queue_id, common, peer)
+        except Exception:
+            return None  # the Python path refuses each
+        # The store looks for a seal in properties with this character.
+        if lane is None or lane.in_memory is not None or _HASH in lane.form.common_properties:
+            return None
+        return lane, lane.low, lane.high, lane.form
 
     def refuse(self, frames: Frames, channel: FramesChannel, read_at: float, error: Exception) -> None:
         """Refuse the acknowledgements in `frames`, which were read at `read_at`; 0 if that is the last read."""
