@@ -50,7 +50,10 @@ async def test_a_message_passes_through_a_cluster_that_demands_tls(cluster: Loca
             await client.channel.channel_ready()
         async with sprocket.connect(cluster.namesrv, tls=cluster.tls.client_settings()) as mq:
             await mq.producer().send(sprocket.Message("Orders", b"first"))  # it makes the topic
-        sent = await client.call("SendMessage", wire.SendMessageRequest(messages=[message("Orders", "x")]))
+        request = wire.SendMessageRequest(messages=[message("Orders", "x")])
+        async with asyncio.timeout(60):  # the broker tells the name server of the topic meanwhile
+            while (sent := await client.call("SendMessage", request)).status.code == wire.TOPIC_NOT_FOUND:
+                await asyncio.sleep(0.1)
         assert sent.status.code == wire.OK
         received = await client.messages("Orders", "billing", 2)
         assert {one.body for one in received} == {b"first", b"x"}
