@@ -204,8 +204,8 @@ cdef class AckReader(HeaderReader):
              int64_t now_ms, int64_t slot_ms, int64_t max_delay_ms, queue, int64_t tags_code):
         """Return the usual acknowledgements from `index` on, at most `max_acks`, as `Acks`; None if there are none.
 
-        Their records are for `queue`, with `tags_code`, and have at most `room_bytes` together and `max_record_bytes` each.  The timer
-        takes times up to `max_delay_ms` after `now_ms`, in slots of `slot_ms`.
+        Their records are for `queue`, with `tags_code`, and have at most `room_bytes` together and `max_record_bytes`
+        each.  The timer takes times up to `max_delay_ms` after `now_ms`, in slots of `slot_ms`.
         """
         cdef Py_ssize_t end = len(frames)
         if slot_ms <= 0:
@@ -338,9 +338,11 @@ cdef class Acks:
         if self.lane_count == MAX_LANES:
             return -1
         at = read_numbers(handle, common, &pop)
+        if not at:
+            return -1
         # Of 18 digits each, so the sum does not overflow.
         due_ms = pop.pop_time_ms + pop.invisible_ms
-        if not at or not self.now_ms < due_ms <= self.now_ms + self.max_delay_ms:
+        if not self.now_ms < due_ms <= self.now_ms + self.max_delay_ms:
             return -1
         kind = self.reader.current_kind(header, handle[at:common])
         if kind is None:
