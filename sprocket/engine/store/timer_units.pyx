@@ -119,7 +119,7 @@ cdef bint read_properties(const uint8_t *properties, int64_t size, Timed *timed)
     cdef const uint8_t *at = found(properties, size, OUT_MS, OUT_MS_BYTES)
     cdef const uint8_t *begin
     cdef int64_t due_ms = 0
-    if at == NULL or at == properties or at[-1] != VALUE_END:
+    if at == NULL or at == properties or (at - 1)[0] != VALUE_END:
         return False
     if found(properties, size, DELETE_KEY, DELETE_KEY_BYTES) != NULL:
         return False
