@@ -6,8 +6,8 @@ messages become columns (`store.alike.stored_records`), of which `store.alike.mo
 which that cannot be done takes the path of `TransactionProcessor.end`, one request at a time.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -166,8 +166,9 @@ class EndReader:
         # A frame that an access gate has decoded is of another type.
         if serialization != JSON or type(frames[index]) is not tuple or len(frames) - index < MIN_ALIKE:
             return None
-        begin, some = header[:PREFIX_BYTES], frames[index : index + max_ends]
-        run = list(takewhile(lambda frame: frame[0] == JSON and frame[1].startswith(begin), some))
+        begin, run = header[:PREFIX_BYTES], frames[index : index + max_ends]
+        # Requests of one handler follow each other.  If these do not, the headers are not alike.
+        run = run[: bisect_left(run, True, key=lambda frame: not frame[1].startswith(begin))]
         found = self._headers(run) if len(run) >= MIN_ALIKE else None
         if found is None:
             return None
@@ -181,19 +182,22 @@ class EndReader:
         return Ends(moves, found, parts, offsets) if moves.add_halves(parts, found.is_commit) else None
 
     def _headers(self, run: Sequence[Frame]) -> _Headers | None:
-        headers = [frame[1] for frame in run]
+        serializations, headers, _ = zip(*run, strict=True)
+        if serializations.count(JSON) < len(run):
+            return None
         groups = by_length(headers)
         if len(groups) * MIN_ALIKE > len(headers):
             return None
-        numbers, outcomes = np.empty((3, len(headers)), np.int64), np.empty((2, len(headers)), np.bool_)
+        numbers, outcomes = np.empty((len(_MAX_DIGITS), len(headers)), np.int64), np.empty((2, len(headers)), np.bool_)
         producer_groups = set()
         for rows in groups:
-            octets = rows_of([headers[row] for row in rows])
+            octets = rows_of(headers if len(groups) == 1 else [headers[row] for row in rows])
             shape = self._shape_of(run[rows[0]], octets)
             if shape is None:
                 return None
-            numbers[:, rows] = shape.numbers(octets)
-            outcomes[:, rows] = [[shape.is_commit], [shape.is_oneway]]
+            which = slice(None) if len(groups) == 1 else rows
+            numbers[:, which] = shape.numbers(octets)
+            outcomes[0, which], outcomes[1, which] = shape.is_commit, shape.is_oneway
             producer_groups.add(shape.group)
         return _Headers(producer_groups.pop(), *numbers, *outcomes) if len(producer_groups) == 1 else None
 

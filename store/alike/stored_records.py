@@ -42,6 +42,8 @@ _DIGITS: Final = (ord("0"), ord("9"))
 _ASCII: Final = (0x20, 0x7E)
 _ANY: Final = (0x03, 0xFF)
 
+_MAX_KNOWN: Final = 256
+
 
 class TailShape:
     """Tails of one length that differ from a known one only in values that decide nothing but themselves.
@@ -96,6 +98,10 @@ class TailShape:
     def has(self, tails: Octets) -> bool:
         """Return whether all of `tails`, one a row, have this shape."""
         return not (tails - self._low > self._span).any()
+
+
+# Shapes of the last tails, by topic and length: a shape says all that there is to know of a tail.
+_known: Final[dict[tuple[bytes, int], TailShape]] = {}
 
 
 class StoredRecords(NamedTuple):
@@ -178,9 +184,14 @@ def _part(
         picked = rows.tolist()
         ends, bodies, heads = [ends[row] for row in picked], [bodies[row] for row in picked], heads[rows]
     tails = rows_of([segment[end : end + size] for end in ends])
-    shape = TailShape.of(tails[0].tobytes(), topic_field)
+    shape = _known.get((topic_field, size))
     if shape is None or not shape.has(tails):
-        return None
+        shape = TailShape.of(tails[0].tobytes(), topic_field)
+        if shape is None or not shape.has(tails):
+            return None
+        if len(_known) == _MAX_KNOWN:
+            _known.clear()
+        _known[topic_field, size] = shape
     return StoredRecords(shape, rows, heads, bodies, tails)
 
 
