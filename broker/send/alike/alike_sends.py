@@ -41,8 +41,8 @@ _MAX_HEADER_BYTES: Final = 4096
 TopicOf = Callable[[str], tuple[str, int, int] | None]
 
 
-# Shape of some headers of a read, the headers, and their indexes, ascending.
-_Alike = tuple[HeaderShape, Octets, Sequence[int]]
+# Shape of some headers of a read, the headers, their indexes, ascending, and what is too much in their opaques.
+_Alike = tuple[HeaderShape, Octets, Sequence[int], Longs | int]
 
 
 class SendReader:
@@ -95,11 +95,11 @@ class SendReader:
         if end < min(least, len(frames)) or not all(bodies):
             return None
         parts, rows = list[Part](), list[Sequence[int]]()
-        for shape, octets, places in found:
+        for shape, octets, places, excess in found:
             kept = places[: bisect_left(places, end)]
             if kept:
                 some = bodies if len(kept) == end else [bodies[row] for row in kept]
-                part = self._part(shape, octets[: len(kept)], some, born_host, topic_of, queue_of)
+                part = self._part(shape, octets[: len(kept)], excess, some, born_host, topic_of, queue_of)
                 if part is None:
                     return None
                 parts.append(part)
@@ -117,6 +117,8 @@ class SendReader:
         groups = by_length(headers)
         if not groups or len(groups) * MIN_SENDS > len(headers):
             return [], 0
+        if len(groups) > 1 and (padded := self._padded(frames, headers, groups)) is not None:
+            return [padded], len(headers)
         end, found = len(headers), list[_Alike]()
         for rows in groups:
             octets = rows_of(headers if len(groups) == 1 else [headers[row] for row in rows])
@@ -124,8 +126,24 @@ class SendReader:
             if usual < len(rows):
                 end = min(end, rows[usual])
             if shape is not None:
-                found.append((shape, octets, rows))
+                found.append((shape, octets, rows, 0))
         return found, end
+
+    def _padded(self, frames: Frames, headers: Sequence[bytes], groups: Sequence[Sequence[int]]) -> _Alike | None:
+        """Return all headers with one shape, if only their opaques differ in length; else None.
+
+        Opaques count up, so a read often has those of two lengths.  Two shapes would cost twice as much.
+        """
+        first = max((rows[0] for rows in groups), key=lambda row: len(headers[row]))
+        shape, _ = self._shape_of(frames[first], rows_of(headers[first : first + 1]))
+        if shape is None:
+            return None
+        padded = [shape.padded(header) for header in headers]
+        texts = [text for text in padded if text is not None]
+        if len(texts) < len(headers) or shape.alike(octets := rows_of(texts)) < len(headers):
+            return None
+        excess = {len(headers[rows[0]]): shape.excess(headers[rows[0]]) for rows in groups}
+        return shape, octets, range(len(headers)), np.array([excess[len(header)] for header in headers])
 
     def _shape_of(self, frame: Frame, headers: Octets) -> tuple[HeaderShape | None, int]:
         """Return a shape that the header of `frame` has, the first of `headers`, and how many rows have it."""
@@ -153,6 +171,7 @@ class SendReader:
         self,
         shape: HeaderShape,
         headers: Octets,
+        excess: Longs | int,
         bodies: list[bytes],
         born_host: bytes,
         topic_of: TopicOf,
@@ -171,7 +190,9 @@ class SendReader:
             return None
         place = place_of(shape, headers, queue_ids, queue_of, self._kinds)
         return (
-            None if place is None else Part(shape, headers, queue_ids, bodies, place, self._suffix, sys_flag, born_host)
+            None
+            if place is None
+            else Part(shape, headers, queue_ids, excess, bodies, place, self._suffix, sys_flag, born_host)
         )
 
 

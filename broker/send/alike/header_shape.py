@@ -110,6 +110,23 @@ class HeaderShape:
             headers = headers[:count]
         return count if count and self._is_plain_text(headers) else 0
 
+    def padded(self, header: bytes) -> bytes | None:
+        """Return a header as long as this shape, with digits 1 before its opaque; None if its opaque is not shorter."""
+        missing, at = self.size_bytes - len(header), self.gaps["opaque"].start
+        if not missing:
+            return header
+        digits = self.gaps["opaque"].stop - at - missing
+        # A number of several digits does not begin with 0.
+        if missing < 0 or digits < 1 or (digits > 1 and header[at : at + 1] == b"0"):
+            return None
+        return header[:at] + b"1" * missing + header[at:]
+
+    def excess(self, header: bytes) -> int:
+        """Return how much larger the opaque is that `padded` makes."""
+        missing = self.size_bytes - len(header)
+        digits = self.gaps["opaque"].stop - self.gaps["opaque"].start - missing
+        return int(b"1" * missing + b"0" * digits) if missing else 0
+
     def _is_plain_text(self, headers: Octets) -> bool:
         """Return whether no value needs an escape."""
         for name, gap in self.gaps.items():

@@ -28,19 +28,23 @@ class Part:
         shape: HeaderShape,
         headers: Octets,
         queue_ids: Longs,
+        excess: Longs | int,
         bodies: Sequence[bytes],
         place: Place,
         suffix: bytes,
         sys_flag: int,
         born_host: bytes,
     ) -> None:
-        """`headers` are one a row, `queue_ids` those in them; `suffix` are properties that all messages get."""
+        """`headers` are one a row, `queue_ids` those in them; `suffix` are properties that all messages get.
+
+        The opaques are those in `headers`, less `excess`.
+        """
         self.place = place
         self.real_topic = shape.topic
         self.is_fifo = shape.is_fifo
         self._queue_ids = queue_ids.tolist()
         self._keys = texts_of(headers[:, shape.gaps[UNIQ_KEY]])
-        self._opaques = numbers_of(headers[:, shape.gaps["opaque"]]).tolist()
+        self._opaques = (numbers_of(headers[:, shape.gaps["opaque"]]) - excess).tolist()
         tails = _tails(shape, headers, place, suffix)
         body_bytes = np.array(list(map(len, bodies)))
         sizes = sizes_of(body_bytes, len(tails[0]))
