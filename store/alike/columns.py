@@ -22,7 +22,7 @@ def by_length(texts: Sequence[bytes]) -> list[Sequence[int]]:
     return list(groups.values())
 
 
-def rows_of(texts: list[bytes] | tuple[bytes, ...]) -> Octets:
+def rows_of(texts: Sequence[bytes | memoryview]) -> Octets:
     """Return texts of one length as rows of octets."""
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
 
