@@ -1,8 +1,8 @@
-"""The compiled path of usual ends of transactions: one call reads them, one makes their records, one their responses.
+"""The path of usual ends of transactions: one call reads them, one makes their records, one their responses.
 
-It takes all ends of a run or none.  `TransactionProcessor.end`, its Python twin, decides about all others one by one,
-and with pure Python about every one; both store the same bytes and give the same responses.
-See docs/engine-requests.md.
+It takes all ends of a run or none, with pure Python only long runs that are alike (`broker.transaction.alike_ends`).
+`TransactionProcessor.end`, its twin, decides about all others one by one; both store the same bytes and give the same
+responses.  See docs/engine-requests.md.
 """
 
 import logging

@@ -117,7 +117,7 @@ class SendReader:
         groups = by_length(headers)
         if not groups or len(groups) * MIN_SENDS > len(headers):
             return [], 0
-        if len(groups) > 1 and (padded := self._padded(frames, headers, groups)) is not None:
+        if len(groups) > 1 and (padded := self._padded(headers, groups)) is not None:
             return [padded], len(headers)
         end, found = len(headers), list[_Alike]()
         for rows in groups:
@@ -129,13 +129,13 @@ class SendReader:
                 found.append((shape, octets, rows, 0))
         return found, end
 
-    def _padded(self, frames: Frames, headers: Sequence[bytes], groups: Sequence[Sequence[int]]) -> _Alike | None:
-        """Return all headers with one shape, if only their opaques differ in length; else None.
+    def _padded(self, headers: Sequence[bytes], groups: Sequence[Sequence[int]]) -> _Alike | None:
+        """Return all headers with one known shape, if only their opaques differ in length; else None.
 
         Opaques count up, so a read often has those of two lengths.  Two shapes would cost twice as much.
         """
-        first = max((rows[0] for rows in groups), key=lambda row: len(headers[row]))
-        shape, _ = self._shape_of(frames[first], rows_of(headers[first : first + 1]))
+        size_bytes = max(len(headers[rows[0]]) for rows in groups)
+        shape = next((shape for shape in self._shapes if shape.size_bytes == size_bytes), None)
         if shape is None:
             return None
         padded = [shape.padded(header) for header in headers]
