@@ -152,11 +152,11 @@ class Transactions:
         return self.store.wrote_offset
 
     def new_moves(self) -> Any | None:
-        """Return what the compiled engine adds real messages to, yet empty; None if all ends go to `end`."""
+        """Return what the engine adds real messages to, yet empty; None if all ends go to `end`."""
         return new_moves(self.store, _NO_TARGETS)
 
     def end_usual(self, ends: Any) -> int | None:
-        """Do what `end` does, with `ends` of the compiled engine; None if only `end` will do."""
+        """Do what `end` does, with `ends` of the engine; None if only `end` will do."""
         queue, moves = self.store.plain_queue(TRANS_OP_HALF_TOPIC, QUEUE_ID), ends.moves
         if queue is None:
             return None

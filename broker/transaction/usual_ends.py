@@ -1,13 +1,14 @@
-"""The compiled path of usual ends of transactions: one call reads them, one makes their records, one their responses.
+"""The path of usual ends of transactions: one call reads them, one makes their records, one their responses.
 
-It takes all ends of a run or none.  `TransactionProcessor.end`, its Python twin, decides about all others one by one,
-and with pure Python about every one; both store the same bytes and give the same responses.
-See docs/engine-requests.md.
+It takes all ends of a run or none, with pure Python only long runs that are alike (`broker.transaction.alike_ends`).
+`TransactionProcessor.end`, its twin, decides about all others one by one; both store the same bytes and give the same
+responses.  See docs/engine-requests.md.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -31,8 +32,10 @@ from store.record.record import topic_field
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("broker.ends")
-if _engine is not None and _engine.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
+_compiled: Final = native("broker.ends")
+# The path of pure Python is imported only where it is used.
+_engine: Final = _compiled or import_module("broker.transaction.alike_ends")
+if _compiled is not None and _compiled.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
 
 DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
@@ -68,7 +71,8 @@ class UsualEnds:
         store: UsualEndStore,
         waits: ConfirmWaits,
         route: Route,
-        fields: tuple[Any, ...],
+        reader: Any,
+        min_frames: int,
         refuse: Refuse,
         engine: ModuleType,
     ) -> None:
@@ -78,23 +82,32 @@ class UsualEnds:
         self._refuse = refuse
         self._engine = engine
         self._code = int(route.code)
-        self._reader = engine.EndReader(self._code, fields)
+        self._reader = reader
+        # Fewer frames are not worth a look.
+        self._min_frames = min_frames
         # Decodes the ends of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
 
     @classmethod
     def of(cls, transactions: Transactions, waits: ConfirmWaits, route: Route, refuse: Refuse) -> FramesHandler | None:
-        """Return the handler; None with pure Python."""
+        """Return the handler; None if the store does not take what it makes."""
         store: object = transactions.store
-        if _engine is None or DONE.encoder is None or not isinstance(store, UsualEndStore):
+        if not isinstance(store, UsualEndStore):
             return None
-        fields = header_fields(int(route.code), route.header, _engine)
-        if fields is None:
-            return None
-        return CodeFrames(int(route.code), cls(transactions, store, waits, route, fields, refuse, _engine).serve)
+        if not hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
+            reader, min_frames = _engine.EndReader(RouteTable([route])), _engine.MIN_ALIKE
+        else:
+            fields = header_fields(int(route.code), route.header, _engine)
+            if fields is None or DONE.encoder is None:
+                return None
+            reader, min_frames = _engine.EndReader(int(route.code), fields), 1
+        ends = cls(transactions, store, waits, route, reader, min_frames, refuse, _engine)
+        return CodeFrames(int(route.code), ends.serve)
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
-        """Serve the run of ends from `index` on if all are usual; return how many, 0 if Python must serve them."""
+        """Serve the run of ends from `index` on if all are usual; return how many, 0 if others must serve them."""
+        if len(frames) - index < self._min_frames:
+            return 0
         try:
             ends = self._ends_of(frames, index)
         except RequestError:
@@ -148,7 +161,7 @@ class UsualEnds:
             require_topic(decoded[1], topic, AuthAction.PUB)
 
     def _answer(self, ends: Any, channel: FramesChannel, read_at: float, *, was_later: bool) -> None:
-        frames = ends.responses(DONE.encoder)
+        frames = ends.responses(DONE.encoder or DONE)
         channel.answer_frames(self._code, ends.waiting(), frames, _SUCCESS, read_at, was_later=was_later)
 
     def _stored(

@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `TimerMessageStore.dequeue`, `TimerDequeueGetMessageServ
 
 import logging
 from array import array
+from importlib import import_module
 from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
@@ -18,7 +19,7 @@ from store.timer.timer_wheel import Slot
 
 _log = logging.getLogger(__name__)
 
-_units: Final = native("store.timer_units")
+_units: Final = native("store.timer_units") or import_module("store.timer.alike_units")
 
 # Units of a slot to read in one turn before the first of them is delivered.
 _WALK_UNITS: Final = 2048
@@ -58,7 +59,7 @@ class SlotDelivery:
         return True
 
     def _walk_chain(self, log: TimerLog, max_units: int) -> int:
-        """Read up to `max_units` units that the compiled engine takes; return how many."""
+        """Read up to `max_units` units that the engine takes; return how many."""
         part = None if _units is None else log.file_at(self._walk_at)
         if _units is None or part is None:
             return 0
@@ -90,7 +91,7 @@ class SlotDelivery:
 
 
 class _Delivery:
-    """Deliveries of one turn: messages, or with `moves` the records that the compiled engine makes."""
+    """Deliveries of one turn: messages, or with `moves` the records that the engine makes."""
 
     def __init__(self, moves: Any | None) -> None:
         self.messages: list[PendingMessage] = []
@@ -201,7 +202,7 @@ class TimerDequeue:
     def _move_many(
         self, slot: SlotDelivery, unit: Unit, taken: int, max_messages: int, now_ms: int, delivery: _Delivery
     ) -> int:
-        """Let the compiled engine take the records from `unit` on that follow in one segment; return how many."""
+        """Let the engine take the records from `unit` on that follow in one segment; return how many."""
         state, moves = self._state, delivery.moves
         store, part = state.store, state.log.file_at(slot.positions[-taken - 1])
         reads, offset = store.usual_reads, unit.physical_offset
@@ -220,7 +221,7 @@ class TimerDequeue:
         return int(count)
 
     def _move(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> bool:
-        """Let the compiled engine take a record; return False if it is unusual."""
+        """Let the engine take a record; return False if it is unusual."""
         state, moves = self._state, delivery.moves
         if slot.deleted or unit.magic != DEFAULT or moves is None:
             return False

@@ -117,7 +117,7 @@ class TimerState:
         return new_moves(self._delivery.own_store(), self.barred_topics)
 
     def deliver_moves(self, moves: Any, done: Callable[[], None]) -> None:
-        """Do what `deliver` does, with records that the compiled engine makes."""
+        """Do what `deliver` does, with records that the engine makes."""
         try:
             self.store.append_usual(moves)
         except StoreError as error:

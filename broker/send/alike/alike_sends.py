@@ -9,13 +9,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from broker.send.alike.columns import Longs, Octets, numbers_of, rows_of, texts_of
 from broker.send.alike.header_shape import HeaderShape
 from broker.send.alike.part import Part
 from broker.send.alike.places import QueueOf, SendKinds, place_of
@@ -25,11 +23,10 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import JSON, Frame, Frames, frame_prefix
 from sprocket.remoting.headers.base import Header
-from sprocket.remoting.message.record import CRC_MASK
 from sprocket.remoting.routes import RouteTable, UnroutableRequest
-from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
+from store.alike.columns import Longs, Octets, by_length, numbers_of, rows_of
+from store.alike.record_columns import interleaved, placed
 from store.queue.logic_queue import LogicQueue
-from store.record.checksum import crc32, with_seals
 
 # With fewer messages, arrays take longer than requests one at a time: half and timed ones, and plain ones.
 MIN_SENDS: Final = 16
@@ -44,8 +41,8 @@ _MAX_HEADER_BYTES: Final = 4096
 TopicOf = Callable[[str], tuple[str, int, int] | None]
 
 
-# Shape of some headers of a read, the headers, and their indexes, ascending.
-_Alike = tuple[HeaderShape, Octets, Sequence[int]]
+# Shape of some headers of a read, the headers, their indexes, ascending, and what is too much in their opaques.
+_Alike = tuple[HeaderShape, Octets, Sequence[int], Longs | int]
 
 
 class SendReader:
@@ -98,16 +95,16 @@ class SendReader:
         if end < min(least, len(frames)) or not all(bodies):
             return None
         parts, rows = list[Part](), list[Sequence[int]]()
-        for shape, octets, places in found:
+        for shape, octets, places, excess in found:
             kept = places[: bisect_left(places, end)]
             if kept:
                 some = bodies if len(kept) == end else [bodies[row] for row in kept]
-                part = self._part(shape, octets[: len(kept)], some, born_host, topic_of, queue_of)
+                part = self._part(shape, octets[: len(kept)], excess, some, born_host, topic_of, queue_of)
                 if part is None:
                     return None
                 parts.append(part)
                 rows.append(kept)
-        sends = Sends(parts, rows, bodies, self._kinds.broker_name)
+        sends = Sends(parts, rows, self._kinds.broker_name)
         if sends.total_bytes > room_bytes or max(part.largest_bytes for part in parts) > max_record_bytes:
             return None
         return sends
@@ -117,9 +114,11 @@ class SendReader:
         serializations, headers, _ = zip(*frames, strict=True)
         if serializations.count(JSON) != len(serializations):
             headers = headers[: next(index for index, one in enumerate(serializations) if one != JSON)]
-        groups = _by_length(headers)
+        groups = by_length(headers)
         if not groups or len(groups) * MIN_SENDS > len(headers):
             return [], 0
+        if len(groups) > 1 and (padded := self._padded(headers, groups)) is not None:
+            return [padded], len(headers)
         end, found = len(headers), list[_Alike]()
         for rows in groups:
             octets = rows_of(headers if len(groups) == 1 else [headers[row] for row in rows])
@@ -127,8 +126,24 @@ class SendReader:
             if usual < len(rows):
                 end = min(end, rows[usual])
             if shape is not None:
-                found.append((shape, octets, rows))
+                found.append((shape, octets, rows, 0))
         return found, end
+
+    def _padded(self, headers: Sequence[bytes], groups: Sequence[Sequence[int]]) -> _Alike | None:
+        """Return all headers with one known shape, if only their opaques differ in length; else None.
+
+        Opaques count up, so a read often has those of two lengths.  Two shapes would cost twice as much.
+        """
+        size_bytes = max(len(headers[rows[0]]) for rows in groups)
+        shape = next((shape for shape in self._shapes if shape.size_bytes == size_bytes), None)
+        if shape is None:
+            return None
+        padded = [shape.padded(header) for header in headers]
+        texts = [text for text in padded if text is not None]
+        if len(texts) < len(headers) or shape.alike(octets := rows_of(texts)) < len(headers):
+            return None
+        excess = {len(headers[rows[0]]): shape.excess(headers[rows[0]]) for rows in groups}
+        return shape, octets, range(len(headers)), np.array([excess[len(header)] for header in headers])
 
     def _shape_of(self, frame: Frame, headers: Octets) -> tuple[HeaderShape | None, int]:
         """Return a shape that the header of `frame` has, the first of `headers`, and how many rows have it."""
@@ -156,6 +171,7 @@ class SendReader:
         self,
         shape: HeaderShape,
         headers: Octets,
+        excess: Longs | int,
         bodies: list[bytes],
         born_host: bytes,
         topic_of: TopicOf,
@@ -174,7 +190,9 @@ class SendReader:
             return None
         place = place_of(shape, headers, queue_ids, queue_of, self._kinds)
         return (
-            None if place is None else Part(shape, headers, queue_ids, bodies, place, self._suffix, sys_flag, born_host)
+            None
+            if place is None
+            else Part(shape, headers, queue_ids, excess, bodies, place, self._suffix, sys_flag, born_host)
         )
 
 
@@ -183,52 +201,23 @@ def _looks_special(header: bytes) -> bool:
     return b"TRAN_MSG" in header or b"TIMER_" in header
 
 
-def _by_length(headers: Sequence[bytes]) -> list[Sequence[int]]:
-    """Return the indexes of headers, those of one length together."""
-    sizes = list(map(len, headers))
-    if sizes and sizes.count(sizes[0]) == len(sizes):
-        return [range(len(sizes))]
-    groups: dict[int, list[int]] = {}
-    for index, size in enumerate(sizes):
-        groups.setdefault(size, []).append(index)
-    return list(groups.values())
-
-
 class Sends:
     """Usual sends of one read, in order: what they become in the log and in the queues, and their responses."""
 
-    def __init__(
-        self, parts: Sequence[Part], rows: Sequence[Sequence[int]], bodies: list[bytes], broker_name: bytes
-    ) -> None:
+    def __init__(self, parts: Sequence[Part], rows: Sequence[Sequence[int]], broker_name: bytes) -> None:
         """`rows` are the indexes of the sends of each part."""
-        self.bodies = bodies
         self.parts, self._broker_name = parts, broker_name
         # None: one part has all.  Else the indexes of each part, and the index of each send among those of all parts.
         self._rows = None if len(parts) == 1 else [np.array(one) for one in rows]
-        self._order = None if self._rows is None else np.concatenate(self._rows).argsort()
-        self.queues = list(dict.fromkeys(chain.from_iterable(part.place.queues for part in parts)))
-        self.lanes = self._column([_lanes(part.place.lanes, part.place.queues, self.queues) for part in parts])
-        self.tags_codes = self._column([part.tags_codes for part in parts])
-        self.heads = self._column([part.heads for part in parts])
-        self.tails = self._texts([part.tails for part in parts])
-        self.sizes: Longs = self._column([part.sizes for part in parts])
+        self._order = None if self._rows is None else np.concatenate(self._rows).argsort().tolist()
+        self.columns = interleaved([part.columns for part in parts], rows)
+        self.queues = self.columns.queues
         self.total_bytes = sum(part.total_bytes for part in parts)
         # Known when the messages are stored.
-        self._positions = self._offsets = self.sizes
+        self._positions = self._offsets = self.columns.sizes
 
     def __len__(self) -> int:
-        return len(self.bodies)
-
-    def _column(self, columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return a column of all parts in the order of the sends."""
-        return columns[0] if self._order is None else _joined(columns)[self._order]
-
-    def _texts(self, columns: Sequence[list[bytes]]) -> Sequence[bytes]:
-        """Do the same for texts."""
-        if self._order is None:
-            return columns[0]
-        found: tuple[bytes, ...] = itemgetter(*self._order.tolist())(list(chain.from_iterable(columns)))
-        return found
+        return len(self.columns.sizes)
 
     def _split(self, column: Longs) -> list[Longs]:
         """Return the values of each part."""
@@ -243,7 +232,9 @@ class Sends:
         templates, name = (template, timed_template), self._broker_name
         places = zip(self.parts, self._split(self._positions), self._split(self._offsets), strict=True)
         headers = [part.response_headers(templates, positions, offsets, name) for part, positions, offsets in places]
-        return _without_bodies(self._texts(headers))
+        if self._order is None:
+            return _without_bodies(headers[0])
+        return _without_bodies(itemgetter(*self._order)(list(chain.from_iterable(headers))))
 
 
 def _without_bodies(headers: Sequence[bytes]) -> bytes:
@@ -286,25 +277,10 @@ class SendGroup:
 
         Offsets in a queue begin at its `next_offset`.
         """
-        members, queues = self._members, self.queues()
-        sizes = _joined([member.sizes for member in members])
-        positions = physical_offset - sizes + sizes.cumsum()
-        lanes = _joined([_lanes(member.lanes, member.queues, queues) for member in members])
-        by_queue = lanes.argsort(kind="stable")
-        counts = np.bincount(lanes, minlength=len(queues))
-        offsets = _offsets(queues, by_queue, counts)
+        columns = [member.columns for member in self._members]
+        content, positions, offsets, entries = placed(columns, physical_offset, store_timestamp, store_host)
         self._place(positions, offsets)
-
-        heads = _joined([member.heads for member in members])
-        heads["physical_offset"], heads["queue_offset"] = positions, offsets
-        heads["store_timestamp"], heads["store_host"] = store_timestamp, np.void(store_host)
-        entries = np.empty(len(sizes), CONSUME_QUEUE_DTYPE)
-        entries["physical_offset"], entries["size"] = positions, sizes
-        entries["tags_code"] = _joined([member.tags_codes for member in members])
-        units = entries[by_queue].tobytes()
-        ends = (counts.cumsum() * CONSUME_QUEUE_UNIT_BYTES).tolist()
-        parts = [units[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-        return self._records(heads), list(zip(queues, parts, strict=True))
+        return content, entries
 
     def _place(self, positions: Longs, offsets: Longs) -> None:
         at = 0
@@ -312,12 +288,6 @@ class SendGroup:
             end = at + len(member)
             member.place_at(positions[at:end], offsets[at:end])
             at = end
-
-    def _records(self, heads: npt.NDArray[Any]) -> bytes:
-        bodies = chain.from_iterable(member.bodies for member in self._members)
-        tails = chain.from_iterable(member.tails for member in self._members)
-        records = list(map(b"".join, zip(texts_of(heads), bodies, tails, strict=True)))
-        return with_seals(records, [crc & CRC_MASK for crc in map(crc32, records)])
 
     # For statistics
 
@@ -334,7 +304,7 @@ class SendGroup:
     def sizes_of(self, topic: str, is_fifo: bool) -> list[int]:
         """Return the size of each record of a topic, with or without a sharding key."""
         chosen = [part for part in self._parts() if (part.place.topic, part.is_fifo) == (topic, is_fifo)]
-        return list(chain.from_iterable(part.sizes.tolist() for part in chosen))
+        return list(chain.from_iterable(part.columns.sizes.tolist() for part in chosen))
 
     def delays(self) -> dict[str, list[int]]:
         """Return the delays of the timed messages, s, by topic."""
@@ -346,28 +316,3 @@ class SendGroup:
 
     def _parts(self) -> Iterator[Part]:
         return chain.from_iterable(member.parts for member in self._members)
-
-
-def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return columns, one after the other, as one."""
-    # Without the type, the fields of heads would get the byte order of this machine.
-    return columns[0] if len(columns) == 1 else np.concatenate(columns, dtype=columns[0].dtype)
-
-
-def _lanes(lanes: Longs, queues: Sequence[LogicQueue], all_queues: Sequence[LogicQueue]) -> Longs:
-    """Return indexes in `all_queues` of the queues whose indexes in `queues` are `lanes`."""
-    if list(queues) == list(all_queues):
-        return lanes
-    found: Longs = np.array([all_queues.index(queue) for queue in queues])[lanes]
-    return found
-
-
-def _offsets(queues: Sequence[LogicQueue], by_queue: Longs, counts: Longs) -> Longs:
-    """Return each message's offset in its queue.
-
-    `by_queue` are the indexes of the messages queue by queue, `counts` how many each queue gets.
-    """
-    firsts = np.array([queue.next_offset for queue in queues]) - counts.cumsum() + counts
-    offsets = np.empty_like(by_queue)
-    offsets[by_queue] = np.arange(len(by_queue)) + np.repeat(firsts, counts)
-    return offsets

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from broker.send.alike.columns import Octets
 from broker.send.send_kinds import SendKind, kind_of
 from broker.timer.timed_sends import is_usual_timed
 from broker.timer.timer_intake import TIMER_NAMES
@@ -19,6 +18,7 @@ from broker.transaction.half_sends import is_usual_half
 from sprocket.remoting.command import FLAG_ONEWAY, Request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last, terminated
+from store.alike.columns import Octets
 
 _ITEM: Final = rb'"[^"\\]*":(?:"(?:[^"\\]|\\u000[12])*"|-?[0-9]+|true|false|null)'
 _HEADER: Final = re.compile(rb'\{(?:%b,)*"extFields":\{(%b(?:,%b)*)\}(?:,%b)*\}' % ((_ITEM,) * 4))
@@ -110,6 +110,23 @@ class HeaderShape:
             headers = headers[:count]
         return count if count and self._is_plain_text(headers) else 0
 
+    def padded(self, header: bytes) -> bytes | None:
+        """Return a header as long as this shape, with digits 1 before its opaque; None if its opaque is not shorter."""
+        missing, at = self.size_bytes - len(header), self.gaps["opaque"].start
+        if not missing:
+            return header
+        digits = self.gaps["opaque"].stop - at - missing
+        # A number of several digits does not begin with 0.
+        if missing < 0 or digits < 1 or (digits > 1 and header[at : at + 1] == b"0"):
+            return None
+        return header[:at] + b"1" * missing + header[at:]
+
+    def excess(self, header: bytes) -> int:
+        """Return how much larger the opaque is that `padded` makes."""
+        missing = self.size_bytes - len(header)
+        digits = self.gaps["opaque"].stop - self.gaps["opaque"].start - missing
+        return int(b"1" * missing + b"0" * digits) if missing else 0
+
     def _is_plain_text(self, headers: Octets) -> bool:
         """Return whether no value needs an escape."""
         for name, gap in self.gaps.items():
@@ -160,12 +177,29 @@ def _is_usual(text: str, found: list[_Property], kind: SendKind) -> bool:
         return is_usual_half(text)
     if kind is SendKind.TIMED:
         asked = next(text.encode()[one.target] for one in found if one.name in TIMER_NAMES)
-        return is_usual_timed(text) and _is_number(asked, _MAX_TIME_DIGITS)
+        return is_usual_timed(text) and is_number(asked, _MAX_TIME_DIGITS)
     return kind is SendKind.PLAIN
 
 
 def _spans_of(header: bytes, wire_names: Mapping[str, str]) -> dict[str, slice] | None:
     """Return where the values of a header are that may vary; None if it has another form."""
+    found = values_of(header)
+    if found is None:
+        return None
+    fields, others = found
+    spans = {name: fields.get(wire_names[name].encode()) for name in ("queue_id", "born_timestamp", "properties")}
+    spans["opaque"] = others.get(b"opaque")
+    known = {name: span for name, span in spans.items() if span is not None}
+    if len(known) < len(spans) or not all(is_number(header[known[name]], size) for name, size in _MAX_DIGITS.items()):
+        return None
+    return known
+
+
+def values_of(header: bytes) -> tuple[dict[bytes, slice], dict[bytes, slice]] | None:
+    """Return where the values of a JSON header's fields are, by name, and those of its other members.
+
+    None if the header has another form, or a name twice.
+    """
     whole = _HEADER.fullmatch(header)
     if whole is None:
         return None
@@ -173,12 +207,7 @@ def _spans_of(header: bytes, wire_names: Mapping[str, str]) -> dict[str, slice] 
     after = _values_in(header, whole.end(1), len(header))
     if fields is None or before is None or after is None or before.keys() & after.keys():
         return None
-    spans = {name: fields.get(wire_names[name].encode()) for name in ("queue_id", "born_timestamp", "properties")}
-    spans["opaque"] = (before | after).get(b"opaque")
-    found = {name: span for name, span in spans.items() if span is not None}
-    if len(found) < len(spans) or not all(_is_number(header[found[name]], size) for name, size in _MAX_DIGITS.items()):
-        return None
-    return found
+    return fields, before | after
 
 
 def _values_in(header: bytes, begin: int, end: int) -> dict[bytes, slice] | None:
@@ -190,6 +219,6 @@ def _values_in(header: bytes, begin: int, end: int) -> dict[bytes, slice] | None
     return found if len(found) == len(matches) else None
 
 
-def _is_number(text: bytes, max_digits: int) -> bool:
+def is_number(text: bytes, max_digits: int) -> bool:
     """Return whether a text is a number as clients write it, not below 0."""
     return text.isdigit() and len(text) <= max_digits and (len(text) == 1 or text[:1] != b"0")

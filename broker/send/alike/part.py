@@ -1,25 +1,22 @@
 """Sends of one read whose headers have one shape, as columns."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from operator import add
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from broker.send.alike.columns import Longs, Octets, common_text, numbers_of, texts_of
 from broker.send.alike.header_shape import HeaderShape
 from broker.send.alike.places import Place
 from broker.timer.recall_handle import handle_text
-from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.message.properties import TAGS, UNIQ_KEY, encoded_name, find_last
-from sprocket.remoting.message.record import CRC_MASK, FIXED_IPV4_RAW
+from sprocket.remoting.message.record import FIXED_IPV4_RAW
+from store.alike.columns import Longs, Octets, numbers_of, texts_of
+from store.alike.record_columns import RecordColumns, body_crcs, common_tail, sizes_of, tag_code, tags_codes
 from store.layout import RECORD_IPV4_DTYPE
-from store.record.checksum import SEAL_BYTES, crc32
 
-_LENGTH_BYTES: Final = 2  # of the field that holds the length of the properties
 _TAGS_NAME: Final = encoded_name(TAGS)
 
 
@@ -31,32 +28,34 @@ class Part:
         shape: HeaderShape,
         headers: Octets,
         queue_ids: Longs,
+        excess: Longs | int,
         bodies: Sequence[bytes],
         place: Place,
         suffix: bytes,
         sys_flag: int,
         born_host: bytes,
     ) -> None:
-        """`headers` are one a row, `queue_ids` those in them; `suffix` are properties that all messages get."""
+        """`headers` are one a row, `queue_ids` those in them; `suffix` are properties that all messages get.
+
+        The opaques are those in `headers`, less `excess`.
+        """
         self.place = place
         self.real_topic = shape.topic
         self.is_fifo = shape.is_fifo
         self._queue_ids = queue_ids.tolist()
         self._keys = texts_of(headers[:, shape.gaps[UNIQ_KEY]])
-        self._opaques = numbers_of(headers[:, shape.gaps["opaque"]]).tolist()
-        self.tags_codes = _tags_codes(shape, headers)
-        self.tails = _tails(shape, headers, place, suffix)
-        body_bytes = list(map(len, bodies))
-        fixed_bytes = FIXED_IPV4_RAW.size + len(self.tails[0]) + SEAL_BYTES
-        self.sizes: Longs = np.array(body_bytes) + fixed_bytes
-        self.total_bytes = sum(body_bytes) + fixed_bytes * len(bodies)
-        self.largest_bytes = max(body_bytes) + fixed_bytes
-        # The fixed fields of the records, without those that depend on where they are stored.
-        self.heads = _heads(shape, headers, place, sys_flag, born_host)
+        self._opaques = (numbers_of(headers[:, shape.gaps["opaque"]]) - excess).tolist()
+        tails = _tails(shape, headers, place, suffix)
+        body_bytes = np.array(list(map(len, bodies)))
+        sizes = sizes_of(body_bytes, len(tails[0]))
+        self.total_bytes, self.largest_bytes = int(sizes.sum()), int(sizes.max())
+        heads = _heads(shape, headers, place, sys_flag, born_host)
         if not place.added:
-            self.heads["queue_id"] = queue_ids
-        self.heads["total_size"], self.heads["body_length"] = self.sizes, body_bytes
-        self.heads["body_crc"] = [crc & CRC_MASK for crc in map(crc32, bodies)]
+            heads["queue_id"] = queue_ids
+        heads["total_size"], heads["body_length"], heads["body_crc"] = sizes, body_bytes, body_crcs(bodies)
+        self.columns = RecordColumns(
+            place.queues, place.lanes, _tags_codes(shape, headers), heads, bodies, tails, sizes
+        )
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -80,15 +79,9 @@ class Part:
 
 def _tags_codes(shape: HeaderShape, headers: Octets) -> Longs:
     gap = shape.gaps.get(TAGS)
-    common = find_last(shape.properties, _TAGS_NAME) or b"" if gap is None else common_text(headers[:, gap])
-    if gap is None or common is not None:
-        return np.full(len(headers), _tag_code(common or b""))
-    return np.array(list(map(_tag_code, texts_of(headers[:, gap]))))
-
-
-@lru_cache(maxsize=1024)
-def _tag_code(tag: bytes) -> int:
-    return java_hash_code(tag.decode())
+    if gap is None:
+        return np.full(len(headers), tag_code(find_last(shape.properties, _TAGS_NAME) or b""))
+    return tags_codes(headers[:, gap])
 
 
 def _heads(shape: HeaderShape, headers: Octets, place: Place, sys_flag: int, born_host: bytes) -> npt.NDArray[Any]:
@@ -103,14 +96,12 @@ def _heads(shape: HeaderShape, headers: Octets, place: Place, sys_flag: int, bor
 
 def _tails(shape: HeaderShape, headers: Octets, place: Place, suffix: bytes) -> list[bytes]:
     """Return what follows the body of each record up to its seal: topic, length of the properties, properties."""
-    topic_bytes, properties = place.queues[0].topic_bytes, shape.properties + suffix
-    size = len(properties) + SEAL_BYTES + (len(place.added[0]) if place.added else 0)
-    # A length of more than two bytes is that of a record over its limit, which is not stored.
-    length = (size & 0xFFFF).to_bytes(_LENGTH_BYTES, "big")
-    one = np.frombuffer(b"".join((topic_bytes, length, properties)), np.uint8)
+    properties = shape.properties + suffix
+    before = common_tail(place.queues[0], len(properties) + (len(place.added[0]) if place.added else 0))
+    one = np.frombuffer(before + properties, np.uint8)
     rows = np.empty((len(headers), len(one)), np.uint8)
     rows[:] = one
-    begin = len(topic_bytes) + _LENGTH_BYTES
+    begin = len(before)
     for source, target in shape.copies:
         rows[:, begin + target.start : begin + target.stop] = headers[:, source]
     tails = texts_of(rows)

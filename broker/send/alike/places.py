@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from broker.send.alike.columns import Longs, Octets, numbers_of, texts_of
 from broker.send.alike.header_shape import HeaderShape
 from broker.send.send_kinds import SendKind
 from broker.timer.timed_sends import added_to_timed
@@ -14,6 +13,7 @@ from broker.timer.timer_intake import TIMER_NAMES, slot_time_ms
 from broker.transaction.half_message import QUEUE_ID
 from broker.transaction.half_sends import added_to_half
 from sprocket.remoting.message import properties as names
+from store.alike.columns import Longs, Octets, numbers_of, texts_of
 from store.queue.logic_queue import LogicQueue
 
 _MS_PER_S: Final = 1000

@@ -169,3 +169,18 @@ def test_rocketmq_headers_are_single_requests() -> None:
     ]
     compare_sends([b"".join(frames[:70]), b"".join(frames)], sync_flush=False, segment_bytes=1 << 17)
     assert appended_together(b"".join(frames)) == [60]
+
+
+@pytest.mark.parametrize("opaque", [b"07", b"00", b"7x", b"-7"])
+def test_opaques_of_two_lengths_are_checked(opaque: bytes) -> None:
+    usual = read(64, first=68)
+    changed = usual.replace(b'"opaque":75,', b'"opaque":%b,' % opaque)
+    assert changed != usual
+    # The first read has the shape of the longer headers, to which the shorter ones are padded.
+    compare_sends([read(64, first=168), usual, changed], sync_flush=False)
+
+
+@pytest.mark.parametrize("first", [68, 968, 3])
+def test_a_known_shape_for_opaques_of_two_lengths(first: int) -> None:
+    assert appended_together(read(64, first=max(100, 10 * first)), read(64, first=first)) == [64, 64]
+    compare_sends([read(64, first=1000), read(64, first=first)], sync_flush=False)

@@ -1,5 +1,6 @@
 """Columns of octets as numbers and texts."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +11,18 @@ Octets = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
 
-def rows_of(texts: list[bytes] | tuple[bytes, ...]) -> Octets:
+def by_length(texts: Sequence[bytes]) -> list[Sequence[int]]:
+    """Return the indexes of texts, those of one length together."""
+    sizes = list(map(len, texts))
+    if sizes and sizes.count(sizes[0]) == len(sizes):
+        return [range(len(sizes))]
+    groups: dict[int, list[int]] = {}
+    for index, size in enumerate(sizes):
+        groups.setdefault(size, []).append(index)
+    return list(groups.values())
+
+
+def rows_of(texts: Sequence[bytes | memoryview]) -> Octets:
     """Return texts of one length as rows of octets."""
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
 
