@@ -79,7 +79,7 @@ def read_of(reads: Reads) -> bytes:
         header = send_header(
             _TOPIC, queue_id=number % 4, properties=encode(properties | ({"k": value} if value else {}))
         )
-        prefix = encode_request(310, number, header, body_bytes, serialization=reads.serialization)
+        prefix = encode_request(310, 1000 + number, header, body_bytes, serialization=reads.serialization)
         frames.append(prefix + bytes(body_bytes))
     return b"".join(frames)
 
