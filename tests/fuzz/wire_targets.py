@@ -88,9 +88,11 @@ def frames(data: bytes) -> None:
             assert decoder.pending_bytes <= 4096 + 8 + len(piece)
         return [*found, (decoder.error and decoder.error.kind) or decoder.pending_bytes]
 
-    whole = seen([data])
-    assert seen(pieces_of(data)) == whole
-    assert seen([data[at : at + 1] for at in range(len(data))]) == whole
+    # Frames that are alike are cut together.
+    for stream in (data, data[:60] * 20 + data[60:120]):
+        whole = seen([stream])
+        assert seen(pieces_of(stream)) == whole
+        assert seen([stream[at : at + 1] for at in range(len(stream))]) == whole
 
 
 # Headers

@@ -38,6 +38,20 @@ def test_result_does_not_depend_on_how_the_stream_is_split(cuts: list[int]) -> N
     assert decoder.pending_bytes == 0
 
 
+@given(st.lists(st.tuples(st.sampled_from(FRAMES[:3]), st.integers(1, 40)), max_size=4), st.integers(0, 5000))
+def test_frames_that_are_alike_are_cut_as_others(runs: list[tuple[tuple[int, bytes, bytes], int]], damaged: int) -> None:
+    expected = [frame for frame, count in runs for _ in range(count)]
+    stream = bytearray(b"".join(encode(*frame) for frame in expected))
+    assert list(FrameDecoder().feed(bytes(stream))) == expected
+    if damaged < len(stream):
+        stream[damaged] ^= 0x81
+    whole, by_octet = FrameDecoder(), FrameDecoder()
+    found = list(whole.feed(bytes(stream)))
+    assert found == [frame for octet in stream for frame in by_octet.feed(bytes((octet,)))]
+    assert (whole.error and whole.error.kind) == (by_octet.error and by_octet.error.kind)
+    assert whole.error or whole.pending_bytes == by_octet.pending_bytes
+
+
 def test_byte_by_byte() -> None:
     decoder = FrameDecoder()
     small = encode(*FRAMES[0]) + encode(*FRAMES[1])
