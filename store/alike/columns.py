@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,11 @@ def by_length(texts: Sequence[bytes]) -> list[Sequence[int]]:
 def rows_of(texts: Sequence[bytes | memoryview]) -> Octets:
     """Return texts of one length as rows of octets."""
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
+
+
+def repeated(text: bytes, count: int) -> Octets:
+    """Return `count` rows of `text`, to be written to."""
+    return np.frombuffer(bytearray(text * count), np.uint8).reshape(count, -1)
 
 
 def texts_of(rows: npt.NDArray[Any]) -> list[bytes]:
@@ -52,6 +57,35 @@ def numbers_of(digits: Octets) -> Longs:
     # Integers: a product of floats wakes the threads of the linear algebra library.
     numbers: Longs = (digits - ord("0")).astype(np.int64) @ _places(digits.shape[1])
     return numbers
+
+
+def digits_of(numbers: Longs) -> Octets | None:
+    """Return the decimal digits of numbers from 0 on, one number a row; None if some have more digits than others."""
+    digits = len(str(int(numbers.max())))
+    if int(numbers.min()) < 10 ** (digits - 1) and digits > 1:
+        return None
+    rows = np.empty((len(numbers), digits), np.uint8)
+    while digits > _DIGITS_AT_ONCE:
+        numbers, low = np.divmod(numbers, len(_DIGITS))
+        rows[:, digits - _DIGITS_AT_ONCE : digits] = _octets_of(_DIGITS.take(low), len(rows))
+        digits -= _DIGITS_AT_ONCE
+    rows[:, :digits] = _octets_of(_DIGITS.take(numbers), len(rows))[:, _DIGITS_AT_ONCE - digits :]
+    return rows
+
+
+def hex_digits_of(numbers: Longs) -> Octets:
+    """Return the 16 hexadecimal digits, in capitals, of numbers, one number a row."""
+    return _octets_of(_HEX_DIGITS.take(numbers.astype(">i8").view(np.uint8)), len(numbers))
+
+
+# Texts of numbers; each text is one word, because words are looked up five times as fast as rows.
+_DIGITS_AT_ONCE: Final = 4
+_DIGITS: Final = np.frombuffer(b"".join(b"%04d" % number for number in range(10**_DIGITS_AT_ONCE)), np.uint32)
+_HEX_DIGITS: Final = np.frombuffer(b"".join(b"%02X" % octet for octet in range(1 << 8)), np.uint16)
+
+
+def _octets_of(words: npt.NDArray[Any], rows: int) -> Octets:
+    return words.view(np.uint8).reshape(rows, -1)
 
 
 @lru_cache(maxsize=32)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
-from store.alike.columns import Longs, numbers_of, texts_of
+from store.alike.columns import Longs, numbers_of, repeated, texts_of
 from store.alike.record_columns import (
     RecordColumns,
     body_crcs,
@@ -150,9 +150,9 @@ class Moves:
             return None
         properties = records.tails[:, records.shape.properties]
         properties_bytes = properties.shape[1] + (len(added[0]) if added else 0)
-        before = np.frombuffer(common_tail(queues[0], properties_bytes), np.uint8)
-        tails = np.empty((len(properties), len(before) + properties.shape[1]), np.uint8)
-        tails[:, : len(before)], tails[:, len(before) :] = before, properties
+        before = common_tail(queues[0], properties_bytes)
+        tails = repeated(before + bytes(properties.shape[1]), len(properties))
+        tails[:, len(before) :] = properties
         texts = texts_of(tails)
         if added:
             texts = list(map(add, texts, added))

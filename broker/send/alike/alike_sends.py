@@ -21,10 +21,10 @@ from broker.send.send_kinds import SendKind
 from broker.transaction.half_message import TRANSACTION_MASK
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.frames import ResponseTemplate
-from sprocket.remoting.framing import JSON, Frame, Frames, frame_prefix
+from sprocket.remoting.framing import JSON, Frame, Frames
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.routes import RouteTable, UnroutableRequest
-from store.alike.columns import Longs, Octets, by_length, numbers_of, rows_of
+from store.alike.columns import Longs, Octets, by_length, numbers_of, rows_of, texts_of
 from store.alike.record_columns import interleaved, placed
 from store.queue.logic_queue import LogicQueue
 
@@ -88,11 +88,12 @@ class SendReader:
         min_sends = MIN_SENDS if _looks_special(frames[0][1]) else _MIN_PLAIN
         if len(frames) < min_sends:
             return None
-        found, end = self._alike(frames)
-        if end < min_sends:
-            return None
-        bodies = [frame[2] for frame in frames[:end]]
-        if end < min(least, len(frames)) or not all(bodies):
+        serializations, headers, bodies = zip(*frames, strict=True)
+        if serializations.count(JSON) < len(serializations):
+            headers = headers[: next(index for index, one in enumerate(serializations) if one != JSON)]
+        found, end = self._alike(frames, headers)
+        bodies = bodies[:end]
+        if end < max(min_sends, min(least, len(frames))) or not all(bodies):
             return None
         parts, rows = list[Part](), list[Sequence[int]]()
         for shape, octets, places, excess in found:
@@ -109,11 +110,11 @@ class SendReader:
             return None
         return sends
 
-    def _alike(self, frames: Frames) -> tuple[list[_Alike], int]:
-        """Return frames that are alike, by shape, and the index of the first that is like none of them."""
-        serializations, headers, _ = zip(*frames, strict=True)
-        if serializations.count(JSON) != len(serializations):
-            headers = headers[: next(index for index, one in enumerate(serializations) if one != JSON)]
+    def _alike(self, frames: Frames, headers: Sequence[bytes]) -> tuple[list[_Alike], int]:
+        """Return `headers` that are alike, by shape, and the index of the first that is like none of them.
+
+        They are the first of `frames`.
+        """
         groups = by_length(headers)
         if not groups or len(groups) * MIN_SENDS > len(headers):
             return [], 0
@@ -172,7 +173,7 @@ class SendReader:
         shape: HeaderShape,
         headers: Octets,
         excess: Longs | int,
-        bodies: list[bytes],
+        bodies: Sequence[bytes],
         born_host: bytes,
         topic_of: TopicOf,
         queue_of: QueueOf,
@@ -231,20 +232,11 @@ class Sends:
         """Return the responses to stored sends, in order; `timed_template` has a recall handle."""
         templates, name = (template, timed_template), self._broker_name
         places = zip(self.parts, self._split(self._positions), self._split(self._offsets), strict=True)
-        headers = [part.response_headers(templates, positions, offsets, name) for part, positions, offsets in places]
-        if self._order is None:
-            return _without_bodies(headers[0])
-        return _without_bodies(itemgetter(*self._order)(list(chain.from_iterable(headers))))
-
-
-def _without_bodies(headers: Sequence[bytes]) -> bytes:
-    """Return frames with these headers."""
-    sizes = list(map(len, headers))
-    if sizes.count(sizes[0]) == len(sizes):
-        prefix = frame_prefix(JSON, sizes[0], 0)
-        return prefix + prefix.join(headers)
-    prefixes = [frame_prefix(JSON, size, 0) for size in sizes]
-    return b"".join(chain.from_iterable(zip(prefixes, headers, strict=True)))
+        found = [part.responses(templates, positions, offsets, name) for part, positions, offsets in places]
+        if self._order is None and not isinstance(found[0], list):
+            return found[0].tobytes()
+        frames = list(chain.from_iterable(one if isinstance(one, list) else texts_of(one) for one in found))
+        return b"".join(frames if self._order is None else itemgetter(*self._order)(frames))
 
 
 class SendGroup:

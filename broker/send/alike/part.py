@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from broker.send.alike.header_shape import HeaderShape
 from broker.send.alike.places import Place
+from broker.send.alike.response_rows import response_rows
 from broker.timer.recall_handle import handle_text
-from sprocket.remoting.frames import ResponseTemplate
+from sprocket.remoting.frames import JSON_PREFIXES, ResponseTemplate
 from sprocket.remoting.message.properties import TAGS, UNIQ_KEY, encoded_name, find_last
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
-from store.alike.columns import Longs, Octets, numbers_of, texts_of
+from store.alike.columns import Longs, Octets, digits_of, hex_digits_of, numbers_of, repeated, rows_of, texts_of
 from store.alike.record_columns import RecordColumns, body_crcs, common_tail, sizes_of, tag_code, tags_codes
 from store.layout import RECORD_IPV4_DTYPE
 
@@ -37,14 +38,12 @@ class Part:
     ) -> None:
         """`headers` are one a row, `queue_ids` those in them; `suffix` are properties that all messages get.
 
-        The opaques are those in `headers`, less `excess`.
+        The opaques are those in `headers`, less `excess`, if it is not 0 an array.
         """
         self.place = place
         self.real_topic = shape.topic
         self.is_fifo = shape.is_fifo
-        self._queue_ids = queue_ids.tolist()
-        self._keys = texts_of(headers[:, shape.gaps[UNIQ_KEY]])
-        self._opaques = (numbers_of(headers[:, shape.gaps["opaque"]]) - excess).tolist()
+        self._shape, self._headers, self._excess = shape, headers, excess
         tails = _tails(shape, headers, place, suffix)
         body_bytes = np.array(list(map(len, bodies)))
         sizes = sizes_of(body_bytes, len(tails[0]))
@@ -58,23 +57,37 @@ class Part:
         )
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._headers)
 
-    def response_headers(
+    def responses(
         self, templates: tuple[ResponseTemplate, ResponseTemplate], positions: Longs, offsets: Longs, broker_name: bytes
-    ) -> list[bytes]:
-        """Return the headers of the responses, without and with a recall handle by the first and second template.
+    ) -> Octets | list[bytes]:
+        """Return the responses, if all have one size as rows; `positions` and `offsets` are those of the records.
 
-        `positions` and `offsets` are where the records are in the log and in their queues.
+        The first template is that of responses without a recall handle, the second that of those with one.
         """
-        columns: list[Sequence[object]] = [positions.tolist(), self._queue_ids, offsets.tolist(), self._keys]
-        timing = self.place.timing
-        if timing is not None:
-            topic = self.real_topic.encode()
-            slots_and_keys = zip(timing.slots_ms, self._keys, strict=True)
-            columns.append([handle_text(topic, broker_name, slot_ms, key) for slot_ms, key in slots_and_keys])
-        header_format = templates[timing is not None].json_format
-        return [header_format % values for values in zip(*columns, self._opaques, strict=True)]
+        timing, keys = self.place.timing, self._values(UNIQ_KEY)
+        handles = [] if timing is None else self._handles(timing.slots_ms, texts_of(keys), broker_name)
+        header_format, offset_digits = templates[timing is not None].json_format, digits_of(offsets)
+        if offset_digits is not None and isinstance(self._excess, int):
+            columns = [hex_digits_of(positions), self._values("queue_id"), offset_digits, keys]
+            columns += [] if timing is None else [rows_of(handles)]
+            return response_rows(header_format, [*columns, self._values("opaque")])
+        opaques = numbers_of(self._values("opaque")) - self._excess
+        numbers = positions.tolist(), numbers_of(self._values("queue_id")).tolist(), offsets.tolist()
+        values: list[Sequence[object]] = [*numbers, texts_of(keys)]
+        values += [] if timing is None else [handles]
+        headers = [header_format % some for some in zip(*values, opaques.tolist(), strict=True)]
+        return [JSON_PREFIXES[len(header)] + header for header in headers]
+
+    def _values(self, name: str) -> Octets:
+        """Return the values of a gap of the shape."""
+        return self._headers[:, self._shape.gaps[name]]
+
+    def _handles(self, slots_ms: Sequence[int], keys: Sequence[bytes], broker_name: bytes) -> list[bytes]:
+        """Return the handles by which the messages can be recalled, all of one length."""
+        topic = self.real_topic.encode()
+        return [handle_text(topic, broker_name, slot_ms, key) for slot_ms, key in zip(slots_ms, keys, strict=True)]
 
 
 def _tags_codes(shape: HeaderShape, headers: Octets) -> Longs:
@@ -98,9 +111,7 @@ def _tails(shape: HeaderShape, headers: Octets, place: Place, suffix: bytes) -> 
     """Return what follows the body of each record up to its seal: topic, length of the properties, properties."""
     properties = shape.properties + suffix
     before = common_tail(place.queues[0], len(properties) + (len(place.added[0]) if place.added else 0))
-    one = np.frombuffer(before + properties, np.uint8)
-    rows = np.empty((len(headers), len(one)), np.uint8)
-    rows[:] = one
+    rows = repeated(before + properties, len(headers))
     begin = len(before)
     for source, target in shape.copies:
         rows[:, begin + target.start : begin + target.stop] = headers[:, source]
