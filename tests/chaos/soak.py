@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.failpoint_rounds import FailpointRounds, NotReached, Scene, points, way_to
+from tests.chaos.disks.loop_disk import SKIPPED
+from tests.chaos.kills.failpoint_rounds import FailpointRounds, NotReached, Scene, points, way_to
+from tests.chaos.kills.test_sigkill import kill_rounds
 from tests.chaos.load import CLEANING, PROPERTIES, Load
-from tests.chaos.loop_disk import SKIPPED
 from tests.chaos.nursery import ChaosBroker, Nursery
-from tests.chaos.replication_sweeps import lost_masters, weather
-from tests.chaos.test_sigkill import kill_rounds
+from tests.chaos.replication.replication_sweeps import lost_masters, weather
 
 _ROOT: Final = Path(__file__).parents[2]
 # One sweep that takes longer hangs.
@@ -147,7 +147,7 @@ def _number(outcome: Mapping[str, object], name: str) -> int:
 
 def _power_cuts(flush: str) -> Callable[[int], Counts]:
     def run(seed: int) -> Counts:
-        outcome = _mounted("tests.chaos.power_cut", "--flush", flush, "--cycles", str(_CUTS), "--seed", str(seed))
+        outcome = _mounted("tests.chaos.disks.power_cut", "--flush", flush, "--cycles", str(_CUTS), "--seed", str(seed))
         counts = {name: _number(outcome, name) for name in ("cuts", "kills", "generations", "acknowledged")}
         if flush == "ASYNC_FLUSH":
             counts["lost, all of them the newest"] = _number(outcome, "lost")
@@ -161,7 +161,7 @@ def _power_cuts(flush: str) -> Callable[[int], Counts]:
 def _full_disks(file_system: str) -> Callable[[int], Counts]:
     def run(seed: int) -> Counts:
         arguments = ("--cycles", str(_FILLS), "--file-system", file_system, "--seed", str(seed))
-        outcome = _mounted("tests.chaos.disk_full", *arguments)
+        outcome = _mounted("tests.chaos.disks.disk_full", *arguments)
         return {name: _number(outcome, name) for name in ("cycles", "kills", "acknowledged")}
 
     return run
@@ -169,7 +169,7 @@ def _full_disks(file_system: str) -> Callable[[int], Counts]:
 
 def _full_replicas(role: str) -> Callable[[int], Counts]:
     def run(seed: int) -> Counts:
-        outcome = _mounted("tests.chaos.replica_disk_full", "--cycles", "3", "--role", role)
+        outcome = _mounted("tests.chaos.replication.replica_disk_full", "--cycles", "3", "--role", role)
         return {name: _number(outcome, name) for name in ("cycles", "acknowledged")}
 
     return run

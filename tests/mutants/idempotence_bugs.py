@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-_KILLS: Final = ("tests/chaos/test_idempotent_kills.py",)
+_KILLS: Final = ("tests/chaos/kills/test_idempotent_kills.py",)
 
 IDEMPOTENCE_MUTANTS: Final = (
     Mutant(

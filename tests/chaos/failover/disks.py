@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.chaos.loop_disk import LoopDisk, mount_tmpfs, unmount_all
+from tests.chaos.disks.loop_disk import LoopDisk, mount_tmpfs, unmount_all
 
 _DISK_MIB: Final = 96
 _TMPFS_MIB: Final = 1400

@@ -21,11 +21,11 @@ from sprocket.common.errors import ClientError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.send import SendMessageResponseHeader
+from tests.chaos.disks.loop_disk import CannotMount
 from tests.chaos.failover.disks import Disks
 from tests.chaos.failover.group import TOPIC, WAIT_S, Broker, FailoverGroup, Program
 from tests.chaos.failover.lan import SKIPPED, Lan, NoNamespaces
 from tests.chaos.load import read_queue
-from tests.chaos.loop_disk import CannotMount
 from tests.chaos.queue_checker import QueueChecker
 from tests.send_headers import send_header
 

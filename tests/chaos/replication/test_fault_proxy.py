@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.fault_proxy import BUFFER_BYTES, FaultProxy, Way
+from tests.chaos.replication.fault_proxy import BUFFER_BYTES, FaultProxy, Way
 
 _LIMIT_S = 60.0
 

@@ -1,15 +1,15 @@
-"""Power cuts under a real broker on a real ext4; see `tests.chaos.power_cut`."""
+"""Power cuts under a real broker on a real ext4; see `tests.chaos.disks.power_cut`."""
 
 from typing import Any
 
 import pytest
 
-from tests.chaos.mounted import run_mounted
+from tests.chaos.disks.mounted import run_mounted
 
 
 def cut_power(flush: str, cycles: int, seed: int) -> dict[str, Any]:
     arguments = ("--flush", flush, "--cycles", str(cycles), "--seed", str(seed))
-    outcome = run_mounted("tests.chaos.power_cut", *arguments)
+    outcome = run_mounted("tests.chaos.disks.power_cut", *arguments)
     assert outcome["problems"] == []
     assert outcome["cuts"] == cycles
     assert outcome["acknowledged"] > 10 * cycles, "hardly a send was acknowledged: the test shows nothing"

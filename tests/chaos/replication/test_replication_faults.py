@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sprocket.remoting.codes import RequestCode
+from tests.chaos.disks.mounted import run_mounted
 from tests.chaos.load import TOPIC, Load
-from tests.chaos.mounted import run_mounted
 from tests.chaos.nursery import Nursery
-from tests.chaos.pair import ChaosNameServers, ChaosPair, ask
-from tests.chaos.replication_rounds import QUICK_TO_JUDGE, bad_weather, lose_masters
+from tests.chaos.replication.pair import ChaosNameServers, ChaosPair, ask
+from tests.chaos.replication.replication_rounds import QUICK_TO_JUDGE, bad_weather, lose_masters
 
 pytestmark = pytest.mark.timeout(240)
 _SMALL_SEGMENTS = {"mappedFileSizeCommitLog": str(128 * 1024)}
@@ -73,6 +73,6 @@ async def test_nodes_and_links_fail_for_a_while(nursery: Nursery, tmp_path: Path
 
 
 def test_disks_of_a_slave_and_its_master_fill_up() -> None:
-    outcome = run_mounted("tests.chaos.replica_disk_full", "--cycles", "1", "--role", "SYNC_MASTER")
+    outcome = run_mounted("tests.chaos.replication.replica_disk_full", "--cycles", "1", "--role", "SYNC_MASTER")
     assert outcome["problems"] == []
     assert outcome["refused"] and outcome["undecided"] and outcome["acknowledged"]

@@ -19,9 +19,9 @@ from typing import Final, Self
 from sprocket.common.errors import ClientError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from tests.chaos.fault_proxy import FaultProxy
 from tests.chaos.load import PROPERTIES
 from tests.chaos.nursery import ChaosBroker, ChaosNameServer, Nursery
+from tests.chaos.replication.fault_proxy import FaultProxy
 from tests.compat.ports import free_broker_port, free_port
 
 _LIMIT_S: Final = 60.0

@@ -5,9 +5,9 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from tests.chaos.fault_proxy import Way
 from tests.chaos.load import TOPIC, Load
-from tests.chaos.pair import ChaosPair, Node
+from tests.chaos.replication.fault_proxy import Way
+from tests.chaos.replication.pair import ChaosPair, Node
 
 Fault = Callable[[ChaosPair, float], Awaitable[None]]
 _ONCE_MORE: Final = 50

@@ -1,8 +1,8 @@
-"""A broker on a full disk, a real one: see `tests.chaos.disk_full`."""
+"""A broker on a full disk, a real one: see `tests.chaos.disks.disk_full`."""
 
 import pytest
 
-from tests.chaos.mounted import run_mounted
+from tests.chaos.disks.mounted import run_mounted
 
 CYCLES = 20
 
@@ -11,7 +11,7 @@ CYCLES = 20
 @pytest.mark.parametrize("file_system", ["tmpfs", "ext4"])
 def test_a_full_disk_refuses_and_heals(file_system: str) -> None:
     arguments = ("--cycles", str(CYCLES // 2), "--file-system", file_system, "--seed", "1")
-    outcome = run_mounted("tests.chaos.disk_full", *arguments)
+    outcome = run_mounted("tests.chaos.disks.disk_full", *arguments)
     assert outcome["problems"] == []
     assert outcome["cycles"] == CYCLES // 2
     assert outcome["kills"] > 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.first_sends import FirstSends
+from tests.chaos.kills.first_sends import FirstSends
 from tests.chaos.load import PROPERTIES, beside
 from tests.chaos.nursery import ChaosBroker, Nursery
 

@@ -1,6 +1,6 @@
 """A slave whose master is killed, in processes of their own: how far groups go back, and a log that its master lost.
 
-`python -m tests.chaos.test_surviving_slave ROUNDS` kills so many masters and says how far groups went back.
+`python -m tests.chaos.replication.test_surviving_slave ROUNDS` kills so many masters and says how far groups went back.
 """
 
 import asyncio

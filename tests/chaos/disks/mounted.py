@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.loop_disk import SKIPPED
+from tests.chaos.disks.loop_disk import SKIPPED
 
 
 def run_mounted(module: str, *arguments: str) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def run_mounted(module: str, *arguments: str) -> dict[str, Any]:
     """
     command = ["unshare", "-m", sys.executable, "-m", module, *arguments]
     try:
-        ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[3])
     except FileNotFoundError:
         pytest.skip("there is no unshare(1)")
     if ended.returncode == SKIPPED or (ended.returncode and ended.stderr.startswith("unshare:")):

@@ -46,7 +46,7 @@ class Scene(Enum):
     STOPPING = auto()
     # Retention removes segments while it serves; on a store of its own.
     CLEANING = auto()
-    # A slave takes its master's log: not of these rounds, see `tests/chaos/test_slave_kills.py`.
+    # A slave takes its master's log: not of these rounds, see `tests/chaos/replication/test_slave_kills.py`.
     FOLLOWING = auto()
 
 

@@ -1,4 +1,4 @@
-"""A broker on a disk that fills up, again and again: ``unshare -m python -m tests.chaos.disk_full --cycles 20``.
+"""A broker on a disk that fills up, again and again: ``unshare -m python -m tests.chaos.disks.disk_full --cycles 20``.
 
 Each cycle leaves a little space, some bytes more or less, and sends until the broker refuses.  It must refuse with the
 cause, go on to serve reads, and take sends again when there is space, without being restarted.  In some cycles it is
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import SprocketError
+from tests.chaos.disks.loop_disk import MIB, SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
 from tests.chaos.load import PROPERTIES, Load, Refused
-from tests.chaos.loop_disk import MIB, SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
 from tests.chaos.nursery import BrokerEnded, ChaosBroker, Nursery
 
 DISK_MIB: Final = 64

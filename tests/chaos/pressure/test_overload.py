@@ -14,8 +14,8 @@ from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
-from tests.chaos.load_generator import TOPIC, Figures, Plan
-from tests.chaos.test_hostile_peers import MIB, anonymous_bytes, send_header
+from tests.chaos.pressure.load_generator import TOPIC, Figures, Plan
+from tests.chaos.pressure.test_hostile_peers import MIB, anonymous_bytes, send_header
 from tests.compat.cluster import SprocketCluster
 
 # A broker that may let nothing wait is overloaded by any load, on any machine.
@@ -30,7 +30,7 @@ GROWTH_LIMIT = 48 * MIB
 def load(address: str, seconds: float) -> Figures:
     host, port = address.split(":")
     plan = Plan(host, int(port), connections=8, seconds=seconds, window=1000, body_bytes=200)
-    command = [sys.executable, "-m", "tests.chaos.load_generator", msgspec.json.encode(plan).decode()]
+    command = [sys.executable, "-m", "tests.chaos.pressure.load_generator", msgspec.json.encode(plan).decode()]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=90, check=True)
     return msgspec.convert(json.loads(done.stdout), Figures)
 

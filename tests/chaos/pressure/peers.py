@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.peers [--slow N] [--idle N]`: slow and idle peers at a broker, a good producer beside them.
+"""Slow and idle peers at a broker, a good producer beside them: `python -m tests.chaos.pressure.peers [--idle N]`.
 
 Prints how long single sends take alone and beside each kind of peer, when who is slow is closed, and what an idle
 connection costs.
@@ -16,8 +16,8 @@ import uvloop
 from sprocket.common import limits
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
-from tests.chaos.test_descriptor_limit import open_descriptors
-from tests.chaos.test_hostile_peers import (
+from tests.chaos.pressure.test_descriptor_limit import open_descriptors
+from tests.chaos.pressure.test_hostile_peers import (
     BODY,
     anonymous_bytes,
     half_frame,
@@ -116,7 +116,7 @@ async def main(slow_count: int, idle_count: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.pressure.peers", description=__doc__)
     parser.add_argument("--slow", type=int, default=1000)
     parser.add_argument("--idle", type=int, default=10_000)
     given = parser.parse_args()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.remoting.client import RemotingClient
-from tests.chaos.idempotent_sends import IdempotentSends
+from tests.chaos.kills.idempotent_sends import IdempotentSends
 from tests.chaos.load import PROPERTIES, QUEUES, TOPIC, beside, create_topic
 from tests.chaos.nursery import ChaosBroker, Nursery
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from tests.chaos.load import Load
 from tests.chaos.nursery import Nursery
-from tests.chaos.pair import ChaosNameServers, ChaosPair
-from tests.chaos.replication_rounds import FAULTS, QUICK_TO_JUDGE, bad_weather, lose_masters
+from tests.chaos.replication.pair import ChaosNameServers, ChaosPair
+from tests.chaos.replication.replication_rounds import FAULTS, QUICK_TO_JUDGE, bad_weather, lose_masters
 
 Counts = Mapping[str, int]
 _LIMIT_S: Final = 600.0

@@ -1,4 +1,4 @@
-"""Power cuts under a broker on a real ext4: ``unshare -m python -m tests.chaos.power_cut --cycles 50``.
+"""Power cuts under a broker on a real ext4: ``unshare -m python -m tests.chaos.disks.power_cut --cycles 50``.
 
 A cut: the broker is stopped in the middle of its work, the disk's image is copied, and it goes on.  What the copy holds
 is what a power cut at that moment would have left.  The copy is mounted, which replays the file system's journal, and
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import StoreError
-from tests.chaos.first_sends import FirstSends
+from tests.chaos.disks.loop_disk import SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
+from tests.chaos.disks.offline import Content, read_store
+from tests.chaos.kills.first_sends import FirstSends
 from tests.chaos.load import PROPERTIES, TOPIC, Load
-from tests.chaos.loop_disk import SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
 from tests.chaos.nursery import ChaosBroker, Nursery
-from tests.chaos.offline import Content, read_store
 from tests.chaos.queue_checker import QueueChecker
 
 FLUSH_INTERVAL_MS: Final = 200

@@ -13,7 +13,7 @@ from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode
 from tests.broker.rig import TestClient, create
-from tests.chaos.failpoint_rounds import Scene, points, way_to
+from tests.chaos.kills.failpoint_rounds import Scene, points, way_to
 from tests.chaos.nursery import ChaosBroker, Nursery
 
 # A segment holds few of the messages, so that slaves also die between segments.

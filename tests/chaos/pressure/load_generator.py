@@ -1,4 +1,4 @@
-"""A process that sends more than a broker can serve: `python -m tests.chaos.load_generator PLAN`, a JSON text.
+"""A process that sends more than a broker can serve: `python -m tests.chaos.pressure.load_generator PLAN`, a JSON text.
 
 It writes requests at a fixed rate, or with a bounded number outstanding, whatever the responses are.  It prints one
 line of JSON: what it offered, and the code and time of each response.  Bodies are numbered, so that a test can look for

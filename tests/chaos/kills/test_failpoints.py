@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.failpoint_rounds import WAYS, FailpointRounds, Scene, points, way_to
+from tests.chaos.kills.failpoint_rounds import WAYS, FailpointRounds, Scene, points, way_to
 from tests.chaos.load import CLEANING, PROPERTIES, Load
 from tests.chaos.nursery import ChaosBroker, Nursery
 

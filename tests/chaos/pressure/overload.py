@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.overload --seconds N`: offers a broker five times what it can serve, and prints figures.
+"""Offers a broker five times what it can serve: `python -m tests.chaos.pressure.overload --seconds N`; prints figures.
 
 First what it serves with a bounded number of sends outstanding (its capacity), then five times that by processes of
 their own that wait for nothing, then what a producer of good will sees right after it.
@@ -20,8 +20,8 @@ import msgspec
 
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
-from tests.chaos.load_generator import TOPIC, Figures, Plan
-from tests.chaos.test_hostile_peers import anonymous_bytes, send_header
+from tests.chaos.pressure.load_generator import TOPIC, Figures, Plan
+from tests.chaos.pressure.test_hostile_peers import anonymous_bytes, send_header
 from tests.compat.cluster import SprocketCluster
 
 MIB = 1 << 20
@@ -96,7 +96,7 @@ def offer(address: str, pid: int, plans: Sequence[dict[str, float]], seconds: fl
         plan = Plan(host, int(port), CONNECTIONS, seconds, first_number=number * 100_000_000)
         for name, value in values.items():
             setattr(plan, name, value)
-        command = [sys.executable, "-m", "tests.chaos.load_generator", msgspec.json.encode(plan).decode()]
+        command = [sys.executable, "-m", "tests.chaos.pressure.load_generator", msgspec.json.encode(plan).decode()]
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE))
     memory, admin = asyncio.run(look(address, pid, seconds))
     outputs = [process.communicate()[0] for process in processes]
@@ -119,7 +119,7 @@ async def send_times(address: str, count: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.overload", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.pressure.overload", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--times", type=float, default=5, help="the capacity")
     parser.add_argument("--processes", type=int, default=4)

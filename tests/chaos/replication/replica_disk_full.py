@@ -1,4 +1,4 @@
-"""The disk of a slave, then of its master, fills up: ``unshare -m python -m tests.chaos.replica_disk_full``.
+"""The disk of a slave, then of its master, fills up.  Run it with `unshare -m`, as root.
 
 While the slave's disk is full its log stands still and the master goes on: ASYNC_MASTER acknowledges, SYNC_MASTER
 answers FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE.  While the master's is full it refuses with the cause, and serves
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import SprocketError
+from tests.chaos.disks.loop_disk import MIB, SKIPPED, CannotMount, mount_tmpfs, unmount_all
 from tests.chaos.load import Load, Refused
-from tests.chaos.loop_disk import MIB, SKIPPED, CannotMount, mount_tmpfs, unmount_all
 from tests.chaos.nursery import BrokerEnded, Nursery
-from tests.chaos.pair import ChaosNameServers, ChaosPair, Node, log_end, until
+from tests.chaos.replication.pair import ChaosNameServers, ChaosPair, Node, log_end, until
 
 _DISK_MIB: Final = 48
 _FREE_BYTES: Final = MIB // 2

@@ -9,7 +9,7 @@ import pytest
 from sprocket.remoting.client import ConnectFailed, RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
-from tests.chaos.test_hostile_peers import send_header
+from tests.chaos.pressure.test_hostile_peers import send_header
 from tests.compat.cluster import Server, SprocketCluster
 
 LIMIT = 256

@@ -12,7 +12,7 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.common.errors import ClientError
 from tests.chaos.load import TOPIC, Load
 from tests.chaos.nursery import Nursery
-from tests.chaos.pair import ChaosNameServers, ChaosPair
+from tests.chaos.replication.pair import ChaosNameServers, ChaosPair
 
 pytestmark = pytest.mark.timeout(240)
 _SOME = 100

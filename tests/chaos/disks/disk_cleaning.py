@@ -1,4 +1,4 @@
-"""A store on a real disk of 64 MiB, with its own threads: ``unshare -m python -m tests.chaos.disk_cleaning``.
+"""A store on a real disk of 64 MiB, with its own threads: ``unshare -m python -m tests.chaos.disks.disk_cleaning``.
 
 First nothing is cleaned: the disk is filled beyond the warning level by somebody else, appends are refused with the
 cause, reads go on, and appends are taken again when the space is back.  Then cleaning is on, and more than the
@@ -20,7 +20,7 @@ from sprocket.common.clock import SystemClock
 from sprocket.common.errors import DiskFull
 from store.config.store_config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
-from tests.chaos.loop_disk import MIB, SKIPPED, CannotMount, mount_tmpfs, unmount_all
+from tests.chaos.disks.loop_disk import MIB, SKIPPED, CannotMount, mount_tmpfs, unmount_all
 from tests.store.reading import bodies
 
 DISK_MIB: Final = 64
