@@ -13,9 +13,9 @@ FOLDER = Path("sprocket", "engine")
 
 
 def digest(name: str) -> str:
-    """Return what `sprocket.engine.choice.digest` returns for a module of the engine."""
+    """Return what `sprocket.engine.choice.digests` returns for a module of the engine."""
     source = FOLDER.joinpath(*name.split(".")).with_suffix(".pyx")
-    paths = sorted([*FOLDER.glob("*/*.pxd"), *FOLDER.glob("*/*.h"), source])
+    paths = [*sorted([*FOLDER.glob("*/*.pxd"), *FOLDER.glob("*/*.h")]), source]
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 

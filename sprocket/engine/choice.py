@@ -7,7 +7,7 @@ the compiled one if it was built.  All modules come from one engine: a part of t
 import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -57,18 +57,23 @@ def choose(wanted: str, folder: Path = _FOLDER) -> Engine:
         return _pure(wanted, "the compiled engine is not built")
     except ImportError as error:
         return _pure(wanted, f"the compiled engine cannot be loaded: {error}")
-    if any(digest(folder, name) not in ("", module.SOURCES) for name, module in modules.items()):
+    sources = digests(folder, modules)
+    if any(sources[name] not in ("", module.SOURCES) for name, module in modules.items()):
         return _pure(wanted, "the compiled engine was built from other sources")
     return Engine("native", "the compiled engine was built", modules)
 
 
-def digest(folder: Path, name: str) -> str:
-    """Return the digest of the sources of a module in `folder`; empty if there are none, as in a wheel."""
-    source = folder.joinpath(*name.split(".")).with_suffix(".pyx")
-    if not source.exists():
-        return ""
-    paths = sorted([*folder.glob("*/*.pxd"), *folder.glob("*/*.h"), source])
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the digest of the sources of each module in `folder`; empty if there are none, as in a wheel."""
+    shared, found = hashlib.sha256(), {}
+    for path in sorted([*folder.glob("*/*.pxd"), *folder.glob("*/*.h")]):
+        shared.update(path.read_bytes())
+    for name in names:
+        source, whole = folder.joinpath(*name.split(".")).with_suffix(".pyx"), shared.copy()
+        if source.exists():
+            whole.update(source.read_bytes())
+        found[name] = whole.hexdigest() if source.exists() else ""
+    return found
 
 
 def _pure(wanted: str, reason: str) -> Engine:
