@@ -105,7 +105,8 @@ class HeaderShape:
         """Return how many of `headers`, one a row, have this shape, up to the first that has not."""
         outside = headers - self._low > self._span
         count = len(headers)
-        if outside.any():
+        # Half the time of `any`.
+        if np.count_nonzero(outside):
             count = int(outside.any(axis=1).argmax())
             headers = headers[:count]
         return count if count and self._is_plain_text(headers) else 0
