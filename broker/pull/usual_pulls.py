@@ -22,7 +22,7 @@ from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
+from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _engine: Final = native("broker.pulls")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # About as much leaves in one write; other connections have their turn between two.
-READ_BYTES: Final = 4 * JOIN_BYTES
+READ_BYTES: Final = WRITE_BYTES
 
 
 @runtime_checkable
