@@ -31,7 +31,8 @@ engines = pytest.mark.parametrize(
 
 
 def packed(entries: list[tuple[int, int]]) -> memoryview:
-    return memoryview(b"".join(_ENTRY.pack(offset, size, 7) for offset, size in entries))
+    tags = (-1, 0, (1 << 63) - 1, -(1 << 63), 7)
+    return memoryview(b"".join(_ENTRY.pack(*entry, tags[number % 5]) for number, entry in enumerate(entries)))
 
 
 def of(gathered, entries, *, end=_BASE + 4096, max_bytes=10_000, join_bytes=0):  # type: ignore[no-untyped-def]
