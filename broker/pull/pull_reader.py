@@ -12,11 +12,11 @@ from broker.client.clients import ConsumerGroup
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
-from sprocket.remoting.command import Buffer, Request
+from sprocket.remoting.command import FLAG_RESPONSE, Buffer, Request
 from sprocket.remoting.frames import ResponseTemplate
-from sprocket.remoting.framing import BINARY_CODE_BYTES, JSON, Frames
+from sprocket.remoting.framing import BINARY_CODE_BYTES, JSON, Frame, Frames
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
-from sprocket.remoting.routes import Entry, Route
+from sprocket.remoting.routes import AdmittedFrame, Entry, Route
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.usual_reads import UsualReads
 
@@ -98,67 +98,88 @@ class PullReader:
         self._queue_of, self._get_near = reads.queue, reads.get_near
         self._lanes: dict[_Key, PullLane] = {}
 
-    def read(self, frames: Frames, index: int, join_bytes: int, read_bytes: int) -> tuple[bytes, list[Note]]:
-        """Return the responses to the usual pulls from `index` on, and what is to be noted for each.
+    def read(
+        self, frames: Frames, index: int, join_bytes: int, read_bytes: int
+    ) -> tuple[bytes, list[Note], Request[PullMessageRequestHeader] | None]:
+        """Return the responses to the usual pulls from `index` on, what is to be noted for each, and an unusual pull.
 
-        It stops after `read_bytes` of records; a response of more than `join_bytes` is unusual.
+        It stops after `read_bytes` of records, or before the first frame that is no usual pull; if that is another
+        pull of this code, it is the unusual one.  A response of more than `join_bytes` is unusual.
         """
         buffers: list[Buffer] = []
         notes: list[Note] = []
         current: dict[_Key, PullLane | None] = {}
         total_bytes, end = 0, len(frames)
         while index < end and total_bytes < read_bytes:
-            serialization, header, _ = frames[index]
-            request = self._request(serialization, header)
+            request = self._request(frames[index])
             if request is None:
                 break
-            fields = request.header
-            flags, offset, max_bytes = fields.sys_flag, fields.queue_offset, fields.max_msg_bytes
-            # With a subscription of the group, what the pull says of its own means nothing.
-            has_own = bool(flags & SUBSCRIPTION)
-            key = (
-                fields.consumer_group, fields.topic, fields.queue_id, fields.expression_type if has_own else None,
-                has_own,
-            )  # fmt: skip
-            lane = current.get(key)
-            if lane is None:
-                lane = current[key] = self._current_lane(key)
-            if lane is None or (has_own and fields.subscription not in _ALL) or not _is_usual(fields, lane):
-                break
-            limit = join_bytes if max_bytes is None or max_bytes <= 0 else min(join_bytes, max_bytes)
-            found = self._get_near(lane.queue, offset, fields.max_msg_nums, limit)
-            if found is None:
-                break
-            count, size_bytes, slices = found
-            queue, next_offset = lane.queue, offset + count
-            values = (
-                lane.broker_id, next_offset, queue.min_offset, queue.max_offset, lane.topic_flags, lane.group_flags,
-            )  # fmt: skip
-            buffers.append(self._frame(serialization, request.opaque, values, size_bytes))
-            buffers += slices
-            notes.append(
-                (lane, next_offset, fields.commit_offset if flags & COMMIT_OFFSET else None, count, size_bytes)
-            )
-            total_bytes += size_bytes
+            note = self._answer(request, current, join_bytes, buffers)
+            if note is None:
+                return b"".join(buffers), notes, request
+            notes.append(note)
+            total_bytes += note[4]
             index += 1
-        return b"".join(buffers), notes
+        return b"".join(buffers), notes, None
 
-    def _request(self, serialization: int, header: bytes) -> Request[PullMessageRequestHeader] | None:
-        """Return the request of a frame; None if it is not one of this code, or an unusual one."""
+    def _request(self, frame: Frame) -> Request[PullMessageRequestHeader] | None:
+        """Return the request of a frame as `RouteTable.decode` does; None if it is not one of this code, or damaged."""
+        if isinstance(frame, AdmittedFrame):
+            # Exactly the request that a guard has checked is served.
+            decoded = frame.decoded
+            return decoded[1] if isinstance(decoded, tuple) and decoded[0].code == self._code else None
+        serialization, header, body = frame
         if serialization != JSON:
-            request = self._binary(header, b"", None) if header.startswith(self._binary_code) else None
-        elif not header.startswith(self._prefix):
+            return self._binary(header, body, None) if header.startswith(self._binary_code) else None
+        if not header.startswith(self._prefix):
             return None
-        else:
-            try:
-                request = self._decode(header)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        try:
+            request = self._decode(header)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        if request.code != self._code or request.flag & FLAG_RESPONSE or request.header is None:
+            return None
+        request.body = body
+        return request
+
+    def _answer(
+        self,
+        request: Request[PullMessageRequestHeader],
+        current: dict[_Key, PullLane | None],
+        join_bytes: int,
+        buffers: list[Buffer],
+    ) -> Note | None:
+        """Append the response to a pull to `buffers` and return its note; None if the pull is unusual.
+
+        `current` are the lanes that were checked since the read began.
+        """
+        fields = request.header
+        flags, source, max_bytes = fields.sys_flag, fields.request_source, fields.max_msg_bytes
+        has_own = bool(flags & SUBSCRIPTION)
+        # Any flag of the request, such as oneway, is unusual.
+        if request.flag or (has_own and fields.subscription not in _ALL) or (source is not None and source >= 0):
+            return None
+        # Without a subscription of its own, what a pull says of one means nothing.
+        expression_type = fields.expression_type if has_own else None
+        key = fields.consumer_group, fields.topic, fields.queue_id, expression_type, has_own
+        lane = current.get(key)
+        if lane is None:
+            lane = current[key] = self._current_lane(key)
+            if lane is None:
                 return None
-        # Any flag, such as oneway, is unusual.
-        is_usual = (
-            request is not None and request.code == self._code and not request.flag and request.header is not None
-        )
-        return request if is_usual else None
+        if lane.codes is not None or (lane.subscription is not None and lane.sub_version < fields.sub_version):
+            return None
+        limit = join_bytes if max_bytes is None or max_bytes <= 0 else min(join_bytes, max_bytes)
+        queue, offset = lane.queue, fields.queue_offset
+        found = self._get_near(queue, offset, fields.max_msg_nums, limit)
+        if found is None:
+            return None
+        count, size_bytes, slices = found
+        next_offset = offset + count
+        values = lane.broker_id, next_offset, queue.min_offset, queue.max_offset, lane.topic_flags, lane.group_flags
+        buffers.append(self._frame(request.serialization, request.opaque, values, size_bytes))
+        buffers += slices
+        return lane, next_offset, fields.commit_offset if flags & COMMIT_OFFSET else None, count, size_bytes
 
     def _current_lane(self, key: _Key) -> PullLane | None:
         """Return the lane of a pull, after all checks of `PullProcessor`; None if it is unusual."""
@@ -189,10 +210,3 @@ class PullReader:
         if connected is None or connected.subscriptions.get(topic) is not subscription:
             return False
         return not self._forbidden_of(group, topic) & PERM_READ
-
-
-def _is_usual(fields: PullMessageRequestHeader, lane: PullLane) -> bool:
-    """Return whether `PullProcessor` needs to see nothing more of a pull of `lane` than a read of its queue."""
-    if lane.codes is not None or (lane.subscription is not None and lane.sub_version < fields.sub_version):
-        return False
-    return fields.request_source is None or fields.request_source < 0

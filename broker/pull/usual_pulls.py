@@ -144,9 +144,10 @@ class UsualPulls:
         reader = self._readers.get(code)
         if reader is None or self._offsets.has_resets or not self._may_serve():
             return 0
+        unusual = None
         try:
             if self._engine is None:
-                responses, notes = reader.read(frames, index, JOIN_BYTES, READ_BYTES)
+                responses, notes, unusual = reader.read(frames, index, JOIN_BYTES, READ_BYTES)
             else:
                 responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, READ_BYTES, proof)
         except Exception:
@@ -154,11 +155,17 @@ class UsualPulls:
             logger.exception("event=usual_pulls_failed peer=%s:%s", *channel.peer)
             return 0
         count = len(notes)
-        if not count:
-            return 0
-        self._note(notes, channel.peer)
-        channel.answer_frames(code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False)
-        return count
+        if count:
+            self._note(notes, channel.peer)
+            channel.answer_frames(
+                code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False
+            )
+        if unusual is None:
+            return count
+        # It is decoded already.
+        unusual.channel = channel
+        channel.serve_one(self._routes[code].handle, unusual)
+        return count + 1
 
     def _note(self, notes: list[tuple[Any, int, int | None, int, int]], peer: tuple[str, int]) -> None:
         offsets, flow, total = self._offsets, self._flow, 0
