@@ -108,7 +108,7 @@ class PullReader:
         """
         buffers: list[Buffer] = []
         notes: list[Note] = []
-        current: dict[_Key, PullLane | None] = {}
+        current: set[PullLane] = set()
         total_bytes, end = 0, len(frames)
         while index < end and total_bytes < read_bytes:
             request = self._request(frames[index])
@@ -145,7 +145,7 @@ class PullReader:
     def _answer(
         self,
         request: Request[PullMessageRequestHeader],
-        current: dict[_Key, PullLane | None],
+        current: set[PullLane],
         join_bytes: int,
         buffers: list[Buffer],
     ) -> Note | None:
@@ -162,15 +162,18 @@ class PullReader:
         # Without a subscription of its own, what a pull says of one means nothing.
         expression_type = fields.expression_type if has_own else None
         key = fields.consumer_group, fields.topic, fields.queue_id, expression_type, has_own
-        lane = current.get(key)
-        if lane is None:
-            lane = current[key] = self._current_lane(key)
+        offset, lane = fields.queue_offset, self._lanes.get(key)
+        if lane is not None and offset >= lane.queue.max_offset and self._queue_of(*key[1:3]) is lane.queue:
+            return None  # most pulls at the end of a queue are held: spare them the other checks
+        if lane is None or lane not in current:
+            lane = self._current_lane(key, lane)
             if lane is None:
                 return None
+            current.add(lane)
         if lane.codes is not None or (lane.subscription is not None and lane.sub_version < fields.sub_version):
             return None
         limit = join_bytes if max_bytes is None or max_bytes <= 0 else min(join_bytes, max_bytes)
-        queue, offset = lane.queue, fields.queue_offset
+        queue = lane.queue
         found = self._get_near(queue, offset, fields.max_msg_nums, limit)
         if found is None:
             return None
@@ -181,11 +184,10 @@ class PullReader:
         buffers += slices
         return lane, next_offset, fields.commit_offset if flags & COMMIT_OFFSET else None, count, size_bytes
 
-    def _current_lane(self, key: _Key) -> PullLane | None:
-        """Return the lane of a pull, after all checks of `PullProcessor`; None if it is unusual."""
-        group, topic, queue_id, expression_type, has_own = key
-        lane = self._lanes.get(key)
+    def _current_lane(self, key: _Key, lane: PullLane | None) -> PullLane | None:
+        """Return the known `lane`, or another one, after all checks of `PullProcessor`; None if a pull is unusual."""
         if lane is None or not self._is_current(lane):
+            group, topic, queue_id, expression_type, has_own = key
             lane = self._lane_of(group, topic, queue_id, None, expression_type, has_own)
             if len(self._lanes) >= _MAX_LANES:
                 self._lanes.clear()

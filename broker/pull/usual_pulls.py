@@ -5,7 +5,7 @@ serves all others; it gives the same responses.  See docs/engine-requests.md.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -107,15 +107,11 @@ class UsualPulls:
 
     def _configure(self) -> None:
         self._broker = broker = self._config.broker
-        codes = [code for code in self._served if broker.broker_permission & PERM_READ]
+        served = self._routes if self._engine is None else self._fields
+        codes = [code for code in served if broker.broker_permission & PERM_READ]
         if not broker.lite_pull_message_enable:
             codes = [code for code in codes if code != RequestCode.LITE_PULL_MESSAGE]
         self._readers = {code: self._reader(code) for code in codes}
-
-    @property
-    def _served(self) -> Collection[int]:
-        """Codes whose headers the engine can read."""
-        return self._routes if self._engine is None else self._fields
 
     def _reader(self, code: int) -> Any:
         if self._engine is None:
