@@ -163,7 +163,7 @@ class QueueReader:
 
     def _get_matching(
         self,
-        queue: LogicQueue,
+        queue: ConsumeQueue,
         offset: int,
         max_messages: int,
         max_bytes: int,
@@ -185,9 +185,24 @@ class QueueReader:
         # With too few matches, the next read begins after all searched entries; else after the last match.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
+        if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1:
+            found = self._neighbours(queue, offset + int(chosen[0]), len(chosen), offset + scanned, max_bytes)
+            if found is not None:
+                return self._seen_to(found, offset, entries)
         starts = (chosen + offset).tolist()
         result = self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
         return self._seen_to(result, offset, entries)
+
+    def _neighbours(
+        self, queue: ConsumeQueue, offset: int, count: int, next_offset: int, max_bytes: int
+    ) -> GetResult | None:
+        """Return `count` messages from `offset` on, all of which are wanted; None if `_collect` must read them."""
+        found = queue.view_at(offset)
+        records = found and self._gathered(queue, offset, offset + count, found, count, max_bytes)
+        if not records or records[0] < count:
+            return None
+        _, size_bytes, last, slices = records
+        return self._found(queue, next_offset, slices, count, size_bytes, last)
 
     def _copied(
         self,
