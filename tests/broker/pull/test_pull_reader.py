@@ -5,10 +5,12 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.pull.pull_reader import PullReader
+from broker.subscription.subscription_groups import SubscriptionGroups
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.routes import RouteTable
 from tests.fuzz.engine_pull_targets import Twin, pull_header
+from tests.store.insides import queues_of
 
 
 def frame(code: int = 11, **changes: Any) -> bytes:
@@ -24,18 +26,20 @@ def test_an_unusual_pull_is_decoded_once(changes: dict[str, Any]) -> None:
 
 
 def test_pulls_of_one_read_share_the_checks_of_their_lane() -> None:
-    twin, checks = Twin(False), []
-    is_current = PullReader._is_current
+    looked_up: list[str] = []
+    find = SubscriptionGroups.get
 
-    def counted(reader: PullReader, lane: Any) -> bool:
-        checks.append(lane)
-        return is_current(reader, lane)
+    def counted(groups: SubscriptionGroups, name: str) -> SubscriptionGroupConfig | None:
+        looked_up.append(name)
+        return find(groups, name)
 
     pulls = b"".join(frame(queue_id=number % 2, max_msg_nums=4) for number in range(8))
-    with patch.object(PullReader, "_is_current", counted):
+    with patch.object(SubscriptionGroups, "get", counted):
+        twin = Twin(False)
         twin.serve([pulls])
-        twin.serve([pulls])
-    assert len(checks) == 4
+        looked_up.clear()
+        twin.serve([pulls, pulls])
+    assert looked_up == ["CG"] * 4
 
 
 def test_a_damaged_header_after_usual_pulls() -> None:
@@ -47,7 +51,7 @@ def test_a_damaged_header_after_usual_pulls() -> None:
 def test_a_queue_in_place_of_another_is_read() -> None:
     """Also beyond the end of the other one, as after a topic was deleted and created again."""
     usual, single = Twin(False), Twin(False, is_usual=False)
-    queues = usual.store._table.by_key
+    queues = queues_of(usual.store).by_key
     first, second = sorted((queues["Orders", number] for number in (0, 1)), key=lambda queue: queue.max_offset)
     assert first.max_offset < second.max_offset
     pull = frame(queue_id=first.queue_id, queue_offset=first.max_offset, max_msg_nums=1)
