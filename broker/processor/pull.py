@@ -18,6 +18,7 @@ from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.pull.pull_reader import COMMIT_OFFSET, SUBSCRIPTION
 from broker.pull.usual_pulls import UsualPulls
 from broker.send.admission import FAQ
 from broker.slave.slave_reads import SlaveReads, suggested_id
@@ -39,9 +40,7 @@ from store.queue.record_filter import RecordFilter
 
 logger = logging.getLogger(__name__)
 
-COMMIT_OFFSET: Final = 0x1
 SUSPEND: Final = 0x2
-SUBSCRIPTION: Final = 0x4
 
 _DEFAULT_MAX_BYTES: Final = 0x7FFFFFFF
 # `ForbiddenType`

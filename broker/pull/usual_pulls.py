@@ -1,7 +1,7 @@
-"""The compiled path of usual pulls: one call reads them, finds their records and makes their responses.
+"""The path of usual pulls: one call reads them, finds their records and makes their responses.
 
-It serves the usual pulls with which a read begins.  `PullProcessor.pull`, its Python twin, serves all others, and with
-pure Python every pull; both give the same responses.  See docs/engine-requests.md.
+It serves the usual pulls with which a read begins, compiled or with `broker.pull.pull_reader`.  `PullProcessor.pull`
+serves all others; it gives the same responses.  See docs/engine-requests.md.
 """
 
 import logging
@@ -14,6 +14,8 @@ from broker.config.live_config import LiveConfig
 from broker.filter.subscription_filter import is_tag_type, subscription_filter, tag_filter
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.pull import pull_reader
+from broker.pull.pull_reader import PullReader
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.engine.choice import native
@@ -22,7 +24,7 @@ from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
+from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route
@@ -33,7 +35,7 @@ logger = logging.getLogger(__name__)
 _engine: Final = native("broker.pulls")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # About as much leaves in one write; other connections have their turn between two.
-READ_BYTES: Final = 4 * JOIN_BYTES
+READ_BYTES: Final = WRITE_BYTES
 
 
 @runtime_checkable
@@ -62,7 +64,7 @@ class UsualPulls:
         found: ResponseTemplate,
         routes: Sequence[Route],
         may_serve: Callable[[], bool],
-        engine: ModuleType,
+        engine: ModuleType | None,
     ) -> None:
         self._config = config
         self._reads = reads
@@ -74,8 +76,11 @@ class UsualPulls:
         self._found = found
         self._may_serve = may_serve
         self._engine = engine
-        fields = {int(route.code): header_fields(int(route.code), route.header, engine) for route in routes}
-        self._fields = {code: found for code, found in fields.items() if found is not None}
+        self._routes = {int(route.code): route for route in routes}
+        self._fields: dict[int, Any] = {}
+        if engine is not None:
+            fields = {code: header_fields(code, route.header, engine) for code, route in self._routes.items()}
+            self._fields = {code: found for code, found in fields.items() if found is not None}
         self._configure()
 
     @classmethod
@@ -92,21 +97,28 @@ class UsualPulls:
         routes: Sequence[Route],
         may_serve: Callable[[], bool],
     ) -> "UsualPulls | None":
-        """Return the handler; None with pure Python, or if `store` has no `usual_reads`."""
-        if _engine is None or found.encoder is None or not isinstance(store, UsualPullStore):
+        """Return the handler; None if `store` has no `usual_reads`."""
+        if not isinstance(store, UsualPullStore):
             return None
+        engine = None if found.encoder is None else _engine
         return cls(
-            config, store.usual_reads, topics, groups, consumers, offsets, flow, found, routes, may_serve, _engine
+            config, store.usual_reads, topics, groups, consumers, offsets, flow, found, routes, may_serve, engine
         )
 
     def _configure(self) -> None:
         self._broker = broker = self._config.broker
-        codes = [code for code in self._fields if broker.broker_permission & PERM_READ]
+        served = self._routes if self._engine is None else self._fields
+        codes = [code for code in served if broker.broker_permission & PERM_READ]
         if not broker.lite_pull_message_enable:
             codes = [code for code in codes if code != RequestCode.LITE_PULL_MESSAGE]
         self._readers = {code: self._reader(code) for code in codes}
 
     def _reader(self, code: int) -> Any:
+        if self._engine is None:
+            return PullReader(
+                self._routes[code], self._found, self._lane, self._groups.get, self._topics.get,
+                self._consumers.group, self._groups.forbidden, self._reads,
+            )  # fmt: skip
         return self._engine.PullReader(
             code, self._fields[code], self._found.encoder, self._lane, self._groups.get, self._topics.get,
             self._consumers.group, self._groups.forbidden, self._reads.queue, self._reads.segment_at,
@@ -114,6 +126,8 @@ class UsualPulls:
 
     def handler(self, code: int) -> FramesHandler | None:
         """Return the handler for the pulls of one request code."""
+        if self._engine is None:
+            return CodeFrames(code, self.serve)
         return CodeFrames(code, self.serve, prove_code=self.serve) if code in self._fields else None
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
@@ -126,18 +140,28 @@ class UsualPulls:
         reader = self._readers.get(code)
         if reader is None or self._offsets.has_resets or not self._may_serve():
             return 0
+        unusual = None
         try:
-            responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, READ_BYTES, proof)
+            if self._engine is None:
+                responses, notes, unusual = reader.read(frames, index, JOIN_BYTES, READ_BYTES)
+            else:
+                responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, READ_BYTES, proof)
         except Exception:
-            # Nothing is noted yet: the Python path serves them, and responds to each.
+            # Nothing is noted yet: `PullProcessor.pull` serves them, and responds to each.
             logger.exception("event=usual_pulls_failed peer=%s:%s", *channel.peer)
             return 0
         count = len(notes)
-        if not count:
-            return 0
-        self._note(notes, channel.peer)
-        channel.answer_frames(code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False)
-        return count
+        if count:
+            self._note(notes, channel.peer)
+            channel.answer_frames(
+                code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False
+            )
+        if unusual is None:
+            return count
+        # It is decoded already.
+        unusual.channel = channel
+        channel.serve_one(self._routes[code].handle, unusual)
+        return count + 1
 
     def _note(self, notes: list[tuple[Any, int, int | None, int, int]], peer: tuple[str, int]) -> None:
         offsets, flow, total = self._offsets, self._flow, 0
@@ -177,11 +201,12 @@ class UsualPulls:
             tags = subscription_filter(subscription)
         else:
             return None
-        codes = None if tags is None else tags.few_codes(self._engine.MAX_CODES)
+        engine = pull_reader if self._engine is None else self._engine
+        codes = None if tags is None else tags.few_codes(engine.MAX_CODES)
         if tags is not None and codes is None:
             return None
         broker_id = group_config.broker_id if self._broker.slave_read_enable else MASTER_ID
-        return self._engine.PullLane(group_config, topic_config, queue_id, queue, subscription, codes, broker_id)
+        return engine.PullLane(group_config, topic_config, queue_id, queue, subscription, codes, broker_id)
 
     def _subscription(self, group: str, topic: str) -> SubscriptionData | None:
         connected = self._consumers.group(group)

@@ -292,12 +292,10 @@ class RemotingChannel(asyncio.Protocol):
             return index + 1
         entry, request = decoded
         request.channel = self
-        measured = self._measured
         if entry.batch is None:
-            self._serve_one(entry.handle, request)
-            if table.latency is not None and self._measured == measured:
-                self._note_unanswered((request,))
+            self.serve_one(entry.handle, request)
             return index + 1
+        measured = self._measured
         run = [request]
         if index + 1 < len(frames):
             table.decode_run(entry, frames[index], frames[index + 1 : index + _MAX_RUN], run)
@@ -313,19 +311,20 @@ class RemotingChannel(asyncio.Protocol):
             self._note_unanswered(run)
         return index + len(run)
 
-    def _serve_one(self, handle: Any, request: Request[Any]) -> None:
+    def serve_one(self, handle: Any, request: Request[Any]) -> None:
+        measured = self._measured
         try:
             answer = handle(request)
         except Exception as error:
             answer = self._refusal(request, error)
-        if answer is None:
-            return
         if isinstance(answer, Response):
             self.reply(request, answer)
-            return
-        task = self._loop.create_task(self._finish(answer, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        elif answer is not None:
+            task = self._loop.create_task(self._finish(answer, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._table.latency is not None and self._measured == measured:
+            self._note_unanswered((request,))
 
     async def _finish(self, answer: Awaitable[Response | None], request: Request[Any]) -> None:
         try:

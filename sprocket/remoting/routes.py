@@ -110,6 +110,10 @@ class FramesChannel(Protocol):
         """Respond to a decoded request that failed with `error`."""
         ...
 
+    def serve_one(self, handle: Any, request: Request[Any], /) -> None:
+        """Let the `Handler` serve a decoded request of this read, and send its response."""
+        ...
+
     def answer_frames(
         self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
         at_once: bool = False,

@@ -86,29 +86,63 @@ class QueueReader:
         found = queue.view_at(offset)
         if found is None:
             return self._no_file(queue, offset)
-        view, position, available = found
+        available = found[2]
         if matches is not None:
             return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
-        # The common case: all requested messages exist, are within the limits, and lie in one segment.
+        records = self._gathered(queue, offset, max_offset, found, max_messages, max_bytes)
+        if records is not None:
+            count, size_bytes, last, slices = records
+            self.found_times += 1
+            self.transferred_messages += count
+            is_far = self._is_far(last)
+            return GetResult(_FOUND, offset + count, min_offset, max_offset, slices, count, size_bytes, is_far)
+        count = min(max(1, max_messages), available, max_offset - offset)
+        entries, starts = queue.entries(offset, count), range(offset, offset + count)
+        return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
+
+    def get_near(
+        self, queue: ConsumeQueue, offset: int, max_messages: int, max_bytes: int
+    ) -> tuple[int, int, list[memoryview]] | None:
+        """Return number, bytes and slices of the messages from `offset` on, as `get` finds them.
+
+        None if one of them is further back than memory probably holds, or `get` must read them one by one.  Nothing is
+        counted.
+        """
+        if not queue.min_offset <= offset < queue.max_offset:
+            return None
+        found = queue.view_at(offset)
+        records = found and self._gathered(queue, offset, queue.max_offset, found, max_messages, max_bytes)
+        if not records or self._is_far(records[2]):
+            return None
+        count, size_bytes, _, slices = records
+        return count, size_bytes, slices
+
+    def _gathered(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_offset: int,
+        found: tuple[memoryview, int, int],
+        max_messages: int,
+        max_bytes: int,
+    ) -> tuple[int, int, int, list[memoryview]] | None:
+        """Return number, bytes, last physical offset and slices of the messages from `offset` on; `view_at` `found` it.
+
+        The common case: all requested messages exist, are within the limits, and lie in one segment.  Else None.
+        """
+        view, position, available = found
         log = self._log
         first = ENTRY.unpack_from(view, position)[0]
         max_count, max_transfer_bytes = self._limits(first)
         count = min(max_messages, max_count, available, max_offset - offset, _FAST_MAX_MESSAGES)
-        if count > 0 and offset >= queue.cold_end and first >= self.cold.end_offset:
-            segment, base, end = log.segment_at(first)
-            records = gathered(
-                view, position, count, segment, base, min(end, log.wrote_offset), min(max_bytes, max_transfer_bytes),
-                JOIN_BYTES,
-            )  # fmt: skip
-            if records is not None:
-                size_bytes, last, slices = records
-                self.found_times += 1
-                self.transferred_messages += count
-                is_far = log.wrote_offset - last > self.memory_limit_bytes
-                return GetResult(_FOUND, offset + count, min_offset, max_offset, slices, count, size_bytes, is_far)
-        count = min(max(1, max_messages), available, max_offset - offset)
-        entries, starts = queue.entries(offset, count), range(offset, offset + count)
-        return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
+        if count <= 0 or offset < queue.cold_end or first < self.cold.end_offset:
+            return None
+        segment, base, end = log.segment_at(first)
+        records = gathered(
+            view, position, count, segment, base, min(end, log.wrote_offset), min(max_bytes, max_transfer_bytes),
+            JOIN_BYTES,
+        )  # fmt: skip
+        return None if records is None else (count, *records)
 
     def _no_file(self, queue: LogicQueue, offset: int) -> GetResult:
         """Return a result that skips a missing file within the bounds of the queue."""
@@ -129,7 +163,7 @@ class QueueReader:
 
     def _get_matching(
         self,
-        queue: LogicQueue,
+        queue: ConsumeQueue,
         offset: int,
         max_messages: int,
         max_bytes: int,
@@ -151,9 +185,24 @@ class QueueReader:
         # With too few matches, the next read begins after all searched entries; else after the last match.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
+        if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1:
+            found = self._neighbours(queue, offset + int(chosen[0]), len(chosen), offset + scanned, max_bytes)
+            if found is not None:
+                return self._seen_to(found, offset, entries)
         starts = (chosen + offset).tolist()
         result = self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
         return self._seen_to(result, offset, entries)
+
+    def _neighbours(
+        self, queue: ConsumeQueue, offset: int, count: int, next_offset: int, max_bytes: int
+    ) -> GetResult | None:
+        """Return `count` messages from `offset` on, all of which are wanted; None if `_collect` must read them."""
+        found = queue.view_at(offset)
+        records = found and self._gathered(queue, offset, offset + count, found, count, max_bytes)
+        if not records or records[0] < count:
+            return None
+        _, size_bytes, last, slices = records
+        return self._found(queue, next_offset, slices, count, size_bytes, last)
 
     def _copied(
         self,

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from broker.client.clients import Member
-from broker.processor.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
+from broker.processor.pull import SUSPEND
+from broker.pull.pull_reader import COMMIT_OFFSET, SUBSCRIPTION
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig

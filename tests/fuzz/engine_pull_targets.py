@@ -1,9 +1,10 @@
-"""Pulls through the compiled path beside the Python path: the same responses, offsets and counts for any bytes."""
+"""Pulls through the paths of usual pulls, compiled and Python, beside `PullProcessor.pull`: the same for any bytes."""
 
 import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +47,7 @@ try:
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 
+ENGINES: Final = (False,) if compiled is None else (False, True)
 TAGS: Final = ("A", "B", "A", "", "C")
 COLD: Final = 4  # the first messages of queue 3 are checked at each read
 _TOPICS: Final = (TopicConfig("Orders", 4, 4), TopicConfig("NoRead", 4, 4, perm=2), TopicConfig("Empty", 4, 4))
@@ -94,9 +96,12 @@ class Listener:
 
 
 class Twin:
-    """A path of pulls before the store that all share, with tables of its own."""
+    """A path of pulls before the store that all share, with tables of its own.
 
-    def __init__(self, is_native: bool, **broker: Any) -> None:
+    Without `is_usual`, `PullProcessor.pull` serves all of them.
+    """
+
+    def __init__(self, is_native: bool, *, is_usual: bool = True, **broker: Any) -> None:
         self.is_native = is_native
         self.store = filled_store()
         clock = ManualClock()
@@ -114,8 +119,8 @@ class Twin:
                 ConsumerFilters(self.config, file, clock), self.flow,
             )  # fmt: skip
             routes = self.processor.routes()
-            assert (routes[0].usual is not None) == is_native
-            self.table = RouteTable(routes)
+            assert all(route.usual is not None for route in routes)
+            self.table = RouteTable(routes if is_usual else [replace(route, usual=None) for route in routes])
         self.counters = ChannelCounters()
         self.subscribe("Heard", "CLUSTERING", "A || C")
         self.subscribe("Broad", "BROADCASTING", "*")
@@ -200,16 +205,15 @@ def pull_of(chance: random.Random, plain: float) -> bytes:
 
 
 def compare_pulls(pieces: list[bytes], **broker: Any) -> None:
-    """Serve the same bytes by both twins, twice: at the second time lanes are known."""
-    pure, native = (Twin(is_native, **broker) for is_native in (False, True))
-    for _ in range(2):
-        compare_served(pure, native, pieces)
+    """Serve the same bytes by all paths, twice: at the second time lanes are known."""
+    for is_native in ENGINES:
+        single, usual = Twin(False, is_usual=False, **broker), Twin(is_native, **broker)
+        for _ in range(2):
+            compare_served(single, usual, pieces)
 
 
 def pull_twins(data: bytes) -> None:
     """Pulls that `data` chooses, then `data` itself as a stream of frames, in one piece and in many."""
-    if compiled is None:
-        return
     chance = random.Random(data)
     made = b"".join(pull_of(chance, chance.choice((0.0, 0.8, 1.0))) for _ in range(chance.choice((1, 10, 20))))
     compare_pulls([made + data])

@@ -28,12 +28,13 @@ _QUEUE: Final = MessageQueue("Orders", "broker-a", 3)
 
 
 def entries_of(chance: random.Random, count: int) -> bytes:
-    """Entries of a ConsumeQueue whose records are neighbours, have gaps between them, or leave the segment."""
+    """Entries of a ConsumeQueue whose records are neighbours, have equal or other gaps, or leave the segment."""
     at, made = BASE + chance.choice((0, 7, 3000)), []
+    sizes, gaps = chance.choice((((1, 40, 40, 40, 200), (0, 0, 0, 30)), ((40,), (30,)), ((40,), (0, 30, 30, 30))))
     for _ in range(count):
-        size = chance.choice((1, 40, 40, 40, 200))
+        size = chance.choice(sizes)
         made.append(_ENTRY.pack(at, size, 7))
-        at += size + chance.choice((0, 0, 0, 30))
+        at += size + chance.choice(gaps)
     return b"".join(made)
 
 
@@ -96,6 +97,6 @@ def _body(seed: int) -> bytes:
 _USUAL: Final = whole_record(b"body", b"UNIQ_KEY\x010A\x02", 0, "Orders")
 
 ENGINE_READ_TARGETS: Final = (
-    Target("gather_twins", gather_twins, [entries_of(random.Random(seed), 6) for seed in range(3)], 4096),
+    Target("gather_twins", gather_twins, [entries_of(random.Random(seed), 6) for seed in range(6)], 4096),
     Target("record_twins", record_twins, [_body(seed) for seed in range(4)], 4096),
 )

@@ -1,4 +1,4 @@
-"""The compiled path of usual pulls gives what the Python path gives: responses, offsets and counts."""
+"""The paths of usual pulls give what `PullProcessor.pull` gives: responses, offsets and counts."""
 
 import asyncio
 import random
@@ -17,20 +17,33 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from tests.broker.hot_path import hot_path, records
-from tests.fuzz.engine_pull_targets import COLD, Twin, compare_pulls, compiled, pull_header, pull_of, pull_twins
+from tests.fuzz.engine_pull_targets import (
+    COLD,
+    ENGINES,
+    Twin,
+    compare_pulls,
+    compiled,
+    pull_header,
+    pull_of,
+    pull_twins,
+)
 from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
 
-pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
+engines = pytest.mark.parametrize(
+    "is_native",
+    [False, pytest.param(True, marks=pytest.mark.skipif(compiled is None, reason="the compiled engine is not built"))],
+    ids=["python", "native"],
+)
 
 
 def frame(serialization: int = JSON, opaque: int = 1, code: int = 11, **changes: Any) -> bytes:
     return encode_request(code, opaque, pull_header(**changes), serialization=serialization)
 
 
-def served_compiled(twin: Twin, pieces: list[bytes]) -> int:
-    """Return how many pulls took the compiled path."""
+def served_usual(twin: Twin, pieces: list[bytes]) -> int:
+    """Return how many pulls took the path of usual pulls."""
     counts: list[int] = []
     reads = twin.store.usual_reads
     found = reads.found
@@ -77,13 +90,24 @@ def test_every_offset_and_filter(serialization: int) -> None:
             compare_pulls([b"".join(reads)])
 
 
+@engines
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
-def test_usual_pulls_are_served_compiled(serialization: int) -> None:
-    twin = Twin(True)
-    pulls = [frame(serialization, max_msg_nums=4), frame(serialization, max_msg_nums=4, subscription="A || B")]
-    heard = frame(serialization, consumer_group="Heard", sys_flag=3, subscription=None, max_msg_nums=4)
-    assert served_compiled(twin, [b"".join(pulls) * 4 + heard]) == 9
-    assert served_compiled(twin, [frame(serialization, code=361, max_msg_nums=4)]) == 1
+def test_usual_pulls(is_native: bool, serialization: int) -> None:
+    twin = Twin(is_native)
+    twin.subscribe("Far", "CLUSTERING", "*")
+    pull = frame(serialization, max_msg_nums=4)
+    heard = frame(serialization, consumer_group="Far", sys_flag=3, subscription=None, max_msg_nums=4)
+    # The form of a ROCKETMQ header is learned from one in 16.
+    twin.serve([pull * 17, heard * 17])
+    assert served_usual(twin, [pull * 8 + heard]) == 9
+    assert served_usual(twin, [frame(serialization, code=361, max_msg_nums=4)]) == 1
+
+
+@engines
+def test_pulls_by_tags_are_usual_if_compiled(is_native: bool) -> None:
+    own = frame(max_msg_nums=4, subscription="A || B")
+    heard = frame(consumer_group="Heard", sys_flag=3, subscription=None, max_msg_nums=4)
+    assert served_usual(Twin(is_native), [own + heard]) == 2 * is_native
 
 
 @pytest.mark.parametrize(
@@ -95,8 +119,9 @@ def test_usual_pulls_are_served_compiled(serialization: int) -> None:
         {"consumer_group": "Heard", "sys_flag": 0, "sub_version": 6}, {"sys_flag": 0}, {"max_msg_bytes": 1},
     ],
 )  # fmt: skip
-def test_unusual_pulls_take_the_python_path(changes: dict[str, Any]) -> None:
-    assert served_compiled(Twin(True), [frame(**changes)]) == 0
+@engines
+def test_unusual_pulls(is_native: bool, changes: dict[str, Any]) -> None:
+    assert served_usual(Twin(is_native), [frame(**changes)]) == 0
     compare_pulls([frame(**changes)])
 
 
@@ -158,18 +183,18 @@ def replace_struct(before: Any, **changes: Any) -> Any:
 def test_a_change_counts_from_the_next_pull_on(change: Callable[[Twin], None]) -> None:
     stream = frame(consumer_group="Heard", sys_flag=3) + frame(consumer_group="Heard")
     found = []
-    for is_native in (False, True):
-        twin = Twin(is_native)
+    for twin in (Twin(False, is_usual=False), *map(Twin, ENGINES)):
         before = twin.serve([stream])
         change(twin)
         found.append([before, twin.serve([stream])])
         assert found[-1][0][0] != found[-1][1][0]
-    assert found[0] == found[1]
+    assert all(one == found[0] for one in found)
 
 
-def test_a_response_of_more_than_is_joined_is_left_to_the_python_path() -> None:
+@engines
+def test_a_response_of_more_than_is_joined_is_unusual(is_native: bool) -> None:
     with patch("broker.pull.usual_pulls.JOIN_BYTES", 2000):
-        assert served_compiled(Twin(True), [frame(), frame(max_msg_nums=1)]) == 1
+        assert served_usual(Twin(is_native), [frame(), frame(max_msg_nums=1)]) == 1
         compare_pulls([frame() + frame(max_msg_nums=1)])
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerRole
-from broker.processor.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
+from broker.processor.pull import SUSPEND
+from broker.pull.pull_reader import COMMIT_OFFSET, SUBSCRIPTION
 from broker.role import Role
 from broker.slave.slave_reads import SlaveReads
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig

@@ -31,7 +31,8 @@ engines = pytest.mark.parametrize(
 
 
 def packed(entries: list[tuple[int, int]]) -> memoryview:
-    return memoryview(b"".join(_ENTRY.pack(offset, size, 7) for offset, size in entries))
+    tags = (-1, 0, (1 << 63) - 1, -(1 << 63), 7)
+    return memoryview(b"".join(_ENTRY.pack(*entry, tags[number % 5]) for number, entry in enumerate(entries)))
 
 
 def of(gathered, entries, *, end=_BASE + 4096, max_bytes=10_000, join_bytes=0):  # type: ignore[no-untyped-def]
@@ -55,10 +56,47 @@ def test_scattered_records_are_parts_or_one_copy(gathered) -> None:  # type: ign
     assert copy == b"".join(parts)
 
 
+def spaced(count: int, size: int, step: int) -> list[tuple[int, int]]:
+    """Entries of records of one size that begin at equal distances."""
+    return [(_BASE + 3 + step * number, size) for number in range(count)]
+
+
+@engines
+@pytest.mark.parametrize(("count", "size", "step"), [(2, 5, 6), (32, 100, 127), (10, 1, 400)])
+def test_equal_records_at_equal_distances_are_one_copy(gathered, count: int, size: int, step: int) -> None:  # type: ignore[no-untyped-def]
+    entries = spaced(count, size, step)
+    records = [_SEGMENT[3 + step * number :][:size] for number in range(count)]
+    end = entries[-1][0] + size
+    joined_bytes = count * size
+    assert of(gathered, entries, end=end, join_bytes=joined_bytes) == (
+        joined_bytes, entries[-1][0], [b"".join(records)],
+    )  # fmt: skip
+    assert of(gathered, entries, end=end, join_bytes=joined_bytes - 1)[2] == records
+    assert of(gathered, entries, end=end - 1, join_bytes=joined_bytes) is None
+    assert of(gathered, entries, end=end, join_bytes=joined_bytes, max_bytes=joined_bytes - 1) is None
+
+
+@engines
+def test_one_equal_record_at_another_distance(gathered) -> None:  # type: ignore[no-untyped-def]
+    entries = spaced(5, 10, 50)
+    for which, moved in ((1, 60), (2, -7), (3, 40)):
+        changed = [(offset + moved * (number == which), size) for number, (offset, size) in enumerate(entries)]
+        records = [_SEGMENT[offset - _BASE :][:10] for offset, _ in changed]
+        found = of(gathered, changed, join_bytes=100)
+        assert found == (None if moved == 60 else (50, changed[-1][0], [b"".join(records)]))
+
+
 @engines
 @pytest.mark.parametrize(
     "entries",
     [
+        spaced(4, 10, 9),
+        spaced(4, 10, 0),
+        spaced(4, 10, -1),
+        spaced(4, 0, 10),
+        spaced(4, -1, 10),
+        spaced(4, 0x7FFFFFFF, 1),
+        spaced(5, 2000, 1000),
         [(_BASE - 1, 5)],
         [(_BASE, 4097)],
         [(_BASE + 10, 0)],
@@ -100,10 +138,11 @@ def test_both_engines_give_the_same(seed: int) -> None:
     assert _reads is not None
     chance = random.Random(seed)
     at, entries = _BASE + chance.randrange(50), []
+    sizes, gaps = chance.choice(((range(1, 120), (0, 0, 1, 30)), ((40,), (50,)), ((40,), (30, 30, 30, 31))))
     for _ in range(chance.randrange(1, 40)):
-        size = chance.randrange(1, 120)
+        size = chance.choice(sizes)
         entries.append((at, size))
-        at += size + chance.choice((0, 0, 1, 30))
+        at += size + chance.choice(gaps)
     if chance.random() < 0.5:
         which = chance.randrange(len(entries))
         offset, size = entries[which]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.message_store import GetResult, GetStatus, MessageStore
-from store.queue.queue_reader import TagsFilter
+from store.queue.queue_reader import QueueReader, TagsFilter
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
@@ -126,6 +126,29 @@ def test_filter_by_tag(stores: Stores) -> None:
     assert (none.status, none.next_offset, none.slices) == (GetStatus.NO_MATCHED_MESSAGE, 800, [])
     last = store.get("Orders", 0, 1600, 32, BIG, tagged("rare"))
     assert (offsets(last), last.next_offset) == ([1999], 2000)
+
+
+@pytest.mark.parametrize("memory_bytes", [BIG, 3000])
+def test_a_run_of_matches_is_read_as_if_one_by_one(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, memory_bytes: int
+) -> None:
+    monkeypatch.setattr("store.message_store.physical_memory_bytes", lambda: memory_bytes)
+    store = stores.open()
+    tags = ["A", *["B"] * 20, *["A", "B"] * 5, *["B"] * 30]
+    for number, tag in enumerate(tags):
+        body = b"x" * (50 + 7 * (number % 3))
+        store.append([message(queue_id=k, body=body, tag=tag) for k in range(2)])
+
+    def read(offset: int, limits: tuple[int, int]) -> list[object]:
+        result = store.get("Orders", 0, offset, *limits, tagged("B"))
+        figures = result.status, result.next_offset, result.message_count, result.size_bytes, result.suggest_slave
+        return [*figures, b"".join(result.slices)]
+
+    cases = [(offset, limits) for offset in range(len(tags)) for limits in ((32, BIG), (5, BIG), (32, 700), (1, 1))]
+    found = [read(*case) for case in cases]
+    with monkeypatch.context() as changed:
+        changed.setattr(QueueReader, "_neighbours", lambda *_: None)
+        assert [read(*case) for case in cases] == found
 
 
 def walk(store: MessageStore, max_messages: int, max_bytes: int, matches: TagsFilter) -> list[int]:
