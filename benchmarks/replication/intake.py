@@ -61,7 +61,7 @@ def _messages(case: Case, count: int) -> Iterator[PendingMessage]:
 
 def written(case: Case, folder: Path) -> memoryview:
     """Return a log of records."""
-    config = StoreConfig(store_path_root_dir=folder, enabled_append_prop_crc=True, mapped_file_size_commit_log=8 << 20)
+    config = StoreConfig(store_path_root_dir=folder, enabled_append_prop_crc=True, mapped_file_size_commit_log=16 << 20)
     store = MessageStore(config, clock=SystemClock(), notify=lambda run: None)
     store.start()
     store.append(list(_messages(case, READS[-1] + 64)))

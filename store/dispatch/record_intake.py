@@ -37,11 +37,13 @@ _COPIED_BYTES: Final = 64 * 1024
 _SHORT: Final = struct.Struct(">H")
 # The compiled engine, None with pure Python.
 _ENGINE: Final = native("store.intake")
-# More records than this are cheaper in arrays; compiled, no number of them is.
-_FEW: Final = 192 if _ENGINE is None else 1 << 31
+# More records than this take less time in the arrays of a scan than one by one; compiled, no number of them does.
+_FEW: Final = 256 if _ENGINE is None else 1 << 31
 
-# After records that are not alike, this part of the log is taken one by one: the attempt costs as much as ten records.
-_UNLIKE_BYTES: Final = 256 * 1024
+# How much of the log is taken one by one after records that are not alike, because each attempt costs as much as ten
+# records.  Doubled up to the maximum while attempts fail.
+_PAUSE_BYTES: Final = 256 * 1024
+_MAX_PAUSE_BYTES: Final = 32 * 1024 * 1024
 
 # Returns the queue of a topic, as its bytes in the record, and a queue id; None if its records are unusual.
 QueueOf = Callable[[bytes, int], LogicQueue | None]
@@ -53,14 +55,22 @@ class RecordIntake:
     def __init__(self, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes, engine: Any = _ENGINE) -> None:
         self._log = log
         self._table = table
-        self._walk: Any = _PythonWalk(tags_codes) if engine is None else engine.take
+        self._python = _PythonWalk(tags_codes) if engine is None else None
+        self._walk: Any = self._python or engine.take
+
+    def expects_alike(self, offset: int) -> bool:
+        """Return whether records from `offset` on are probably taken by columns, with pure Python."""
+        return self._python is not None and offset >= self._python.alike_from and not self._table.dispatches
 
     def are_few(self, start: int, end: int) -> bool:
-        """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
+        """Return whether `start` to `end` is in one segment and should be taken here.
+
+        Judged by the first record, it holds few records, or records are expected to be alike.
+        """
         log = self._log
         if end > log.segment_end(start):
             return False
-        if end - start <= _FEW * MIN_RECORD_BYTES:
+        if end - start <= _FEW * MIN_RECORD_BYTES or self.expects_alike(start):
             return True
         head = log.slice_at(start, 4)
         return head is not None and end - start <= _FEW * int.from_bytes(head, "big")
@@ -100,7 +110,8 @@ class _PythonWalk:
     def __init__(self, tags_codes: TagsCodes) -> None:
         self._tag_code_of = tags_codes.of_tag
         # Records before this offset are not expected to be alike.
-        self._alike_from = 0
+        self.alike_from = 0
+        self._pause_bytes = _PAUSE_BYTES
 
     def __call__(
         self,
@@ -112,11 +123,13 @@ class _PythonWalk:
         require_seal: bool,
         queue_of: QueueOf,
     ) -> Taken:
-        if base >= self._alike_from and are_enough(segment):
+        if base >= self.alike_from and are_enough(segment):
             taken = take_alike(segment, base, room_bytes - BLANK_MIN_BYTES, unusual_flags, queue_of=queue_of)
             if taken[0]:
+                self._pause_bytes = _PAUSE_BYTES
                 return taken
-            self._alike_from = base + _UNLIKE_BYTES
+            self.alike_from = base + self._pause_bytes
+            self._pause_bytes = min(2 * self._pause_bytes, _MAX_PAUSE_BYTES)
         return _walk(
             self._tag_code_of, segment, base, room_bytes, unusual_flags, require_seal=require_seal, queue_of=queue_of
         )

@@ -9,8 +9,16 @@ from store.alike import arrived_records
 from store.appender import Batch
 from store.dispatch import record_intake
 from store.dispatch.record_intake import RecordIntake
+from store.layout import CONSUME_QUEUE_UNIT_BYTES
 from tests.fuzz.engine_targets import TAGS_CODES
 from tests.store.alike.test_arrived_records import BASE, FIRST, Log, filled
+
+
+class _Dispatch:
+    """Entries that count, and are not kept."""
+
+    def enter_units(self, queue: Any, units: bytes) -> None:
+        queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
 
 
 class Intake:
@@ -31,14 +39,18 @@ class Intake:
             (topic.decode(), queue_id): SimpleNamespace(next_offset=FIRST, is_batch=False, is_schedule=False)
             for topic, queue_id in log.queues
         }
-        part: Any = SimpleNamespace(segment_end=lambda _: 1 << 40, requires_seals=False)
+        part: Any = SimpleNamespace(
+            segment_end=lambda _: 1 << 40, requires_seals=False, slice_at=lambda offset, size: log.content[:size]
+        )
         table: Any = SimpleNamespace(by_key=by_key, dispatches=False)
-        self._intake = RecordIntake(part, table, TAGS_CODES, None)
+        self.table, self.intake = table, RecordIntake(part, table, TAGS_CODES, None)
 
     def take(self, offset: int) -> int:
         """Return the bytes that were taken."""
-        dispatch: Any = SimpleNamespace(enter_units=lambda queue, units: None)
-        return self._intake.take(dispatch, Batch(0), offset, memoryview(bytes(self._log.content))) - offset
+        dispatch: Any = _Dispatch()
+        for queue in self.table.by_key.values():
+            queue.next_offset = FIRST
+        return self.intake.take(dispatch, Batch(0), offset, memoryview(bytes(self._log.content))) - offset
 
 
 def test_alike_records_are_taken_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +74,38 @@ def test_after_unlike_records_columns_pause(monkeypatch: pytest.MonkeyPatch) -> 
     intake = Intake(log, monkeypatch)
     assert intake.take(BASE) == len(log.content)
     assert intake.tries == [False]
-    pause_bytes = record_intake._UNLIKE_BYTES
-    # Records elsewhere would be damaged: only whether columns try counts here.
-    intake.take(BASE + pause_bytes - 1)
+    first, longest = record_intake._PAUSE_BYTES, record_intake._MAX_PAUSE_BYTES
+    # Elsewhere the records are wrong, and columns fail again.
+    intake.take(BASE + first - 1)
     assert intake.tries == [False]
-    intake.take(BASE + pause_bytes)
-    assert intake.tries == [False, False]
+    intake.take(BASE + first)
+    assert intake.tries == [False] * 2
+    intake.take(BASE + 3 * first - 1)
+    assert intake.tries == [False] * 2
+    for number in range(20):
+        intake.take(BASE + 3 * first + number * longest)
+    assert intake.tries == [False] * 22
+    intake.take(BASE + 3 * first + 20 * longest - 1)
+    assert intake.tries == [False] * 22
+
+
+def test_after_alike_records_the_next_pause_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    intake = Intake(filled(Log()), monkeypatch)
+    first = record_intake._PAUSE_BYTES
+    intake.take(BASE - first)
+    intake.take(BASE)
+    intake.take(BASE + 1)
+    intake.take(BASE + 1 + first)
+    assert intake.tries == [False, True, False, False]
+
+
+def test_any_number_of_records_that_may_be_alike_is_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_intake, "_FEW", 256)
+    intake = Intake(filled(Log()), monkeypatch)
+    end = BASE + (1 << 20)
+    assert intake.intake.are_few(BASE, end)
+    intake.take(BASE + 1)
+    assert not intake.intake.are_few(BASE + 1, end)
+    assert intake.intake.are_few(BASE + 1 + record_intake._PAUSE_BYTES, end)
+    intake.table.dispatches = True
+    assert not intake.intake.are_few(BASE + 1 + record_intake._PAUSE_BYTES, end)
