@@ -81,7 +81,7 @@ def _by_columns(data: bytes, file_bytes: int, *, requires_seals: bool, min_alike
         return _taken(None, data, file_bytes, requires_seals=requires_seals)
 
 
-def alike_intake(data: bytes) -> None:
+def alike_intake_twins(data: bytes) -> None:
     """One piece of a log by columns and one by one; also with seals that hold, whatever the records are."""
     for content in (data, _resealed(data)):
         for file_bytes in (len(content), len(content) + 8, _FILE_BYTES):
@@ -157,6 +157,6 @@ def _alike_log(seed: int) -> bytes:
 
 
 ENGINE_INTAKE_TARGETS: Final = (
-    Target("alike_intake", alike_intake, [_alike_log(seed) for seed in range(16)], 4096),
+    Target("alike_intake_twins", alike_intake_twins, [_alike_log(seed) for seed in range(16)], 4096),
     Target("intake_twins", intake_twins, [_log(seed, 1 + seed) for seed in range(12)], 4096),
 )
