@@ -40,10 +40,10 @@ _ENGINE: Final = native("store.intake")
 # More records than this take less time in the arrays of a scan than one by one; compiled, no number of them does.
 _FEW: Final = 256 if _ENGINE is None else 1 << 31
 
-# How much of the log is taken one by one after records that are not alike, because each attempt costs as much as ten
-# records.  Doubled up to the maximum while attempts fail.
-_PAUSE_BYTES: Final = 256 * 1024
-_MAX_PAUSE_BYTES: Final = 32 * 1024 * 1024
+# How much of the log is taken without columns after records that are not alike, because each attempt takes time.
+# Doubled up to the maximum while attempts fail.
+PAUSE_BYTES: Final = 256 * 1024
+MAX_PAUSE_BYTES: Final = 8 * 1024 * 1024
 
 # Returns the queue of a topic, as its bytes in the record, and a queue id; None if its records are unusual.
 QueueOf = Callable[[bytes, int], LogicQueue | None]
@@ -60,17 +60,14 @@ class RecordIntake:
 
     def expects_alike(self, offset: int) -> bool:
         """Return whether records from `offset` on are probably taken by columns, with pure Python."""
-        return self._python is not None and offset >= self._python.alike_from and not self._table.dispatches
+        return self._python is not None and offset >= self._python.alike_from
 
     def are_few(self, start: int, end: int) -> bool:
-        """Return whether `start` to `end` is in one segment and should be taken here.
-
-        Judged by the first record, it holds few records, or records are expected to be alike.
-        """
+        """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
         log = self._log
         if end > log.segment_end(start):
             return False
-        if end - start <= _FEW * MIN_RECORD_BYTES or self.expects_alike(start):
+        if end - start <= _FEW * MIN_RECORD_BYTES:
             return True
         head = log.slice_at(start, 4)
         return head is not None and end - start <= _FEW * int.from_bytes(head, "big")
@@ -111,7 +108,7 @@ class _PythonWalk:
         self._tag_code_of = tags_codes.of_tag
         # Records before this offset are not expected to be alike.
         self.alike_from = 0
-        self._pause_bytes = _PAUSE_BYTES
+        self._pause_bytes = PAUSE_BYTES
 
     def __call__(
         self,
@@ -126,10 +123,10 @@ class _PythonWalk:
         if base >= self.alike_from and are_enough(segment):
             taken = take_alike(segment, base, room_bytes - BLANK_MIN_BYTES, unusual_flags, queue_of=queue_of)
             if taken[0]:
-                self._pause_bytes = _PAUSE_BYTES
+                self._pause_bytes = PAUSE_BYTES
                 return taken
             self.alike_from = base + self._pause_bytes
-            self._pause_bytes = min(2 * self._pause_bytes, _MAX_PAUSE_BYTES)
+            self._pause_bytes = min(2 * self._pause_bytes, MAX_PAUSE_BYTES)
         return _walk(
             self._tag_code_of, segment, base, room_bytes, unusual_flags, require_seal=require_seal, queue_of=queue_of
         )

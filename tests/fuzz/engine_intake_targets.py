@@ -77,7 +77,7 @@ def _taken(engine: Any, data: bytes, file_bytes: int, *, requires_seals: bool) -
 
 def _by_columns(data: bytes, file_bytes: int, *, requires_seals: bool, min_alike: int = 1) -> tuple[Any, int, int]:
     """What pure Python takes, if at least `min_alike` records are taken by columns."""
-    with patch.object(arrived_records, "MIN_ALIKE", min_alike), patch.object(record_intake, "_PAUSE_BYTES", 0):
+    with patch.object(arrived_records, "MIN_ALIKE", min_alike), patch.object(record_intake, "PAUSE_BYTES", 0):
         return _taken(None, data, file_bytes, requires_seals=requires_seals)
 
 

@@ -39,9 +39,7 @@ class Intake:
             (topic.decode(), queue_id): SimpleNamespace(next_offset=FIRST, is_batch=False, is_schedule=False)
             for topic, queue_id in log.queues
         }
-        part: Any = SimpleNamespace(
-            segment_end=lambda _: 1 << 40, requires_seals=False, slice_at=lambda offset, size: log.content[:size]
-        )
+        part: Any = SimpleNamespace(segment_end=lambda offset: offset + (1 << 20), requires_seals=False)
         table: Any = SimpleNamespace(by_key=by_key, dispatches=False)
         self.table, self.intake = table, RecordIntake(part, table, TAGS_CODES, None)
 
@@ -74,7 +72,7 @@ def test_after_unlike_records_columns_pause(monkeypatch: pytest.MonkeyPatch) -> 
     intake = Intake(log, monkeypatch)
     assert intake.take(BASE) == len(log.content)
     assert intake.tries == [False]
-    first, longest = record_intake._PAUSE_BYTES, record_intake._MAX_PAUSE_BYTES
+    first, longest = record_intake.PAUSE_BYTES, record_intake.MAX_PAUSE_BYTES
     # Elsewhere the records are wrong, and columns fail again.
     intake.take(BASE + first - 1)
     assert intake.tries == [False]
@@ -91,7 +89,7 @@ def test_after_unlike_records_columns_pause(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_after_alike_records_the_next_pause_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     intake = Intake(filled(Log()), monkeypatch)
-    first = record_intake._PAUSE_BYTES
+    first = record_intake.PAUSE_BYTES
     intake.take(BASE - first)
     intake.take(BASE)
     intake.take(BASE + 1)
@@ -99,13 +97,9 @@ def test_after_alike_records_the_next_pause_is_short(monkeypatch: pytest.MonkeyP
     assert intake.tries == [False, True, False, False]
 
 
-def test_any_number_of_records_that_may_be_alike_is_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_intake, "_FEW", 256)
+def test_records_are_expected_to_be_alike_until_some_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     intake = Intake(filled(Log()), monkeypatch)
-    end = BASE + (1 << 20)
-    assert intake.intake.are_few(BASE, end)
+    assert intake.intake.expects_alike(BASE)
     intake.take(BASE + 1)
-    assert not intake.intake.are_few(BASE + 1, end)
-    assert intake.intake.are_few(BASE + 1 + record_intake._PAUSE_BYTES, end)
-    intake.table.dispatches = True
-    assert not intake.intake.are_few(BASE + 1 + record_intake._PAUSE_BYTES, end)
+    assert not intake.intake.expects_alike(BASE + record_intake.PAUSE_BYTES)
+    assert intake.intake.expects_alike(BASE + 1 + record_intake.PAUSE_BYTES)

@@ -102,13 +102,9 @@ def test_records_taken_one_by_one_and_in_arrays_give_the_same_queues(
     master = stores.open()
     fill(choose, stores, master, 25)
     at_once = Stores(tmp_path / "at-once").open()
-    with monkeypatch.context() as patched:
-        patched.setattr(record_intake, "_FEW", 0)
-        patched.setattr(RecordIntake, "expects_alike", lambda *_: False)
-        replica_of(at_once).append(0, [memoryview(log_bytes(master))])
+    monkeypatch.setattr(record_intake, "_FEW", 0)
+    replica_of(at_once).append(0, [memoryview(log_bytes(master))])
     monkeypatch.setattr(record_intake, "_FEW", few)
-    if seed % 2:
-        monkeypatch.setattr(RecordIntake, "expects_alike", lambda *_: False)
     store = Stores(tmp_path / "replica").open()
     replica = replica_of(store)
     # Pieces of one read: a record may begin in one and end in another.
@@ -149,7 +145,7 @@ def test_alike_records_in_any_pieces_give_the_same_queues(
         return taken
 
     monkeypatch.setattr(record_intake, "take_alike", noted)
-    monkeypatch.setattr(record_intake, "_PAUSE_BYTES", 0)
+    monkeypatch.setattr(record_intake, "PAUSE_BYTES", 0)
     monkeypatch.setattr(replica_log, "RecordIntake", partial(RecordIntake, engine=None))
     store = Stores(tmp_path / "replica").open()
     replica = replica_of(store)
@@ -169,7 +165,6 @@ def test_alike_records_in_any_pieces_give_the_same_queues(
 @pytest.mark.parametrize("few", [0, 1 << 20])
 def test_no_flipped_bit_is_taken(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_intake, "_FEW", few)
-    monkeypatch.setattr(RecordIntake, "expects_alike", lambda *_: False)
     stores = Stores(tmp_path / "master")
     stores.fields["enabled_append_prop_crc"] = True
     master = stores.open()
