@@ -114,10 +114,10 @@ def take_alike(
     count_true = np.count_nonzero
     if count_true(heads["magic"] != MAGIC_V1) or count_true(heads["sys_flag"] & unusual_flags):
         return _NONE
-    body_bytes = heads["body_length"]
-    if count_true(heads["physical_offset"] != offsets) or min(body_bytes.tolist()) < 0:
+    body_bytes = heads["body_length"].tolist()
+    if count_true(heads["physical_offset"] != offsets) or min(body_bytes) < 0:
         return _NONE
-    tails = _tails(chain, sizes - FIXED_IPV4_BYTES - body_bytes)
+    tails = _tails(chain, body_bytes)
     if tails is None or count_true(chain.crcs() != tails.claims):
         return _NONE
     entries = np.empty(len(offsets), CONSUME_QUEUE_DTYPE)
@@ -129,14 +129,14 @@ def take_alike(
 def _chain(segment: memoryview) -> _Chain | None:
     """Return whole records with which `segment` begins; None if there is none."""
     end = len(segment)
-    content = bytes(segment) if end <= _COPIED_BYTES else segment
-    step = _size_at(content)[0] if end >= MIN_RECORD_BYTES else 0
+    step = _size_at(segment)[0] if end >= MIN_RECORD_BYTES else 0
     if not MIN_RECORD_BYTES <= step <= end:
         return None
-    sizes = np.ndarray((end // step,), ">i4", content, 0, (step,))
+    sizes = np.ndarray((end // step,), ">i4", segment, 0, (step,))
     if np.count_nonzero(sizes == step) == len(sizes):
         begins = np.arange(0, len(sizes) * step, step)
-        return _Chain(content, begins, begins + step, step)
+        return _Chain(segment, begins, begins + step, step)
+    content = bytes(segment) if end <= _COPIED_BYTES else segment
     ends, at = [0], 0
     while at + MIN_RECORD_BYTES <= end:
         size = _size_at(content, at)[0]
@@ -148,10 +148,14 @@ def _chain(segment: memoryview) -> _Chain | None:
     return _Chain(content, bounds[:-1], bounds[1:], 0)
 
 
-def _tails(chain: _Chain, tail_bytes: Longs) -> _Tails | None:
+def _tails(chain: _Chain, body_bytes: list[int]) -> _Tails | None:
     """Read the tails; None if those of one length have not one shape."""
-    count, lengths = len(tail_bytes), set(tail_bytes.tolist())
-    if len(lengths) * MIN_ALIKE > count or min(lengths) < _MIN_TAIL_BYTES:
+    count = len(body_bytes)
+    if chain.step and body_bytes.count(body_bytes[0]) == count:
+        return _tails_of(chain, chain.ends, chain.step - FIXED_IPV4_BYTES - body_bytes[0])
+    tail_bytes = chain.ends - chain.begins - FIXED_IPV4_BYTES - body_bytes
+    lengths = set(tail_bytes.tolist())
+    if len(lengths) * MIN_ALIKE > count:
         return None
     if len(lengths) == 1:
         return _tails_of(chain, chain.ends, lengths.pop())
@@ -170,6 +174,8 @@ def _tails(chain: _Chain, tail_bytes: Longs) -> _Tails | None:
 
 def _tails_of(chain: _Chain, ends: Longs, size: int) -> _Tails | None:
     """Read tails of one length; None if they have not one shape."""
+    if size < _MIN_TAIL_BYTES:
+        return None
     tails = chain.tails(ends, size)
     shape = _known.find(tails, tails[0, :1].tobytes())
     if shape is None:
