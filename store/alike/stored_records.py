@@ -1,12 +1,9 @@
 """Stored records of one topic as columns, if they are alike: all that can be known of one of them holds for all.
 
-The tail of a record is what follows its body: topic, length of the properties, properties, seal.  The first tail of a
-length is parsed, and has a range for each of its octets: names and values that decide where the message goes have one
-octet, other values any.  One subtraction and one comparison of arrays check all tails of that length.  Bodies may have
-any length and content.
+Tails of one length have one shape (`store.alike.tail_shape`).  Topic and values that decide where the message goes are
+fixed in it, other values may vary.  Bodies may have any length and content.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,17 +14,15 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import MAGIC_V1
 from store.alike.columns import Longs, Octets, rows_of
 from store.alike.record_columns import LENGTH_BYTES
+from store.alike.tail_shape import KnownShapes, TailShape, tail_parts
 from store.layout import RECORD_IPV4_DTYPE
-from store.record.checksum import SEAL_BYTES, SEAL_NAME, sealed_crc
 from store.record.record import FIXED_IPV4_BYTES, topic_name
 
 # With fewer records, or fewer with tails of one length, arrays take longer than records one at a time.
 MIN_ALIKE: Final = 16
-_PROPERTY: Final = re.compile(rb"([^\0-\x02#]+)\x01([^\0-\x02]+)\x02")
 # Properties that say where a message goes: all records of a shape have the same.
 _DECIDING: Final = frozenset({b"REAL_TOPIC", b"PGROUP"})
 _MAX_DIGITS: Final = {b"REAL_QID": 9, b"TIMER_OUT_MS": 18}
-_TAGS: Final = names.TAGS.encode()
 # A message with one of these is rolled or recalled, was checked, is immune to checks, or was delivered before.
 _SAYS_MORE: Final = frozenset(
     name.encode()
@@ -37,55 +32,29 @@ _SAYS_MORE: Final = frozenset(
     )
 )  # fmt: skip
 _INNER: Final = b"INNER_"
-# First and last octet of a number, of a tag, and of any other value.
-_DIGITS: Final = (ord("0"), ord("9"))
-_ASCII: Final = (0x20, 0x7E)
-_ANY: Final = (0x03, 0xFF)
-
-_MAX_KNOWN: Final = 256
 
 
-class TailShape:
-    """Tails of one length that differ from a known one only in values that decide nothing but themselves.
+class MovedShape(TailShape):
+    """Tails of messages that have one real topic and one producer group."""
 
-    `gaps` are where the values are in a tail, by name, and `properties` are all of them without the seal.
-    """
-
-    __slots__ = ("_low", "_span", "gaps", "group", "properties", "real_topic")
+    __slots__ = ("group", "real_topic")
 
     def __init__(self, tail: bytes, properties: slice, gaps: dict[bytes, slice], real_topic: str) -> None:
-        self.properties, self.gaps, self.real_topic = properties, gaps, real_topic
+        super().__init__(tail, properties, {name: gap for name, gap in gaps.items() if name not in _DECIDING})
+        self.gaps, self.real_topic = gaps, real_topic
         # PGROUP; None without one.
         self.group = tail[gaps[b"PGROUP"]] if b"PGROUP" in gaps else None
-        # Lowest octet at each position, and how much higher it may be.
-        self._low = np.frombuffer(tail, np.uint8).copy()
-        self._span = np.zeros(len(tail), np.uint8)
-        for name, gap in gaps.items():
-            if name not in _DECIDING:
-                self._vary(gap, _DIGITS if name in _MAX_DIGITS else _ASCII if name == _TAGS else _ANY)
-                if name in _MAX_DIGITS and gap.stop - gap.start > 1:
-                    # A number does not begin with 0.
-                    self._low[gap.start] += 1
-                    self._span[gap.start] -= 1
-        self._vary(slice(properties.stop + len(SEAL_NAME), len(tail) - 1), _DIGITS)
-
-    def _vary(self, gap: slice, octets: tuple[int, int]) -> None:
-        low, high = octets
-        self._low[gap], self._span[gap] = low, high - low
+        for name in _MAX_DIGITS.keys() & gaps.keys():
+            self._vary_number(gaps[name])
 
     @classmethod
-    def of(cls, tail: bytes, topic_field: bytes) -> "TailShape | None":
+    def of(cls, tail: bytes, topic_field: bytes) -> "MovedShape | None":
         """Return the shape of a tail; None if it is not that of a sealed record of the topic, or is unusual."""
-        begin, end = len(topic_field) + LENGTH_BYTES, len(tail) - SEAL_BYTES
-        if end < begin or not tail.startswith(topic_field) or sealed_crc(tail[end:]) < 0:
+        parts = tail_parts(tail, topic_field)
+        if parts is None:
             return None
-        if int.from_bytes(tail[begin - LENGTH_BYTES : begin], "big") != len(tail) - begin:
-            return None
-        found = list(_PROPERTY.finditer(tail, begin, end))
-        if sum(len(one[0]) for one in found) != end - begin:
-            return None
-        gaps = {one[1]: slice(*one.span(2)) for one in found}
-        if len(gaps) != len(found) or _SAYS_MORE & gaps.keys() or any(name.startswith(_INNER) for name in gaps):
+        gaps = parts[1]
+        if _SAYS_MORE & gaps.keys() or any(name.startswith(_INNER) for name in gaps):
             return None
         for name, max_digits in _MAX_DIGITS.items():
             if name in gaps and gaps[name].stop - gaps[name].start > max_digits:
@@ -93,21 +62,16 @@ class TailShape:
         if b"REAL_TOPIC" not in gaps or b"REAL_QID" not in gaps:
             return None
         real_topic = topic_name(tail[gaps[b"REAL_TOPIC"]])
-        return None if real_topic is None else cls(tail, slice(begin, end), gaps, real_topic)
-
-    def has(self, tails: Octets) -> bool:
-        """Return whether all of `tails`, one a row, have this shape."""
-        return not (tails - self._low > self._span).any()
+        return None if real_topic is None else cls(tail, *parts, real_topic)
 
 
-# Shapes of the last tails, by topic and length: a shape says all that there is to know of a tail.
-_known: Final[dict[tuple[bytes, int], TailShape]] = {}
+_known: Final = KnownShapes(MovedShape.of)
 
 
 class StoredRecords(NamedTuple):
     """Records with tails of one shape, in order; `rows` are their indexes among those that were read with them."""
 
-    shape: TailShape
+    shape: MovedShape
     rows: Longs
     heads: npt.NDArray[Any]  # of `RECORD_IPV4_DTYPE`
     bodies: list[memoryview]
@@ -184,15 +148,8 @@ def _part(
         picked = rows.tolist()
         ends, bodies, heads = [ends[row] for row in picked], [bodies[row] for row in picked], heads[rows]
     tails = rows_of([segment[end : end + size] for end in ends])
-    shape = _known.get((topic_field, size))
-    if shape is None or not shape.has(tails):
-        shape = TailShape.of(tails[0].tobytes(), topic_field)
-        if shape is None or not shape.has(tails):
-            return None
-        if len(_known) == _MAX_KNOWN:
-            _known.clear()
-        _known[topic_field, size] = shape
-    return StoredRecords(shape, rows, heads, bodies, tails)
+    shape = _known.find(tails, topic_field)
+    return None if shape is None else StoredRecords(shape, rows, heads, bodies, tails)
 
 
 def _by_value(values: Longs) -> Sequence[tuple[int, Longs]]:

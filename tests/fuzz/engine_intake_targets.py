@@ -1,18 +1,25 @@
-"""Intake of a replica's records by the compiled path beside the Python path: the same entries of the same queues."""
+"""Intake of a replica's records: compiled, by columns and one by one, the same entries of the same queues."""
 
 import random
+import struct
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
 from sprocket.remoting.message.properties import find_last
+from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT, QUEUE_ID_AT
+from store.alike import arrived_records
 from store.appender import Batch
+from store.dispatch import record_intake
 from store.dispatch.record_intake import RecordIntake
 from store.layout import CONSUME_QUEUE_DTYPE
+from store.record.checksum import SEAL_BYTES, SEAL_NAME, masked_crc, seal
 from store.record.record import TAGS_NAME, decode
-from tests.fuzz.engine_targets import BASE, TAGS_CODES, TOPICS, log_of
+from tests.fuzz.engine_targets import BASE, TAGS_CODES, TOPICS, log_of, sealed
+from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
@@ -21,7 +28,9 @@ except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 
 _FIRST: Final = 7  # offset of each queue's next message; 0 is another case
+_QUEUES_OF_ORDERS: Final = 3
 _FILE_BYTES: Final = 1 << 20
+_NEVER: Final = 1 << 62
 
 
 class _Queues(dict[tuple[str, int], Any]):
@@ -35,6 +44,10 @@ class _Queues(dict[tuple[str, int], Any]):
                 next_offset=0 if topic == "Ordere" else _FIRST,
                 is_batch=topic == "Orders2",
                 is_schedule=topic == "%RETRY%g",
+            )
+        for queue_id in range(1, _QUEUES_OF_ORDERS):
+            self["Orders", queue_id] = SimpleNamespace(
+                topic=f"Orders/{queue_id}", next_offset=_FIRST, is_batch=False, is_schedule=False
             )
 
 
@@ -62,13 +75,40 @@ def _taken(engine: Any, data: bytes, file_bytes: int, *, requires_seals: bool) -
     return dispatch.entries, end, batch.store_timestamp
 
 
+def _by_columns(data: bytes, file_bytes: int, *, requires_seals: bool, min_alike: int = 1) -> tuple[Any, int, int]:
+    """What pure Python takes, if at least `min_alike` records are taken by columns."""
+    with patch.object(arrived_records, "MIN_ALIKE", min_alike), patch.object(record_intake, "PAUSE_BYTES", 0):
+        return _taken(None, data, file_bytes, requires_seals=requires_seals)
+
+
+def alike_intake_twins(data: bytes) -> None:
+    """One piece of a log by columns and one by one; also with seals that hold, whatever the records are."""
+    for content in (data, _resealed(data)):
+        for file_bytes in (len(content), len(content) + 8, _FILE_BYTES):
+            one_by_one = _by_columns(content, file_bytes, requires_seals=True, min_alike=_NEVER)
+            assert _by_columns(content, file_bytes, requires_seals=True) == one_by_one
+
+
+def _resealed(data: bytes) -> bytes:
+    """`data` with the right CRC in each seal of the chain."""
+    content, at = bytearray(data), 0
+    while at + 4 <= len(content):
+        end = at + int.from_bytes(content[at : at + 4], "big")
+        if not at + SEAL_BYTES + 4 <= end <= len(content):
+            break
+        if content[end - SEAL_BYTES :].startswith(SEAL_NAME):
+            content[end - SEAL_BYTES : end] = seal(masked_crc(bytes(content[at : end - SEAL_BYTES])))
+        at = end
+    return bytes(content)
+
+
 def intake_twins(data: bytes) -> None:
     """One piece of a log through both paths."""
     if compiled is None:
         return
     for requires_seals in (False, True):
         for file_bytes in (len(data), len(data) + 8, _FILE_BYTES):
-            entries, end, time = _taken(None, data, file_bytes, requires_seals=requires_seals)
+            entries, end, time = _by_columns(data, file_bytes, requires_seals=requires_seals)
             own_entries, own_end, own_time = _taken(compiled, data, file_bytes, requires_seals=requires_seals)
             assert own_entries == entries[: len(own_entries)]
             if len(own_entries) == len(entries):
@@ -96,6 +136,27 @@ def _log(seed: int, records: int) -> bytes:
     return log_of(chance, records, offset_of)
 
 
+def _alike_log(seed: int) -> bytes:
+    """Records of one form, in some of which one thing is unusual."""
+    chance, following, content = random.Random(seed), Counter[Any](), bytearray()
+    sizes, odd = chance.choice(((40,), (0, 40, 41))), seed % 4 == 3
+    for number in range(chance.randrange(2, 24)):
+        topic = chance.choice(("Orders", "Ordere", "Orders2", "Trades")) if odd and chance.random() < 0.06 else "Orders"
+        tag = chance.choice(("paid", "open", "sent" if seed % 2 else "returned"))
+        properties = f"UNIQ_KEY\x01K{number:06}\x02TAGS\x01{tag}\x02WAIT\x01true\x02".encode()
+        if odd and chance.random() < 0.06:
+            properties = chance.choice((properties[:-1], properties * 2, b"", properties.replace(b"K0", b"K\x01")))
+        record = bytearray(whole_record(chance.randbytes(chance.choice(sizes)), properties, 0, topic))
+        queue_id = chance.randrange(_QUEUES_OF_ORDERS) if topic == "Orders" else 0
+        struct.pack_into(">i", record, QUEUE_ID_AT, queue_id)
+        place = _FIRST + following[topic, queue_id], BASE + len(content)
+        struct.pack_into(">qq", record, PHYSICAL_OFFSET_AT - 8, *place)
+        following[topic, queue_id] += 1
+        content += sealed(bytes(record))
+    return bytes(content)
+
+
 ENGINE_INTAKE_TARGETS: Final = (
+    Target("alike_intake_twins", alike_intake_twins, [_alike_log(seed) for seed in range(16)], 4096),
     Target("intake_twins", intake_twins, [_log(seed, 1 + seed) for seed in range(12)], 4096),
 )

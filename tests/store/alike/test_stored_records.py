@@ -8,7 +8,7 @@ import pytest
 
 from sprocket.remoting.message.record import ANY_V6, BODY_LENGTH_AT
 from store.alike import stored_records
-from store.alike.stored_records import MIN_ALIKE, StoredRecords, TailShape, read_alike
+from store.alike.stored_records import MIN_ALIKE, MovedShape, StoredRecords, read_alike
 from store.record.record import topic_field
 from tests.fuzz.engine_targets import sealed
 from tests.fuzz.store_targets import whole_record
@@ -127,7 +127,7 @@ def test_records_that_are_chosen() -> None:
 
 def test_a_tail_whose_length_field_is_wrong() -> None:
     tail = record()[BODY_LENGTH_AT + 4 + 1 :]
-    assert TailShape.of(tail, FIELD) is not None
+    assert MovedShape.of(tail, FIELD) is not None
     at = len(FIELD)
-    assert TailShape.of(tail[:at] + struct.pack(">H", len(tail)) + tail[at + 2 :], FIELD) is None
-    assert TailShape.of(tail[: at + 1], FIELD) is None
+    assert MovedShape.of(tail[:at] + struct.pack(">H", len(tail)) + tail[at + 2 :], FIELD) is None
+    assert MovedShape.of(tail[: at + 1], FIELD) is None
