@@ -12,7 +12,8 @@ from acl.auth.policy import AuthPolicy
 from acl.gate import Doorway
 from sprocket.engine.choice import ENGINE
 from sprocket.remoting.framing import JSON, ROCKETMQ
-from tests.fuzz.engine_gate_targets import (
+from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.gate_targets import (
     ALICE,
     BOB,
     NAMED,
@@ -25,8 +26,7 @@ from tests.fuzz.engine_gate_targets import (
     send,
     sends_of,
 )
-from tests.fuzz.engine_send_targets import compiled
-from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.send_targets import compiled
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")

@@ -2,23 +2,6 @@
 
 from typing import Final
 
-from tests.fuzz.engine_ack_targets import ENGINE_ACK_TARGETS
-from tests.fuzz.engine_client_targets import ENGINE_CLIENT_TARGETS
-from tests.fuzz.engine_column_targets import ENGINE_COLUMN_TARGETS
-from tests.fuzz.engine_end_targets import ENGINE_END_TARGETS
-from tests.fuzz.engine_filter_targets import ENGINE_FILTER_TARGETS
-from tests.fuzz.engine_gate_targets import ENGINE_GATE_TARGETS
-from tests.fuzz.engine_header_targets import ENGINE_HEADER_TARGETS
-from tests.fuzz.engine_intake_targets import ENGINE_INTAKE_TARGETS
-from tests.fuzz.engine_move_targets import ENGINE_MOVE_TARGETS
-from tests.fuzz.engine_pop_targets import ENGINE_POP_TARGETS
-from tests.fuzz.engine_pull_targets import ENGINE_PULL_TARGETS
-from tests.fuzz.engine_read_targets import ENGINE_READ_TARGETS
-from tests.fuzz.engine_send_targets import ENGINE_SEND_TARGETS
-from tests.fuzz.engine_session_targets import ENGINE_SESSION_TARGETS
-from tests.fuzz.engine_targets import ENGINE_TARGETS
-from tests.fuzz.engine_timer_targets import ENGINE_TIMER_TARGETS
-from tests.fuzz.engine_wire_targets import ENGINE_WIRE_TARGETS
 from tests.fuzz.ha_targets import HA_TARGETS
 from tests.fuzz.raft_targets import RAFT_TARGETS
 from tests.fuzz.security_targets import SECURITY_TARGETS
@@ -26,6 +9,23 @@ from tests.fuzz.send_targets import SEND_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
 from tests.fuzz.target import Target
 from tests.fuzz.text_targets import TEXT_TARGETS
+from tests.fuzz.twins.ack_targets import ENGINE_ACK_TARGETS
+from tests.fuzz.twins.client_targets import ENGINE_CLIENT_TARGETS
+from tests.fuzz.twins.column_targets import ENGINE_COLUMN_TARGETS
+from tests.fuzz.twins.end_targets import ENGINE_END_TARGETS
+from tests.fuzz.twins.filter_targets import ENGINE_FILTER_TARGETS
+from tests.fuzz.twins.gate_targets import ENGINE_GATE_TARGETS
+from tests.fuzz.twins.header_targets import ENGINE_HEADER_TARGETS
+from tests.fuzz.twins.intake_targets import ENGINE_INTAKE_TARGETS
+from tests.fuzz.twins.move_targets import ENGINE_MOVE_TARGETS
+from tests.fuzz.twins.pop_targets import ENGINE_POP_TARGETS
+from tests.fuzz.twins.pull_targets import ENGINE_PULL_TARGETS
+from tests.fuzz.twins.read_targets import ENGINE_READ_TARGETS
+from tests.fuzz.twins.scan_targets import ENGINE_TARGETS
+from tests.fuzz.twins.send_targets import ENGINE_SEND_TARGETS
+from tests.fuzz.twins.session_targets import ENGINE_SESSION_TARGETS
+from tests.fuzz.twins.timer_targets import ENGINE_TIMER_TARGETS
+from tests.fuzz.twins.wire_targets import ENGINE_WIRE_TARGETS
 from tests.fuzz.wire_targets import WIRE_TARGETS
 
 # Both engines are given the same input.

@@ -9,7 +9,7 @@ import pytest
 import ha.session
 from ha.session import FrameType, frame
 from sprocket.common.errors import ProtocolError
-from tests.fuzz.engine_session_targets import EPOCH, START, compare_reads, session_frame_twins
+from tests.fuzz.twins.session_targets import EPOCH, START, compare_reads, session_frame_twins
 from tests.ha.sessions import Ends, SessionMemoryLog
 from tests.tiers import seeds
 

@@ -14,7 +14,7 @@ from sprocket.remoting.engine import header_decoder, response_encoder
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader
-from tests.fuzz.engine_wire_targets import (
+from tests.fuzz.twins.wire_targets import (
     HEADERS,
     compare_headers,
     compiled,

@@ -14,7 +14,7 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
-from tests.fuzz.engine_ack_targets import (
+from tests.fuzz.twins.ack_targets import (
     MIN_BYTES,
     Twin,
     ack_header,

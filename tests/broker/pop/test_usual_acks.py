@@ -17,7 +17,9 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
-from tests.fuzz.engine_ack_targets import (
+from tests.fuzz.mutation import damaged
+from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.ack_targets import (
     MIN_BYTES,
     Twin,
     ack_header,
@@ -27,9 +29,7 @@ from tests.fuzz.engine_ack_targets import (
     compiled,
     handle_of,
 )
-from tests.fuzz.engine_send_targets import compare_served
-from tests.fuzz.mutation import damaged
-from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.send_targets import compare_served
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")

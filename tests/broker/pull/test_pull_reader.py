@@ -9,7 +9,7 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.routes import RouteTable
-from tests.fuzz.engine_pull_targets import Twin, pull_header
+from tests.fuzz.twins.pull_targets import Twin, pull_header
 from tests.store.insides import queues_of
 
 

@@ -17,7 +17,9 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from tests.broker.hot_path import hot_path, records
-from tests.fuzz.engine_pull_targets import (
+from tests.fuzz.mutation import damaged
+from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.pull_targets import (
     COLD,
     ENGINES,
     Twin,
@@ -27,8 +29,6 @@ from tests.fuzz.engine_pull_targets import (
     pull_of,
     pull_twins,
 )
-from tests.fuzz.mutation import damaged
-from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
 
 engines = pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import SendMessageRequestHeader
 from sprocket.remoting.routes import open_frame
-from tests.fuzz.engine_send_targets import (
+from tests.fuzz.mutation import damaged
+from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.send_targets import (
     DELAYED,
     KINDS,
     NEARLY,
@@ -35,8 +37,6 @@ from tests.fuzz.engine_send_targets import (
     send_twins,
     turns_of,
 )
-from tests.fuzz.mutation import damaged
-from tests.fuzz.target import pieces_of
 from tests.send_headers import send_header
 from tests.sim.sim_disk import Fault
 from tests.tiers import seeds

@@ -17,7 +17,9 @@ from sprocket.remoting.message.topic_names import TRANS_OP_HALF_TOPIC
 from sprocket.remoting.routes import Decoded
 from store.message_store import MessageStore
 from store.record.record import Record, decode
-from tests.fuzz.engine_end_targets import (
+from tests.fuzz.mutation import damaged
+from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.end_targets import (
     COMMIT,
     HALVES,
     MIN_BYTES,
@@ -30,8 +32,6 @@ from tests.fuzz.engine_end_targets import (
     end_of,
     end_twins,
 )
-from tests.fuzz.mutation import damaged
-from tests.fuzz.target import pieces_of
 from tests.tiers import seeds
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark.decode.decoder import Chunk, DecodeOptions
-from tests.fuzz.engine_column_targets import (
+from tests.fuzz.twins.column_targets import (
     BASE,
     BytesSegment,
     by_compiled_code,
@@ -17,7 +17,7 @@ from tests.fuzz.engine_column_targets import (
     compiled,
     log_of_kinds,
 )
-from tests.fuzz.engine_targets import log_of
+from tests.fuzz.twins.scan_targets import log_of
 from tests.store.scan.test_twins import damaged
 from tests.tiers import sample, seeds
 

@@ -20,8 +20,8 @@ from store.alike import arrived_records
 from store.alike.arrived_records import are_enough, take_alike
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.record.checksum import SEAL_BYTES, masked_crc, seal
-from tests.fuzz.engine_targets import sealed
 from tests.fuzz.store_targets import whole_record
+from tests.fuzz.twins.scan_targets import sealed
 
 BASE, FIRST, COUNT = 1 << 33, 7, 64
 UNUSUAL = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.TRANSACTION_PREPARED)

@@ -10,8 +10,8 @@ from sprocket.remoting.message.record import ANY_V6, BODY_LENGTH_AT
 from store.alike import stored_records
 from store.alike.stored_records import MIN_ALIKE, MovedShape, StoredRecords, read_alike
 from store.record.record import topic_field
-from tests.fuzz.engine_targets import sealed
 from tests.fuzz.store_targets import whole_record
+from tests.fuzz.twins.scan_targets import sealed
 
 TOPIC = "Waiting"
 FIELD = topic_field(TOPIC)[1]

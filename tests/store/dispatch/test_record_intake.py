@@ -10,7 +10,7 @@ from store.appender import Batch
 from store.dispatch import record_intake
 from store.dispatch.record_intake import RecordIntake
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from tests.fuzz.engine_targets import TAGS_CODES
+from tests.fuzz.twins.scan_targets import TAGS_CODES
 from tests.store.alike.test_arrived_records import BASE, FIRST, Log, filled
 
 

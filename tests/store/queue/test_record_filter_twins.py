@@ -9,8 +9,8 @@ from store.message_store import MessageStore
 from store.queue import kept_values
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.record_filter import RecordFilter
-from tests.fuzz.engine_filter_targets import BASE, ENTRY, compiled, filter_twins
 from tests.fuzz.store_targets import whole_record
+from tests.fuzz.twins.filter_targets import BASE, ENTRY, compiled, filter_twins
 from tests.store.insides import commit_log_of
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.engine_targets import compare_parts, compare_scans, compiled, log_of, scan_twins
+from tests.fuzz.twins import scan_targets
+from tests.fuzz.twins.scan_targets import compare_parts, compare_scans, compiled, log_of, scan_twins
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -64,11 +65,10 @@ def test_every_flipped_byte_of_a_log() -> None:
 
 def test_more_topics_than_one_batch_holds() -> None:
     chance = random.Random(6)
-    from tests.fuzz import engine_targets
 
     names = tuple(f"Topic{number:05d}" for number in range(6000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_targets, "TOPICS", names)
+        patch.setattr(scan_targets, "TOPICS", names)
         log = log_of(chance, 9000)
     compare_scans(log, check_crc=False, batch_records=1 << 20)
 

@@ -10,7 +10,7 @@ from store.record.record import PendingMessage
 from store.timer import timer_enqueue
 from store.timer.timed_message import TimedMessage
 from store.timer.timer_log import TimerLog
-from tests.fuzz.engine_timer_targets import (
+from tests.fuzz.twins.timer_targets import (
     MIN_BYTES,
     TWINS,
     Twin,

@@ -19,8 +19,10 @@ from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from store.record.record import PendingMessage
-from tests.fuzz.engine_ack_targets import MIN_BYTES, compiled_pops
-from tests.fuzz.engine_pop_targets import (
+from tests.fuzz.mutation import damaged
+from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.ack_targets import MIN_BYTES, compiled_pops
+from tests.fuzz.twins.pop_targets import (
     LARGE_SEGMENT_BYTES,
     PopTwin,
     compare_pops,
@@ -29,9 +31,7 @@ from tests.fuzz.engine_pop_targets import (
     pop_twins,
     ready_twin,
 )
-from tests.fuzz.engine_send_targets import compare_served
-from tests.fuzz.mutation import damaged
-from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.send_targets import compare_served
 from tests.sim.sim_store import SEGMENT_BYTES
 from tests.tiers import seeds
 

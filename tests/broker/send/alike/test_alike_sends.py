@@ -10,10 +10,10 @@ from sprocket.common.errors import DiskFull
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from store.appender import UsualRecords
-from tests.fuzz.engine_send_targets import KINDS, NEARLY, PROPERTIES, USUAL, Twin, compare_sends, compare_turns
-from tests.fuzz.engine_send_targets import alike_read as read
 from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
+from tests.fuzz.twins.send_targets import KINDS, NEARLY, PROPERTIES, USUAL, Twin, compare_sends, compare_turns
+from tests.fuzz.twins.send_targets import alike_read as read
 from tests.send_headers import send_header
 from tests.sim.sim_disk import Fault
 from tests.tiers import seeds

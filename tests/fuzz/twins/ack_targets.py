@@ -40,9 +40,9 @@ from sprocket.remoting.routes import RouteTable
 from store.record.record import PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
-from tests.fuzz.engine_send_targets import HOST, served
-from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
+from tests.fuzz.twins.send_targets import HOST, served
+from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
 

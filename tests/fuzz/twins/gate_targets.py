@@ -22,11 +22,11 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from store.disk.disk import DiskFile
 from tests.clock import ManualClock
-from tests.fuzz import engine_pull_targets, engine_send_targets
-from tests.fuzz.engine_pull_targets import pull_header
-from tests.fuzz.engine_send_targets import DELAYED, USUAL
-from tests.fuzz.engine_wire_targets import rewritten
 from tests.fuzz.target import Target
+from tests.fuzz.twins import pull_targets, send_targets
+from tests.fuzz.twins.pull_targets import pull_header
+from tests.fuzz.twins.send_targets import DELAYED, USUAL
+from tests.fuzz.twins.wire_targets import rewritten
 from tests.send_headers import send_header
 
 try:
@@ -69,13 +69,13 @@ def passes_of(is_native: bool) -> Iterator[None]:
         yield
 
 
-class Sender(engine_send_targets.Twin):
+class Sender(send_targets.Twin):
     """A path of sends behind a gate."""
 
     def __init__(self, is_native: bool) -> None:
         super().__init__(is_native, sync_flush=False)
         self.guard = Guard()
-        with engine_send_targets.path_of(is_native):
+        with send_targets.path_of(is_native):
             self.table = self.guard.gate.stand_before(self.table)
 
     def serve(self, pieces: list[bytes], fail: Callable[[str, DiskFile], None] | None = None) -> list[Any]:
@@ -83,13 +83,13 @@ class Sender(engine_send_targets.Twin):
             return super().serve(pieces, fail)
 
 
-class Puller(engine_pull_targets.Twin):
+class Puller(pull_targets.Twin):
     """A path of pulls behind a gate."""
 
     def __init__(self, is_native: bool) -> None:
         super().__init__(is_native)
         self.guard = Guard()
-        with engine_pull_targets.path_of(is_native):
+        with pull_targets.path_of(is_native):
             self.table = self.guard.gate.stand_before(self.table)
 
     def serve(self, pieces: list[bytes]) -> list[Any]:

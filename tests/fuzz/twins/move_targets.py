@@ -26,9 +26,9 @@ from store.record.checksum import SEAL_BYTES
 from store.record.record import PendingMessage, Record, TagsCodes, decode, topic_field
 from store.timer.timed_message import TimedMessage, read_timed
 from store.timer.timer_log import DEFAULT, Unit, UnitBatch
-from tests.fuzz.engine_targets import sealed
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
+from tests.fuzz.twins.scan_targets import sealed
 
 try:
     from sprocket.engine.broker import ends as ends_engine

@@ -36,9 +36,9 @@ from store.message_store import MessageStore
 from store.record.record import PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
-from tests.fuzz.engine_send_targets import Output, compare_served
-from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
+from tests.fuzz.twins.send_targets import Output, compare_served
+from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SimStore, small_config
 

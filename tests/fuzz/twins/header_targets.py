@@ -7,8 +7,8 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.base import to_ext_fields
-from tests.fuzz.engine_send_targets import USUAL, Twin, compiled
 from tests.fuzz.target import Target
+from tests.fuzz.twins.send_targets import USUAL, Twin, compiled
 from tests.send_headers import send_header
 
 _PREFIX_BYTES: Final = 8

@@ -14,11 +14,11 @@ from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from store.record.record import PendingMessage
 from tests.clock import ManualClock
-from tests.fuzz.engine_ack_targets import MIN_BYTES, QUEUES, Twin, compiled_pops
-from tests.fuzz.engine_pull_targets import read_counts
-from tests.fuzz.engine_send_targets import compare_served
-from tests.fuzz.engine_wire_targets import TEXTS, rewritten
 from tests.fuzz.target import Target, pieces_of
+from tests.fuzz.twins.ack_targets import MIN_BYTES, QUEUES, Twin, compiled_pops
+from tests.fuzz.twins.pull_targets import read_counts
+from tests.fuzz.twins.send_targets import compare_served
+from tests.fuzz.twins.wire_targets import TEXTS, rewritten
 from tests.sim.sim_store import SEGMENT_BYTES
 
 _NOW_MS: Final = ManualClock().wall_ms()

@@ -18,9 +18,9 @@ from store.dispatch.record_intake import RecordIntake
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.record.checksum import SEAL_BYTES, SEAL_NAME, masked_crc, seal
 from store.record.record import TAGS_NAME, decode
-from tests.fuzz.engine_targets import BASE, TAGS_CODES, TOPICS, log_of, sealed
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
+from tests.fuzz.twins.scan_targets import BASE, TAGS_CODES, TOPICS, log_of, sealed
 
 try:
     from sprocket.engine.store import intake as compiled

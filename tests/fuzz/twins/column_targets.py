@@ -20,9 +20,9 @@ from sprocket.common.errors import CorruptRecord
 from sprocket.remoting.message.record import SysFlag
 from store.scan import log_walk
 from store.scan.distinct_names import Integers
-from tests.fuzz.engine_targets import BASE, PROPERTIES, log_of
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
+from tests.fuzz.twins.scan_targets import BASE, PROPERTIES, log_of
 
 try:
     from spark.decode import compiled

@@ -41,8 +41,8 @@ from store.record.record import TagsCodes
 from tests.broker.idempotence.at_once import call_at_once
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
-from tests.fuzz.engine_wire_targets import TEXTS, encoding, rewritten
 from tests.fuzz.target import Target, pieces_of
+from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
 from tests.send_headers import send_header
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
