@@ -61,6 +61,8 @@ class _Dispatch:
         rows = np.frombuffer(units, CONSUME_QUEUE_DTYPE)
         self.entries += [(queue.topic, queue.next_offset + number, *row) for number, row in enumerate(rows.tolist())]
         self.entries.sort(key=lambda entry: entry[2])
+        # As `Redispatch` does: the records may be taken by several calls.
+        queue.next_offset += len(rows)
 
 
 def _taken(engine: Any, data: bytes, file_bytes: int, *, requires_seals: bool) -> tuple[Any, int, int]:
