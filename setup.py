@@ -26,7 +26,8 @@ def extensions() -> list[Extension]:
         Extension(
             f"sprocket.engine.{source.parent.name}.{source.stem}",
             [str(source)],
-            depends=shared,
+            # With this file, because its macros are part of a module.
+            depends=[*shared, "setup.py"],
             include_dirs=sorted({str(Path(path).parent) for path in shared}),
             define_macros=[("ENGINE_SOURCES", f'"{digest(f"{source.parent.name}.{source.stem}")}"')],
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
