@@ -24,6 +24,7 @@ from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.routes import RouteTable, UnroutableRequest
 from store.alike.columns import Longs, Octets, by_length, numbers_of, rows_of
 from store.alike.moves import Moves
+from store.alike.octet_ranges import OctetRanges
 from store.alike.stored_records import MIN_ALIKE, StoredRecords, read_alike
 from store.queue.consume_queue import ConsumeQueue
 
@@ -34,7 +35,8 @@ _IDS: Final = ("msg_id", "transaction_id")
 _WIRE_NAMES: Final = {
     field.name: field.encode_name.encode() for field in msgspec.structs.fields(EndTransactionRequestHeader)
 }
-_DIGITS: Final = (ord("0"), ord("9"))
+# First and last octet of an id before a look at what it is made of.
+_ANY: Final = (0, 0xFF)
 # Shapes of headers that a reader keeps, one for each length; a longer header is not worth learning.
 _MAX_SHAPES: Final = 64
 _MAX_HEADER_BYTES: Final = 4096
@@ -45,23 +47,16 @@ _MAX_SPREAD: Final = 4096
 class EndShape:
     """Headers that differ from a known one only in offsets, ids and opaque, which `gaps` has by name."""
 
-    __slots__ = ("_ids", "_low", "_span", "gaps", "group", "is_commit", "is_oneway")
+    __slots__ = ("_ids", "_ranges", "gaps", "group", "is_commit", "is_oneway")
 
     def __init__(self, header: bytes, gaps: dict[str, slice], group: str, *, is_commit: bool, is_oneway: bool) -> None:
         self.gaps, self.group, self.is_commit, self.is_oneway = gaps, group.encode(), is_commit, is_oneway
         self._ids = [gaps[name] for name in _IDS if name in gaps]
-        # Lowest octet at each position, and how much higher it may be.
-        self._low = np.frombuffer(header, np.uint8).copy()
-        self._span = np.zeros(len(header), np.uint8)
+        self._ranges = OctetRanges(header)
         for name in _MAX_DIGITS:
-            gap, (low, high) = gaps[name], _DIGITS
-            self._low[gap], self._span[gap] = low, high - low
-            if gap.stop - gap.start > 1:
-                # A number does not begin with 0.
-                self._low[gap.start] += 1
-                self._span[gap.start] -= 1
+            self._ranges.vary_number(gaps[name])
         for gap in self._ids:
-            self._low[gap], self._span[gap] = 0, 0xFF
+            self._ranges.vary(gap, _ANY)
 
     @classmethod
     def of(cls, frame: Frame, table: RouteTable) -> "EndShape | None":
@@ -90,9 +85,7 @@ class EndShape:
 
     def has(self, headers: Octets) -> bool:
         """Return whether all of `headers`, one a row, have this shape."""
-        if (headers - self._low > self._span).any():
-            return False
-        return all(headers[:, gap].tobytes().isalnum() for gap in self._ids)
+        return self._ranges.hold(headers) and all(headers[:, gap].tobytes().isalnum() for gap in self._ids)
 
     def numbers(self, headers: Octets) -> tuple[Longs, Longs, Longs]:
         """Return offsets in the half queue, offsets in the log, and opaques."""

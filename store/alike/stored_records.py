@@ -45,7 +45,7 @@ class MovedShape(TailShape):
         # PGROUP; None without one.
         self.group = tail[gaps[b"PGROUP"]] if b"PGROUP" in gaps else None
         for name in _MAX_DIGITS.keys() & gaps.keys():
-            self._vary_number(gaps[name])
+            self._ranges.vary_number(gaps[name])
 
     @classmethod
     def of(cls, tail: bytes, topic_field: bytes) -> "MovedShape | None":

@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from broker.send.send_kinds import SendKind, kind_of
 from broker.timer.timed_sends import is_usual_timed
 from broker.timer.timer_intake import TIMER_NAMES
@@ -19,6 +17,7 @@ from sprocket.remoting.command import FLAG_ONEWAY, Request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last, terminated
 from store.alike.columns import Octets
+from store.alike.octet_ranges import PRINTABLE, OctetRanges
 
 _ITEM: Final = rb'"[^"\\]*":(?:"(?:[^"\\]|\\u000[12])*"|-?[0-9]+|true|false|null)'
 _HEADER: Final = re.compile(rb'\{(?:%b,)*"extFields":\{(%b(?:,%b)*)\}(?:,%b)*\}' % ((_ITEM,) * 4))
@@ -32,9 +31,6 @@ _MAX_TIME_DIGITS: Final = 15
 _DECIDING: Final = frozenset({"TRAN_MSG", "PGROUP", "WAIT"})
 # Printable ASCII without what JSON escapes, and without the character that few names contain except the seal's.
 _PLAIN_TEXT: Final = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\#')
-# First and last octet.
-_TEXT: Final = (0x20, 0x7E)
-_DIGITS: Final = (ord("0"), ord("9"))
 _SHARDING_KEY: Final = names.encoded_name(names.SHARDING_KEY)
 _WAIT: Final = names.encoded_name(names.WAIT)
 
@@ -55,7 +51,7 @@ class HeaderShape:
     """
 
     __slots__ = (
-        "_low", "_span", "copies", "flag", "gaps", "is_fifo", "kind", "properties", "reconsume_times",
+        "_ranges", "copies", "flag", "gaps", "is_fifo", "kind", "properties", "reconsume_times",
         "size_bytes", "sys_flag", "topic",
     )  # fmt: skip
 
@@ -69,16 +65,12 @@ class HeaderShape:
         self.reconsume_times: int = request.header.reconsume_times or 0
         self.properties = terminated(request.header.properties.encode())
         self.is_fifo = kind is not SendKind.HALF and _SHARDING_KEY in self.properties
-        # Lowest octet at each position, and how much higher it may be.
-        self._low = np.frombuffer(header, np.uint8).copy()
-        self._span = np.zeros(len(header), np.uint8)
+        self._ranges = OctetRanges(header)
         for name, gap in gaps.items():
-            low, high = _DIGITS if _is_numeric(name) else _TEXT
-            self._low[gap], self._span[gap] = low, high - low
-            if _is_numeric(name) and gap.stop - gap.start > 1:
-                # A number does not begin with 0.
-                self._low[gap.start] += 1
-                self._span[gap.start] -= 1
+            if _is_numeric(name):
+                self._ranges.vary_number(gap)
+            else:
+                self._ranges.vary(gap, PRINTABLE)
 
     @classmethod
     def of(cls, header: bytes, request: Request[Any], wire_names: Mapping[str, str]) -> "HeaderShape | None":
@@ -103,11 +95,9 @@ class HeaderShape:
 
     def alike(self, headers: Octets) -> int:
         """Return how many of `headers`, one a row, have this shape, up to the first that has not."""
-        outside = headers - self._low > self._span
         count = len(headers)
-        # Half the time of `any`.
-        if np.count_nonzero(outside):
-            count = int(outside.any(axis=1).argmax())
+        if not self._ranges.hold(headers):
+            count = int(self._ranges.outside(headers).any(axis=1).argmax())
             headers = headers[:count]
         return count if count and self._is_plain_text(headers) else 0
 
