@@ -6,13 +6,11 @@ Pulls of one read share their checks, and their responses leave in one buffer.  
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from broker.client.clients import ConsumerGroup
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
-from sprocket.remoting.command import FLAG_RESPONSE, Buffer, Request
+from sprocket.remoting.command import Buffer, Request
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import BINARY_CODE_BYTES, JSON, Frame, Frames
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
@@ -88,10 +86,8 @@ class PullReader:
         reads: UsualReads,
     ) -> None:
         """`template` is that of the response with found messages; the functions are those of the compiled twin."""
-        entry = Entry(route)
-        self._code, self._prefix = entry.code, entry.prefix
-        self._decode, self._binary = entry.decode, entry.binary
-        self._binary_code = (entry.code & 0xFFFF).to_bytes(BINARY_CODE_BYTES, "big")
+        self._entry = Entry(route)
+        self._binary_code = (self._entry.code & 0xFFFF).to_bytes(BINARY_CODE_BYTES, "big")
         self._frame = template.frame
         self._lane_of, self._group_of, self._topic_of = lane_of, group_of, topic_of
         self._connected_of, self._forbidden_of = connected_of, forbidden_of
@@ -123,24 +119,13 @@ class PullReader:
         return b"".join(buffers), notes, None
 
     def _request(self, frame: Frame) -> Request[PullMessageRequestHeader] | None:
-        """Return the request of a frame as `RouteTable.decode` does; None if it is not one of this code, or damaged."""
+        """Return the request of a frame as `RouteTable.decode` does; None if it is of another code, or damaged."""
         if isinstance(frame, AdmittedFrame):
             # Exactly the request that a guard has checked is served.
             decoded = frame.decoded
-            return decoded[1] if isinstance(decoded, tuple) and decoded[0].code == self._code else None
-        serialization, header, body = frame
-        if serialization != JSON:
-            return self._binary(header, body, None) if header.startswith(self._binary_code) else None
-        if not header.startswith(self._prefix):
-            return None
-        try:
-            request = self._decode(header)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return None
-        if request.code != self._code or request.flag & FLAG_RESPONSE or request.header is None:
-            return None
-        request.body = body
-        return request
+            return decoded[1] if isinstance(decoded, tuple) and decoded[0].code == self._entry.code else None
+        begin = self._entry.prefix if frame[0] == JSON else self._binary_code
+        return self._entry.request_of(frame) if frame[1].startswith(begin) else None
 
     def _answer(
         self,

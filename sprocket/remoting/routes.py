@@ -242,6 +242,20 @@ class Entry:
         is_hot = route.lane in _HOT_LANES and route.header is not AllFields
         self.native = header_decoder(self.code, route.header) if is_hot else None
 
+    def request_of(self, frame: Frame) -> Request[Any] | None:
+        """Return the request of a frame of this code, decoded in Python; None if its header has an unusual form."""
+        serialization, header, body = frame
+        if serialization != JSON:
+            return self.binary(header, body, None)
+        try:
+            request = self.decode(header)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        if request.code != self.code or request.flag & FLAG_RESPONSE or request.header is None:
+            return None
+        request.body = body
+        return request
+
 
 def _checked(handle: Handler, checks: Sequence[Check]) -> Handler:
     def checked(request: Request[Any]) -> Answer:
@@ -326,27 +340,15 @@ class RouteTable:
         """
         if self.guard is not None:
             return _admitted(frame)
-        serialization, header, body = frame
         entry = self.entry_of(frame)
         if entry is None:
             return self._decode_slowly(frame)
         if entry.native is not None:
-            request = entry.native.request(serialization, header, body, None)
+            request = entry.native.request(*frame, None)
             if request is not None:
                 return entry, request
-        if serialization == JSON:
-            try:
-                request = entry.decode(header)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                return self._decode_slowly(frame)
-            if request.code == entry.code and not request.flag & FLAG_RESPONSE and request.header is not None:
-                request.body = body
-                return entry, request
-        else:
-            usual = entry.binary(header, body, None)
-            if usual is not None:
-                return entry, usual
-        return self._decode_slowly(frame)
+        request = entry.request_of(frame)
+        return self._decode_slowly(frame) if request is None else (entry, request)
 
     def serve_usual(self, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve usual frames from `index` on as a whole, and return how many; 0 if they must be decoded.
