@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.message.record import CRC_MASK, MAGIC_V1, MIN_RECORD_BYTES
-from store.alike.columns import Longs, Octets, common_text, numbers_of, texts_of
+from store.alike.columns import Longs, Octets, by_value, common_text, numbers_of, texts_of
 from store.alike.record_columns import LENGTH_BYTES, tags_codes
 from store.alike.tail_shape import TAGS, AnyTopicShape, KnownShapes
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES, RECORD_IPV4_DTYPE
@@ -154,14 +154,13 @@ def _tails(chain: _Chain, body_bytes: list[int]) -> _Tails | None:
     if chain.step and body_bytes.count(body_bytes[0]) == count:
         return _tails_of(chain, chain.ends, chain.step - FIXED_IPV4_BYTES - body_bytes[0])
     tail_bytes = chain.ends - chain.begins - FIXED_IPV4_BYTES - body_bytes
-    lengths = set(tail_bytes.tolist())
-    if len(lengths) * MIN_ALIKE > count:
+    groups = by_value(tail_bytes, MIN_ALIKE)
+    if not groups:
         return None
-    if len(lengths) == 1:
-        return _tails_of(chain, chain.ends, lengths.pop())
+    if len(groups) == 1:
+        return _tails_of(chain, chain.ends, groups[0][0])
     topics, codes, claims = [b""] * count, np.empty(count, np.int64), np.empty(count, np.int64)
-    for size in lengths:
-        rows = (tail_bytes == size).nonzero()[0]
+    for size, rows in groups:
         part = _tails_of(chain, chain.ends[rows], size)
         if part is None:
             return None

@@ -22,6 +22,19 @@ def by_length(texts: Sequence[bytes]) -> list[Sequence[int]]:
     return list(groups.values())
 
 
+def by_value(values: Longs, least: int) -> list[tuple[int, Longs]]:
+    """Return each value with its indexes, both ascending; nothing if a value has fewer than `least` of them on average.
+
+    `values` has at least one.
+    """
+    if not np.count_nonzero(values != values[0]):
+        return [(int(values[0]), np.arange(len(values)))] if len(values) >= least else []
+    different = sorted(set(values.tolist()))
+    if len(different) * least > len(values):
+        return []
+    return [(value, (values == value).nonzero()[0]) for value in different]
+
+
 def rows_of(texts: Sequence[bytes | memoryview]) -> Octets:
     """Return texts of one length as rows of octets."""
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)

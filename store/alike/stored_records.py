@@ -4,7 +4,6 @@ Tails of one length have one shape (`store.alike.tail_shape`).  Topic and values
 fixed in it, other values may vary.  Bodies may have any length and content.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import MAGIC_V1
-from store.alike.columns import Longs, Octets, rows_of
+from store.alike.columns import Longs, Octets, by_value, rows_of
 from store.alike.record_columns import LENGTH_BYTES
 from store.alike.tail_shape import KnownShapes, TailShape, tail_parts
 from store.layout import RECORD_IPV4_DTYPE
@@ -122,8 +121,8 @@ def read_alike(
         return None
     ends = (begins + FIXED_IPV4_BYTES + body_bytes).tolist()
     bodies = [segment[at + FIXED_IPV4_BYTES : end] for at, end in zip(firsts, ends, strict=True)]
-    groups = _by_value(tail_bytes)
-    if len(groups) * MIN_ALIKE > len(begins):
+    groups = by_value(tail_bytes, MIN_ALIKE)
+    if not groups:
         return None
     found = []
     for size, rows in groups:
@@ -150,10 +149,3 @@ def _part(
     tails = rows_of([segment[end : end + size] for end in ends])
     shape = _known.find(tails, topic_field)
     return None if shape is None else StoredRecords(shape, rows, heads, bodies, tails)
-
-
-def _by_value(values: Longs) -> Sequence[tuple[int, Longs]]:
-    """Return each value with its indexes, ascending."""
-    if (values == values[0]).all():
-        return [(int(values[0]), np.arange(len(values)))]
-    return [(value, (values == value).nonzero()[0]) for value in np.unique(values).tolist()]

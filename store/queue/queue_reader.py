@@ -196,7 +196,7 @@ class QueueReader:
     def _neighbours(
         self, queue: ConsumeQueue, offset: int, count: int, next_offset: int, max_bytes: int
     ) -> GetResult | None:
-        """Return `count` messages from `offset` on, all of which are wanted; None if `_collect` must read them."""
+        """Return the `count` messages from `offset` on, each of them wanted; None if `_collect` must read them."""
         found = queue.view_at(offset)
         records = found and self._gathered(queue, offset, offset + count, found, count, max_bytes)
         if not records or records[0] < count:

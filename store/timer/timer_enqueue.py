@@ -34,7 +34,7 @@ if _compiled is not None and _compiled.UNIT_BYTES != UNIT_BYTES:
 ENTRY_MESSAGES: Final = 256 if _compiled is None else 512
 # Max messages of one turn: those that arrive before a turn that is due enter with it.
 MAX_ENTRY_MESSAGES: Final = 1024
-# Of them, max messages that are entered one by one, each of which costs a hundred times as much as compiled.
+# Of them, max messages that are entered one by one.  One of these takes a hundred times as long as a compiled one.
 _MAX_ONE_BY_ONE: Final = 256
 # Messages after an unusual one that are entered one by one, before the engine is asked again.
 _UNUSUAL: Final = 16 if _compiled is not None else _engine.UNUSUAL

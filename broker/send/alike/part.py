@@ -38,7 +38,7 @@ class Part:
     ) -> None:
         """`headers` are one a row, `queue_ids` those in them; `suffix` are properties that all messages get.
 
-        The opaques are those in `headers`, less `excess`, if it is not 0 an array.
+        The opaques are those in `headers`, less `excess`: 0, or a number for each message.
         """
         self.place = place
         self.real_topic = shape.topic

@@ -139,7 +139,7 @@ def _log(seed: int, records: int) -> bytes:
 
 
 def _alike_log(seed: int) -> bytes:
-    """Records of one form, in some of which one thing is unusual."""
+    """Records of one form.  Some of them have one unusual thing."""
     chance, following, content = random.Random(seed), Counter[Any](), bytearray()
     sizes, odd = chance.choice(((40,), (0, 40, 41))), seed % 4 == 3
     for number in range(chance.randrange(2, 24)):

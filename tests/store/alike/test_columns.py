@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.alike.columns import digits_of, hex_digits_of, numbers_of, repeated, texts_of
+from store.alike.columns import by_value, digits_of, hex_digits_of, numbers_of, repeated, texts_of
 
 LARGEST = (1 << 63) - 1
 
@@ -40,3 +40,15 @@ def test_repeated_rows_are_rows_of_their_own() -> None:
     rows = repeated(b"abc", 3)
     rows[1, 0] = ord("x")
     assert texts_of(rows) == [b"abc", b"xbc", b"abc"]
+
+
+@given(st.lists(st.integers(-2, 3), min_size=1, max_size=40), st.integers(1, 5))
+def test_indexes_by_value(values: list[int], least: int) -> None:
+    different = sorted(set(values))
+    found = by_value(np.array(values), least)
+    if len(different) * least > len(values):
+        assert found == []
+        return
+    assert [value for value, _ in found] == different
+    for value, indexes in found:
+        assert indexes.tolist() == [at for at, one in enumerate(values) if one == value]
