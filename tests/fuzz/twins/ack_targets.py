@@ -31,7 +31,6 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import ResponseTemplate, encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle
@@ -42,7 +41,7 @@ from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
 from tests.fuzz.twins.send_targets import HOST, served
-from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
+from tests.fuzz.twins.wire_targets import encoding, frame_of
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
 
@@ -184,20 +183,13 @@ def _unusual(chance: random.Random) -> AckMessageRequestHeader:
 
 def ack_of(chance: random.Random, plain: float) -> bytes:
     """A frame of an acknowledgement, as clients write it with the probability `plain`."""
-    pick, oneway = chance.choice, False
+    oneway = False
     if chance.random() < plain:
         queue_id = chance.randrange(QUEUES)
         header = ack_header(handle_of(queue_id=queue_id, queue_offset=chance.randrange(_MESSAGES)))
     else:
         header, oneway = _unusual(chance), chance.random() < 0.1
-    fields = to_ext_fields(header)
-    if chance.random() > plain and chance.random() < 0.2:
-        fields[pick((*fields, "unknown"))] = pick(TEXTS)
-    serialization, opaque = pick((JSON, ROCKETMQ)), pick((0, 1, -1, 2**31 - 1, 77))
-    frame = encode_request(RequestCode.ACK_MESSAGE, opaque, fields, 0, oneway=oneway, serialization=serialization)
-    if serialization == JSON and chance.random() > plain:
-        frame = rewritten(chance, frame)
-    return frame
+    return frame_of(chance, RequestCode.ACK_MESSAGE, header, plain, oneway=oneway)
 
 
 def compare_acks(pieces: list[bytes], *, sync_flush: bool = False, **changes: Any) -> list[Any]:

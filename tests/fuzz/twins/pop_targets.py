@@ -9,8 +9,6 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ
-from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from store.record.record import PendingMessage
 from tests.clock import ManualClock
@@ -18,7 +16,7 @@ from tests.fuzz.target import Target, pieces_of
 from tests.fuzz.twins.ack_targets import MIN_BYTES, QUEUES, Twin, compiled_pops
 from tests.fuzz.twins.pull_targets import read_counts
 from tests.fuzz.twins.send_targets import compare_served
-from tests.fuzz.twins.wire_targets import TEXTS, rewritten
+from tests.fuzz.twins.wire_targets import frame_of
 from tests.sim.sim_store import SEGMENT_BYTES
 
 _NOW_MS: Final = ManualClock().wall_ms()
@@ -111,14 +109,7 @@ def pop_of(chance: random.Random, plain: float) -> bytes:
         )  # fmt: skip
     else:
         header, oneway = _unusual(chance), chance.random() < 0.1
-    fields = to_ext_fields(header)
-    if chance.random() > plain and chance.random() < 0.2:
-        fields[pick((*fields, "unknown"))] = pick(TEXTS)
-    serialization, opaque = pick((JSON, ROCKETMQ)), pick((0, 1, -1, 2**31 - 1, 77))
-    frame = encode_request(RequestCode.POP_MESSAGE, opaque, fields, 0, oneway=oneway, serialization=serialization)
-    if serialization == JSON and chance.random() > plain:
-        frame = rewritten(chance, frame)
-    return frame
+    return frame_of(chance, RequestCode.POP_MESSAGE, header, plain, oneway=oneway)
 
 
 def ready_twin(is_native: bool, **changes: Any) -> PopTwin:

@@ -27,9 +27,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.frames import encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
-from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.framing import FrameDecoder
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.routes import RouteTable
 from store.message_store import MessageStore
@@ -38,7 +36,7 @@ from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
 from tests.fuzz.twins.send_targets import Output, compare_served
-from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
+from tests.fuzz.twins.wire_targets import encoding, frame_of
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SimStore, small_config
 
@@ -194,14 +192,7 @@ def pull_of(chance: random.Random, plain: float) -> bytes:
             max_msg_bytes=pick((None, None, 0, 1, 500, 100_000)), request_source=pick((None, -1, -7, 0, 1)),
         )  # fmt: skip
         code, oneway = pick((11, 11, 11, 361)), chance.random() < 0.1
-    fields = to_ext_fields(header)
-    if chance.random() > plain and chance.random() < 0.2:
-        fields[pick((*fields, "unknown"))] = pick(TEXTS)
-    serialization, opaque = pick((JSON, ROCKETMQ)), pick((0, 1, -1, 2**31 - 1, 77))
-    frame = encode_request(RequestCode(code), opaque, fields, 0, oneway=oneway, serialization=serialization)
-    if serialization == JSON and chance.random() > plain:
-        frame = rewritten(chance, frame)
-    return frame
+    return frame_of(chance, RequestCode(code), header, plain, oneway=oneway)
 
 
 def compare_pulls(pieces: list[bytes], **broker: Any) -> None:

@@ -16,7 +16,7 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.engine import header_decoder, response_encoder
 from sprocket.remoting.frames import ResponseTemplate, encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
-from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -156,6 +156,18 @@ def request_of(chance: random.Random) -> bytes:
     if serialization == JSON and chance.random() < 0.3:
         frame = rewritten(chance, frame)
     return frame + body
+
+
+def frame_of(chance: random.Random, code: RequestCode, header: Header, plain: float, *, oneway: bool) -> bytes:
+    """A frame with this header and no body, as clients write it with the probability `plain`."""
+    fields = to_ext_fields(header)
+    if chance.random() > plain and chance.random() < 0.2:
+        fields[chance.choice((*fields, "unknown"))] = chance.choice(TEXTS)
+    serialization, opaque = chance.choice((JSON, ROCKETMQ)), chance.choice((0, 1, -1, 2**31 - 1, 77))
+    frame = encode_request(code, opaque, fields, 0, oneway=oneway, serialization=serialization)
+    if serialization == JSON and chance.random() > plain:
+        frame = rewritten(chance, frame)
+    return frame
 
 
 def rewritten(chance: random.Random, frame: bytes) -> bytes:
