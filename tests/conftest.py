@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sprocket.common.logs.peer_lines import peer_lines
 from tests import tiers, unsteady
 from tests.footprint import Footprint
 
@@ -53,6 +54,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if reason and item.get_closest_marker("unsteady") is None:
         item.add_marker(pytest.mark.unsteady(reason=reason))
     unsteady.reason_of(item)
+
+
+def pytest_runtest_setup() -> None:
+    """Let a test's lines be the first ones of their reason."""
+    peer_lines.finish()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -130,6 +130,7 @@ ALLOWED: dict[tuple[str, str], str] = {
         "sprocket/cli/mqadmin/consumer/connection.py",
         "disk",
     ): "`consumerStatus` writes what clients say into files, as there",
+    ("sprocket/cli/server/server_process.py", "sleep"): "edge: tells again and again what the log left out",
     ("sprocket/cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
     ("sprocket/cli/mqadmin/options.py", "clock"): "commands with -i repeat after a pause",
 }

@@ -51,6 +51,7 @@ FORBIDDEN_NAME = re.compile(
 # The form of a log line: ``event=term key=value``.  A value is one word, a field, or fields in quotation marks.
 LOG_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 LOG_LINE = re.compile(r"event=[a-z][a-z0-9_]*( [A-Za-z][A-Za-z0-9_]*=([^ =']+|'[^']*'))*( %s)?")
+PEER_LINES = "peer_lines"
 # The interface of a NamedTuple: these names do not clash with its fields.
 TUPLE_METHODS = frozenset({"_replace", "_asdict", "_make", "_fields"})
 MACHINE_PATH = re.compile("/" + r"(?:work|root|Users|home/\w+|tmp/scratch)" + "/")
@@ -127,8 +128,10 @@ def free_log_lines(source: str) -> Iterator[Finding]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = node.func.value
-        if node.func.attr in LOG_LEVELS and isinstance(name, ast.Name) and name.id in loggers:
-            line = node.args[1 if node.func.attr == "log" else 0]
+        if node.func.attr in LOG_LEVELS and isinstance(name, ast.Name) and name.id in {*loggers, PEER_LINES}:
+            # Logger and peer stand before it, and the level.
+            before = 2 * (name.id == PEER_LINES) + (node.func.attr == "log")
+            line = node.args[before]
             if not isinstance(line, ast.Constant) or not LOG_LINE.fullmatch(str(line.value)):
                 yield Finding(node.lineno, "log line", ast.unparse(line))
 

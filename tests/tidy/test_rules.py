@@ -117,6 +117,8 @@ def test_other_name_is_allowed(name: str) -> None:
         "log.warning(f'event=refused peer={peer}')",
         "log.exception(text)",
         "log.log(level, 'event=a b')",
+        "peer_lines.info(log, peer, 'refused')",
+        "peer_lines.log(log, level, peer, 'refused')",
     ],
 )
 def test_free_log_line_is_found(call: str) -> None:
@@ -131,6 +133,8 @@ def test_free_log_line_is_found(call: str) -> None:
         "log.info('event=a_2 maxSize=%d peer=%s:%s reason=%r', 1, 2, 3, 4)",
         "log.info('event=access decision=deny %s', facts)",
         "log.log(level, 'event=a')",
+        "peer_lines.info(log, peer, 'event=a')",
+        "peer_lines.log(log, level, peer, 'event=a')",
         "log.setLevel('INFO')",
         "other.info('free text')",
         "math.log(x)",

@@ -12,15 +12,18 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from sprocket.cli import exit_codes
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.logs.line_format import timed_formatter
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.processes.stop_signals import STOPPING, stays_ignored
 
 logger = logging.getLogger(__name__)
+
+_LEFT_OUT_S: Final = 5.0
 
 
 class Server(Protocol):
@@ -77,6 +80,7 @@ class Process:
             if not stays_ignored(number):
                 self._loop.add_signal_handler(number, self._signalled, number)
         started: list[Server] = []
+        left_out = self._loop.create_task(_tell_left_out())
         try:
             for factory in factories:
                 server = factory()
@@ -86,6 +90,8 @@ class Process:
             await self._ended.wait()
         finally:
             await self._stop(started)
+            left_out.cancel()
+            peer_lines.finish()
         if isinstance(self._failure, RestartNeeded):
             # The process keeps its id, so its supervisor sees no end.
             logger.warning("event=restart reason=%r", str(self._failure))
@@ -112,6 +118,13 @@ class Process:
                 await server.stop()
             except (SprocketError, OSError) as error:
                 self._failure = self._failure or _as_sprocket_error(error)
+
+
+async def _tell_left_out() -> None:
+    """Tell how many lines of peers were left out, also if no further line comes."""
+    while True:
+        await asyncio.sleep(_LEFT_OUT_S)
+        peer_lines.flush()
 
 
 def _say(line: str) -> None:
