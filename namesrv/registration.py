@@ -115,6 +115,8 @@ def steps(
     group = _enter_group(table, header, answer)
     _enter_live(table, header, body, previous, channel_id, now_ms)
     if broker_id == MASTER_ID or _is_prime_slave(group, header):
+        if broker_id == MASTER_ID and previous is None:
+            table.wiped.discard(name)
         changed = first or previous is None or previous.data_version != body.topic_config_serialize_wrapper.data_version
         _remove_unnamed(table, header, body, config, marks_parts=marks_parts)
         yield from _enter_topics(table, group, header, body, changed)

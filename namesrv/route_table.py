@@ -61,6 +61,9 @@ class RouteInfo:
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)  # topic -> broker name
     # Broker name -> when its topics were named; filled only with deleteTopicWithBrokerRegistration.
     named: dict[str, NamedTopics] = field(default_factory=dict)
+    # Broker groups whose topics an operator made unwritable, until the master restarts.  RocketMQ remembers only the
+    # topics, so that a registration with another version makes them writable.
+    wiped: set[str] = field(default_factory=set)
 
     def topics_of(self, broker_name: str) -> Iterator[tuple[str, QueueData]]:
         """Yield the topics that have queues on a broker group."""
@@ -70,6 +73,8 @@ class RouteInfo:
 
     def put_queues(self, topic: str, queues: QueueData) -> bool:
         """Set the queues of `topic` on one broker group.  Return whether that changed anything."""
+        if queues.broker_name in self.wiped:
+            queues.perm &= ~PERM_WRITE
         by_broker = self.topics.setdefault(topic, {})
         if by_broker.get(queues.broker_name) == queues:
             return False
@@ -105,6 +110,8 @@ class RouteInfo:
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """Make every topic on a broker group unwritable.  Return their number."""
+        if broker_name in self.brokers:
+            self.wiped.add(broker_name)
         count = 0
         for _, queues in self.topics_of(broker_name):
             queues.perm &= ~PERM_WRITE
@@ -113,6 +120,7 @@ class RouteInfo:
 
     def add_write_perm(self, broker_name: str) -> int:
         """Make every topic on a broker group readable and writable.  Return their number."""
+        self.wiped.discard(broker_name)
         count = 0
         for _, queues in self.topics_of(broker_name):
             queues.perm = PERM_READ | PERM_WRITE

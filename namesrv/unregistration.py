@@ -73,6 +73,7 @@ def _remove_group(table: RouteInfo, broker_name: str) -> None:
     """Remove a broker group without members, its topics, and its cluster if that becomes empty."""
     del table.brokers[broker_name]
     table.named.pop(broker_name, None)
+    table.wiped.discard(broker_name)
     for cluster_name in [name for name, members in table.clusters.items() if broker_name in members]:
         members = table.clusters[cluster_name]
         members.discard(broker_name)

@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `TopicConfigManager`, `SubscriptionGroupManager`, `DataV
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
+from itertools import count
 from typing import Generic, TypeVar
 
 import msgspec
@@ -26,6 +27,11 @@ class VersionedTable(SavedTable):
         super().__init__(file)
         self._clock = clock
         self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self._part_numbers = count(1)
+
+    def part_version(self) -> DataVersion:
+        """Return a version for a part of the table; no whole table and no other part has it."""
+        return DataVersion(self.data_version.state_version, self._clock.wall_ms(), -next(self._part_numbers))
 
 
 def _keep() -> None:
@@ -57,14 +63,14 @@ class EntryTable(VersionedTable, Generic[T]):
     def _set(self, changes: Mapping[str, T | None], undo_others: Callable[[], None] = _keep) -> None:
         """Change entries and begin to save them; None removes an entry.
 
-        If that fails, the entries and the version are as before, and `undo_others` undoes what changed besides.
+        If that fails, the entries are as before, and `undo_others` undoes what changed besides.  The version is a new
+        one: a name server or a slave may have the undone change under the last.
         """
-        version_before, before = self.data_version, {name: self.by_name.get(name) for name in changes}
+        before = {name: self.by_name.get(name) for name in changes}
         self._enter(changes)
 
         def undo() -> None:
             self._enter(before)
-            self.data_version = version_before
             self._not_written()
             undo_others()
 

@@ -9,6 +9,10 @@ name server forget the broker) is repeated at once.
 A name server with deleteTopicWithBrokerRegistration takes the topics of a registration for all that the broker has.
 RocketMQ's broker registers a changed topic alone (`registerIncrementBrokerData`), which removes its other routes there.
 So a REGISTER_BROKER from here names every topic, or it is marked as a part (`_PART_MARK`), which removes nothing there.
+
+A name server ignores a registration whose version it already has.  So each part has a version of its own, and only the
+whole table has the table's.  After a part the next periodic registration sends the whole table, which repairs whatever
+the name server missed.
 """
 
 import asyncio
@@ -16,7 +20,6 @@ import logging
 import zlib
 from collections.abc import Callable, Sequence
 from copy import copy
-from itertools import count
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
@@ -63,9 +66,6 @@ _MIN_PART_TOPICS = 2
 # No name server removes routes for a registration that has queue mappings.  This one belongs to a topic without
 # queues, so no client ever gets it with a route.
 _PART_MARK = "rmq_sys_PART_OF_A_LIST_OF_TOPICS"
-
-
-_part_numbers = count(1)
 
 
 class Registration:
@@ -155,7 +155,8 @@ class Registration:
     async def register_all(self, name_server: str, registered: DataVersion | None) -> DataVersion:
         """Register every topic, in parts with enableSplitRegistration.  Return the version of the table that was sent.
 
-        `registered` is the last version of this name server.  Raises ClientError if it refuses.
+        `registered` is the version that this name server has; None if it has none or that of a part.  Raises
+        ClientError if it refuses.
         """
         config = self._config.broker
         topics, version = list(self._topics.by_name.values()), copy(self._topics.data_version)
@@ -166,24 +167,16 @@ class Registration:
             return version
         parts = [topics[at : at + size] for at in range(0, len(topics), size)]
         for number, part in enumerate(parts, 1):
-            # A name server ignores a registration whose version it already has.  So all parts except the last have a
-            # unique version.  With the last part the name server has the whole table and its version.
+            # With the last part the name server has the whole table and its version.
             is_last = number == len(parts) or version == registered
-            part_version = (
-                version if is_last else DataVersion(version.state_version, version.timestamp, -next(_part_numbers))
-            )
+            part_version = version if is_last else self._topics.part_version()
             await self._register(name_server, part, part_version, is_part=True)
         self._registered.set()
         return version
 
-    async def register_part(self, name_server: str, topics: Sequence[TopicConfig]) -> DataVersion:
-        """Register changed topics in addition to the registered ones.  Return the version that was sent.
-
-        Raises ClientError if the name server refuses.
-        """
-        version = copy(self._topics.data_version)
-        await self._register(name_server, topics, version, is_part=True)
-        return version
+    async def register_part(self, name_server: str, topics: Sequence[TopicConfig]) -> None:
+        """Register changed topics in addition to the registered ones.  Raises ClientError if it refuses."""
+        await self._register(name_server, topics, self._topics.part_version(), is_part=True)
 
     async def register_alone(self, name_server: str, topics: Sequence[TopicConfig]) -> bool:
         """Register topics one by one, in addition to the registered ones.
@@ -446,7 +439,8 @@ class NameServerSession:
         owner = self._owner
         if owner.registers_alone(len(topics)) and await owner.register_alone(self.name_server, topics):
             return
-        self._registered_version = await owner.register_part(self.name_server, topics)
+        self._registered_version = None
+        await owner.register_part(self.name_server, topics)
 
     @property
     def _has_all(self) -> bool:

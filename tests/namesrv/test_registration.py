@@ -1,7 +1,7 @@
 """Registration, data version and heartbeat on the pure tables."""
 
 from namesrv import registration
-from namesrv.unregistration import close_channel
+from namesrv.unregistration import close_channel, unregister
 from sprocket.remoting.bodies.route import QueueData
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, Reports, body, header
@@ -39,14 +39,25 @@ def test_a_slave_is_told_its_master_and_brings_no_topics() -> None:
     assert reports.table.brokers["broker-a"].broker_addrs == {0: MASTER, 1: SLAVE}
 
 
-def test_an_unchanged_version_leaves_permissions_as_an_operator_set_them() -> None:
+def test_wiped_permissions_outlast_every_registration_until_the_master_restarts() -> None:
     reports = Reports()
+
+    def permissions() -> dict[str, int]:
+        return {topic: queues.perm for topic, queues in reports.table.topics_of("broker-a")}
+
     reports.register()
     assert reports.table.wipe_write_perm("broker-a") == 2
     reports.register(of=body(version=1))
-    assert reports.table.topics["t"]["broker-a"].perm == PERM_READ
-    reports.register(of=body(version=2))
-    assert reports.table.topics["t"]["broker-a"].perm == PERM_READ | PERM_WRITE
+    reports.register(of=body(["t", "u", "new"], version=2))
+    reports.register(header(addr=SLAVE, broker_id=1))
+    assert permissions() == dict.fromkeys(("t", "u", "new"), PERM_READ)
+    unregister(reports.table, CLUSTER, "broker-a", MASTER, 1)
+    reports.register(of=body(["t", "u", "new"], version=2), channel_id=2)
+    assert permissions() == dict.fromkeys(("t", "u", "new"), PERM_READ | PERM_WRITE)
+    reports.table.wipe_write_perm("broker-a")
+    reports.table.add_write_perm("broker-a")
+    reports.register(of=body(version=3))
+    assert permissions() == dict.fromkeys(("t", "u", "new"), PERM_READ | PERM_WRITE)
 
 
 def test_a_topic_that_was_deleted_here_comes_back_with_the_next_registration() -> None:

@@ -89,7 +89,7 @@ def test_what_the_file_does_not_hold_memory_does_not_hold(tmp_path: Path) -> Non
     with pytest.raises(StoreError):
         topics.create_on_send("Orders", "TBW102", 4)
     assert "Orders" not in topics
-    assert topics.data_version.counter == 0
+    assert topics.data_version.counter == 2, "a name server may know the topic under version 1"
 
 
 def test_update_alters_attributes_and_counts_only_real_changes(tmp_path: Path) -> None:
