@@ -27,12 +27,15 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
 	@$(PIP) install --quiet --constraint requirements.lock setuptools cython
-	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,faststream,fastapi,prometheus,redis,postgresql,testing,demo,dev]'
+	@SPROCKET_ENGINE=python PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \
+	  --config-settings editable_mode=compat --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,faststream,fastapi,prometheus,redis,postgresql,testing,demo,dev]'
 	@$(BIN)/python -m spark.runtime.java_home requirements.lock
 	@touch $@
 
+# pip above compiles nothing: it would do so in a folder of its own, and all of it would be compiled here a second time.
 # The compiler's output goes to a file: without a compiler it is long, and the one line after it says all.
 $(ENGINE_STAMP): $(STAMP) setup.py $(wildcard sprocket/engine/*/*.pyx sprocket/engine/*/*.pxd sprocket/engine/*/*.h)
+	@echo "Compiling the engine: $(words $(wildcard sprocket/engine/*/*.pyx)) modules on $$(nproc) processors"
 	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2
 	@$(BIN)/python -m sprocket.engine.choice
 	@touch $@
@@ -78,7 +81,8 @@ docs: setup ## Write from the code what docs/ says of keys, files, replication, 
 	$(BIN)/python -m docs.pages.metrics_page docs/metrics.md
 
 site: setup ## Build the documentation site with an API reference in build/site
-	@$(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[site]'
+	@SPROCKET_ENGINE=python $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \
+	  --config-settings editable_mode=compat --editable '.[site]'
 	$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 

@@ -1,6 +1,7 @@
 """Build of the compiled engine; everything else is in setup.cfg.
 
 The modules are optional: without a C compiler, or without Cython, the package installs and runs pure Python.
+With SPROCKET_ENGINE=python nothing is compiled.
 """
 
 import hashlib
@@ -38,4 +39,5 @@ def extensions() -> list[Extension]:
 
 
 os.chdir(Path(__file__).resolve().parent)
-setup(ext_modules=extensions())
+modules = [] if os.environ.get("SPROCKET_ENGINE") == "python" else extensions()
+setup(ext_modules=modules, options={"build_ext": {"parallel": len(os.sched_getaffinity(0))}})

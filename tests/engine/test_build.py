@@ -12,7 +12,7 @@ from sprocket.engine.choice import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the recipe needs besides Python; the compiler is not among them.
-TOOLS = ("make", "sh", "rm", "cat", "touch")
+TOOLS = ("make", "sh", "rm", "cat", "touch", "nproc")
 pytestmark = pytest.mark.skipif(not (ROOT / ".venv" / "bin").exists(), reason="make works with .venv alone")
 
 
@@ -59,7 +59,9 @@ def built(tree: Path) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
 def test_with_a_compiler(tree: Path) -> None:
-    assert make_engine(tree, os.environ["PATH"]) == "Engine: native (compiled)\n"
+    compiling, engine = make_engine(tree, os.environ["PATH"]).splitlines()
+    assert compiling.startswith(f"Compiling the engine: {len(MODULES)} modules on ")
+    assert engine == "Engine: native (compiled)"
     assert built(tree) == sorted(MODULES)
 
 
@@ -68,10 +70,20 @@ def test_without_a_compiler_one_line_says_what_it_costs(tree: Path, tmp_path: Pa
     tools.mkdir()
     for name in TOOLS:
         (tools / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
-    said = make_engine(tree, str(tools))
-    assert said.count("\n") == 1
+    _, said = make_engine(tree, str(tools)).splitlines()
     assert said.startswith("Engine: python, because the compiled engine is not built. Everything works; ")
     assert "install a C compiler" in said
+    assert built(tree) == []
+
+
+def test_pip_compiles_nothing_if_python_is_the_engine(tree: Path) -> None:
+    """`make setup` installs so: it compiles the engine once, afterwards."""
+    environment = {**os.environ, "SPROCKET_ENGINE": "python"}
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=tree, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     assert built(tree) == []
 
 
