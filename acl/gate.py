@@ -18,6 +18,7 @@ from acl.passes import Pass, given
 from acl.remote_addresses import Parts, parts_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -141,7 +142,9 @@ class Gate:
             return None
         except Exception as error:
             # If the check itself fails, the request is not served.
-            logger.error("event=check_failed code=%d peer=%s:%d", asked.code, *channel.peer, exc_info=error)
+            peer_lines.error(
+                logger, channel.peer, "event=check_failed code=%d peer=%s:%d", asked.code, *channel.peer, exc_info=error
+            )
             self._refuse(asked, request, RequestError(self._refused_code, "the request could not be checked"))
             return None
         if self.audit.writes_allowed:

@@ -18,6 +18,7 @@ from controller.replica_service import ReplicaService
 from controller.state.commands import LiveReplica, Outcome
 from controller.state.group import Group
 from sprocket.common.errors import ClientError, ProtocolError, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.controller import EpochEntryCache
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads
@@ -106,8 +107,8 @@ class Elections:
         """Return the replicas that are alive and answered, with the ends of their logs."""
         found = await asyncio.gather(*(self._ask_one(group, one) for one in self._service.live_replicas(group)))
         answers = tuple(one for one in found if one is not None)
-        logger.info(
-            "event=replicas_asked group=%s sync_state_set=%s needed=%d answers=%s",
+        peer_lines.info(
+            logger, "", "event=replicas_asked group=%s sync_state_set=%s needed=%d answers=%s",
             group.name, list(group.sync_state_set), group.answers_needed, _shown(answers),
         )  # fmt: skip
         return answers
@@ -125,7 +126,9 @@ class Elections:
             if said[:2] != expected[:2] or said[2] not in (replica.broker_id, _MASTER_ID):
                 raise ProtocolError("epochs", f"broker {said} answers there, not {expected}")
         except (ClientError, ProtocolError, TimeoutError, msgspec.MsgspecError) as error:
-            logger.warning("event=replica_not_asked group=%s addr=%s cause=%r", group.name, address, str(error))
+            peer_lines.warning(
+                logger, address, "event=replica_not_asked group=%s addr=%s cause=%r", group.name, address, str(error)
+            )
             return None
         epoch = cache.epoch_list[-1].epoch if cache.epoch_list else UNKNOWN
         return msgspec.structs.replace(replica, epoch=epoch, max_offset=cache.max_offset)

@@ -17,6 +17,7 @@ from controller.replica_service import ReplicaService
 from controller.state.group import Group
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ClientError, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.controller import SyncStateSet
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
@@ -55,8 +56,8 @@ class Failover:
             group = self._service.known_group(broker.name)
             if group is None or group.cluster != broker.cluster or group.replica(broker.broker_id) is None:
                 continue  # anybody may send heartbeats of brokers that nobody knows
-            logger.warning(
-                "event=broker_lost cluster=%s group=%s broker_id=%d addr=%s reason=%s",
+            peer_lines.warning(
+                logger, broker.address, "event=broker_lost cluster=%s group=%s broker_id=%d addr=%s reason=%s",
                 broker.cluster, broker.name, broker.broker_id, broker.address, reason,
             )  # fmt: skip
             if group.master_id == broker.broker_id and self._service.is_leader:
@@ -167,4 +168,6 @@ class Failover:
             await self._client.notify(address, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
         except ClientError as error:
             # The broker asks every syncBrokerMetadataPeriod.
-            logger.warning("event=notify_failed addr=%s group=%s cause=%r", address, group.name, str(error))
+            peer_lines.warning(
+                logger, address, "event=notify_failed addr=%s group=%s cause=%r", address, group.name, str(error)
+            )

@@ -34,6 +34,7 @@ from controller.state.machine import ControllerMachine
 from ha.raft.consensus import ConsensusBusyError, ConsensusError, NotLeaderError, OutcomeUnknownError
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class ReplicaService:
         elif sender not in self._refused and len(self._refused) < _MAX_REFUSED:
             # One line for each broker: it sends a heartbeat every second.
             self._refused.add(sender)
-            logger.warning("event=heartbeat_refused reason=%r", refusal)
+            peer_lines.warning(logger, heartbeat.address, "event=heartbeat_refused reason=%r", refusal)
         return refusal
 
     async def alter_sync_state_set(
@@ -334,12 +335,13 @@ class ReplicaService:
     def _log_change(self, command: str, name: str) -> None:
         group = self._machine.group(name)
         if group is None:
-            logger.info("event=group_forgotten group=%s", name)
+            peer_lines.info(logger, "", "event=group_forgotten group=%s", name)
             return
-        logger.info(
+        peer_lines.info(
+            logger, "",
             "event=group_changed command=%s group=%s brokers=%s master=%s master_epoch=%d sync_state_set=%s epoch=%d",
-            command, name, list(group.broker_ids), group.master_id, group.master_epoch,
-            list(group.sync_state_set), group.sync_state_set_epoch,
+            command, name, list(group.broker_ids), group.master_id, group.master_epoch, list(group.sync_state_set),
+            group.sync_state_set_epoch,
         )  # fmt: skip
 
     async def _proposed(self, command: Command) -> bytes:

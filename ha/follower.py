@@ -12,6 +12,7 @@ from typing import Final, Protocol, cast
 from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, DiskFailed, ProtocolError, RestartNeeded, SprocketError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class MasterConnection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Abort the connection."""
         if self._transport is not None and not self._transport.is_closing():
-            logger.warning("event=master_connection_closed reason=%r", reason)
+            peer_lines.warning(logger, "", "event=master_connection_closed reason=%r", reason)
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -233,10 +234,12 @@ class Follower:
             _, connection = await asyncio.wait_for(connecting, _CONNECT_LIMIT_S)
         except (OSError, TimeoutError, ConfigError, ValueError, OverflowError) as error:
             # ValueError, OverflowError: a name server repeats what a master registered, which need not be an address.
-            logger.warning("event=master_unreachable address=%s reason=%r", address, str(error) or "timeout")
+            peer_lines.warning(
+                logger, address, "event=master_unreachable address=%s reason=%r", address, str(error) or "timeout"
+            )
             return
         self._connected(connection)
-        logger.info("event=following master=%s log_end=%d", address, self._log.end_offset)
+        peer_lines.info(logger, address, "event=following master=%s log_end=%d", address, self._log.end_offset)
         try:
             await connection.closed
         finally:

@@ -18,6 +18,7 @@ from ha.replicas import Replicas
 from ha.table_queue import TableUpdate
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.flow.joined_buffers import write_buffers
 from sprocket.remoting.listening import KeptPort, reason_of
 from sprocket.remoting.tls.entrance import Entrance
@@ -101,8 +102,8 @@ class SlaveConnection(asyncio.Protocol):
             self.close(str(error))
             return
         if is_first and link.requested_offset is not None:
-            logger.info(
-                "event=slave_joined slave=%s identity=%r log_end=%d from=%d",
+            peer_lines.info(
+                logger, self.address, "event=slave_joined slave=%s identity=%r log_end=%d from=%d",
                 self.address, str(self.identity), link.requested_offset, link.next_offset,
             )  # fmt: skip
         if is_first and link.requested_offset is not None and self.session is None:
@@ -145,7 +146,9 @@ class SlaveConnection(asyncio.Protocol):
             if self.link.is_drained:
                 break
         if session is not None and session.refusal:
-            logger.warning("event=slave_refused slave=%s reason=%r", self.address, session.refusal)
+            peer_lines.warning(
+                logger, self.address, "event=slave_refused slave=%s reason=%r", self.address, session.refusal
+            )
             transport.close()
 
     def pause_writing(self) -> None:
@@ -167,7 +170,7 @@ class SlaveConnection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Abort the connection."""
         if self._transport is not None and not self._transport.is_closing():
-            logger.warning("event=slave_closed slave=%s reason=%r", self.address, reason)
+            peer_lines.warning(logger, self.address, "event=slave_closed slave=%s reason=%r", self.address, reason)
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -394,7 +397,10 @@ class SlaveListener:
             rules = self._session_rules
             if rules is not None:
                 rules.tail.left(connection.link)
-            logger.info("event=slave_left slave=%s acked=%d", connection.address, connection.link.acked_offset)
+            peer_lines.info(
+                logger, connection.address, "event=slave_left slave=%s acked=%d", connection.address,
+                connection.link.acked_offset,
+            )  # fmt: skip
             self._on_acknowledged()
 
 

@@ -16,6 +16,7 @@ from sprocket.common import limits
 from sprocket.common.errors import ConfigError, RequestError, StoreError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import ResponseCode
 
@@ -139,12 +140,14 @@ class KVConfig(SavedTable):
         for namespace, key in changes[:_MAX_LINES]:
             value = self.get(namespace, key)
             if value is None:
-                logger.info("event=kv_deleted namespace=%s key=%s", namespace, key)
+                peer_lines.info(logger, "", "event=kv_deleted namespace=%s key=%s", namespace, key)
             else:
                 shown = value[:_MAX_SHOWN_CHARS]
-                logger.info("event=kv_put namespace=%s key=%s value=%r chars=%d", namespace, key, shown, len(value))
+                peer_lines.info(
+                    logger, "", "event=kv_put namespace=%s key=%s value=%r chars=%d", namespace, key, shown, len(value)
+                )
         if len(changes) > _MAX_LINES:
-            logger.info("event=kv_changed count=%d", len(changes))
+            peer_lines.info(logger, "", "event=kv_changed count=%d", len(changes))
 
 
 def _size(key: str, value: str) -> int:

@@ -21,6 +21,7 @@ from namesrv.route_table import (
     min_broker_id_change,
 )
 from namesrv.unregistration import remove
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.next_turn import next_turn
 from sprocket.remoting.bodies.registration import RegisterBrokerBody
 from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
@@ -104,7 +105,9 @@ def steps(
         return Registered(changes=_reject(table, header))
     first = group is None or broker_id not in group.broker_addrs
     if first and len(body.topic_config_serialize_wrapper.topic_config_table) == 1:
-        logger.warning("event=registration_refused broker=%s id=%d addr=%s reason=one_topic", name, broker_id, addr)
+        peer_lines.warning(
+            logger, addr, "event=registration_refused broker=%s id=%d addr=%s reason=one_topic", name, broker_id, addr
+        )
         return None
     answer = Registered()
     previous = table.live.get((header.cluster_name, addr))
@@ -159,13 +162,11 @@ def _is_held_by_newer(
 
 
 def _reject(table: RouteInfo, header: RegisterBrokerRequestHeader) -> list[MinBrokerIdChange]:
-    logger.warning(
+    peer_lines.warning(
+        logger, header.broker_addr,
         "event=registration_rejected cluster=%s broker=%s id=%d addr=%s reason=place_held_by_newer_state",
-        header.cluster_name,
-        header.broker_name,
-        header.broker_id,
-        header.broker_addr,
-    )
+        header.cluster_name, header.broker_name, header.broker_id, header.broker_addr,
+    )  # fmt: skip
     known = table.live.get((header.cluster_name, header.broker_addr))
     return [] if known is None else remove(table, known, "rejected")
 
@@ -217,7 +218,9 @@ def _remove_unnamed(
     broker = header.cluster_name, name
     for topic in named.unnamed(broker, wrapper.topic_config_table, routed, is_whole=marks_parts):
         table.drop_queues(topic, name)
-        logger.info("event=topic_dropped topic=%s broker=%s reason=not_registered", topic, name)
+        peer_lines.info(
+            logger, header.broker_addr, "event=topic_dropped topic=%s broker=%s reason=not_registered", topic, name
+        )
 
 
 def _enter_topics(
@@ -258,11 +261,13 @@ def _log_entered(broker_name: str, entered: list[tuple[str, QueueData]]) -> None
     """Log a line for each of a few topics, or one line for many: a broker may have 100,000."""
     if len(entered) > _MAX_TOPIC_LINES:
         first = [topic for topic, _ in entered[:_MAX_TOPIC_LINES]]
-        logger.info("event=topic_routes broker=%s topics=%d first=%s", broker_name, len(entered), first)
+        peer_lines.info(
+            logger, broker_name, "event=topic_routes broker=%s topics=%d first=%s", broker_name, len(entered), first
+        )
         return
     for topic, queues in entered:
-        logger.info(
-            "event=topic_route topic=%s broker=%s read=%d write=%d perm=%d",
+        peer_lines.info(
+            logger, broker_name, "event=topic_route topic=%s broker=%s read=%d write=%d perm=%d",
             topic, broker_name, queues.read_queue_nums, queues.write_queue_nums, queues.perm,
         )  # fmt: skip
 
@@ -300,14 +305,10 @@ def _enter_live(
     else:
         table.filter_servers.pop(live.key, None)
     if previous is None:
-        logger.info(
-            "event=broker_registered cluster=%s broker=%s id=%d addr=%s ha=%s",
-            live.cluster_name,
-            live.broker_name,
-            live.broker_id,
-            live.broker_addr,
-            live.ha_server_addr,
-        )
+        peer_lines.info(
+            logger, live.broker_addr, "event=broker_registered cluster=%s broker=%s id=%d addr=%s ha=%s",
+            live.cluster_name, live.broker_name, live.broker_id, live.broker_addr, live.ha_server_addr,
+        )  # fmt: skip
 
 
 def _find_master(table: RouteInfo, group: BrokerData, cluster_name: str, answer: Registered) -> None:

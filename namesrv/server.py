@@ -17,6 +17,7 @@ from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ClientError, InvariantError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
@@ -175,13 +176,10 @@ class NameServer:
         if not self.settings.current.notify_min_broker_id_changed:
             return
         for change in changes:
-            logger.info(
-                "event=min_broker_id_changed id=%d addr=%s offline=%s notify=%s",
-                change.min_broker_id,
-                change.min_broker_addr,
-                change.offline_broker_addr,
-                change.notify_addrs,
-            )
+            peer_lines.info(
+                logger, "", "event=min_broker_id_changed id=%d addr=%s offline=%s notify=%s", change.min_broker_id,
+                change.min_broker_addr, change.offline_broker_addr, change.notify_addrs,
+            )  # fmt: skip
             header = NotifyMinBrokerIdChangeRequestHeader(
                 min_broker_id=change.min_broker_id,
                 min_broker_addr=change.min_broker_addr,
@@ -197,4 +195,4 @@ class NameServer:
         try:
             await self._client.notify(addr, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header)
         except ClientError as error:
-            logger.warning("event=notify_failed addr=%s cause=%r", addr, str(error))
+            peer_lines.warning(logger, addr, "event=notify_failed addr=%s cause=%r", addr, str(error))

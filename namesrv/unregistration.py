@@ -8,6 +8,7 @@ RocketMQ removes the live broker for any of them that names its address.
 import logging
 
 from namesrv.route_table import LiveBroker, MinBrokerIdChange, RouteInfo, has_master, min_broker_id_change
+from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
 
@@ -18,13 +19,11 @@ def unregister(
     """Remove a broker that asked for it over connection `channel_id`."""
     live = table.live.get((cluster_name, broker_addr))
     if live is None or live.broker_name != broker_name or live.channel_id > channel_id:
-        logger.info(
-            "event=unregister_ignored cluster=%s broker=%s addr=%s reason=%s",
-            cluster_name,
-            broker_name,
-            broker_addr,
+        peer_lines.info(
+            logger, broker_addr, "event=unregister_ignored cluster=%s broker=%s addr=%s reason=%s", cluster_name,
+            broker_name, broker_addr,
             "not_registered" if live is None or live.broker_name != broker_name else "older_incarnation",
-        )
+        )  # fmt: skip
         return []
     return remove(table, live, "unregistered")
 
@@ -45,14 +44,10 @@ def remove(table: RouteInfo, live: LiveBroker, reason: str) -> list[MinBrokerIdC
     """Remove a live broker from all tables."""
     del table.live[live.key]
     table.filter_servers.pop(live.key, None)
-    logger.info(
-        "event=broker_removed cluster=%s broker=%s id=%d addr=%s reason=%s",
-        live.cluster_name,
-        live.broker_name,
-        live.broker_id,
-        live.broker_addr,
-        reason,
-    )
+    peer_lines.info(
+        logger, live.broker_addr, "event=broker_removed cluster=%s broker=%s id=%d addr=%s reason=%s",
+        live.cluster_name, live.broker_name, live.broker_id, live.broker_addr, reason,
+    )  # fmt: skip
     group = table.brokers.get(live.broker_name)
     # Another process may hold the place now: the same broker id at another address.
     if group is None or group.broker_addrs.get(live.broker_id) != live.broker_addr:

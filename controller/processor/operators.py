@@ -17,6 +17,7 @@ from sprocket.common import limits
 from sprocket.common.config.configuration import update_entries
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from sprocket.remoting.bodies.requests import read_broker_group, read_broker_names
 from sprocket.remoting.codec.fastjson import dumps
@@ -104,14 +105,20 @@ class OperatorProcessor:
         )
         if outcome.code == ResponseCode.SUCCESS:
             peer = request.channel.peer
-            logger.info("event=broker_data_cleaned group=%s ids=%s peer=%s:%s", header.broker_name, ids, *peer)
+            peer_lines.info(
+                logger, request.channel.peer, "event=broker_data_cleaned group=%s ids=%s peer=%s:%s",
+                header.broker_name, ids, *peer,
+            )  # fmt: skip
         return Response(outcome.code, outcome.remark)
 
     async def forget(self, request: Request[ForgetControllerRequestHeader]) -> Response:
         """Let a controller that lost its disk come back with an empty one."""
         controller_id = request.header.controller_id
         await self._service.forget_controller(controller_id)
-        logger.warning("event=controller_forgotten id=%s peer=%s:%s", controller_id, *request.channel.peer)
+        peer_lines.warning(
+            logger, request.channel.peer, "event=controller_forgotten id=%s peer=%s:%s", controller_id,
+            *request.channel.peer,
+        )  # fmt: skip
         return Response()
 
     async def adopt(self, request: Request[Any]) -> Response:
@@ -130,7 +137,10 @@ class OperatorProcessor:
         outcome = await self._service.adopt(command)
         if outcome.code == ResponseCode.SUCCESS:
             peer = request.channel.peer
-            logger.warning("event=group_adopted group=%s master=%d peer=%s:%s", command.name, command.master_id, *peer)
+            peer_lines.warning(
+                logger, request.channel.peer, "event=group_adopted group=%s master=%d peer=%s:%s", command.name,
+                command.master_id, *peer,
+            )  # fmt: skip
         return Response(outcome.code, outcome.remark)
 
     def get_config(self, request: Request[Any]) -> Response:
@@ -152,7 +162,10 @@ class OperatorProcessor:
         note = self._settings.note
         if changed:
             peer = request.channel.peer
-            logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, note or "")
+            peer_lines.info(
+                logger, request.channel.peer, "event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed,
+                note or "",
+            )  # fmt: skip
         return Response(remark=note)
 
 

@@ -32,6 +32,7 @@ from ha.raft.greeting import (
 )
 from ha.raft.messages import Message
 from sprocket.common.errors import ConfigError, ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 
@@ -144,7 +145,10 @@ class _Connection:
 
     def abort(self, reason: str) -> None:
         if not self._writer.transport.is_closing():
-            logger.warning("event=raft_link_closed member=%s reason=%r", self.claims.member_id, reason)
+            peer_lines.warning(
+                logger, self.claims.member_id, "event=raft_link_closed member=%s reason=%r", self.claims.member_id,
+                reason,
+            )  # fmt: skip
             self._writer.transport.abort()
 
     async def run(self, reader: asyncio.StreamReader, inbox: Inbox) -> None:
@@ -158,7 +162,10 @@ class _Connection:
             except ProtocolError as error:
                 self.abort(str(error))
             except OSError as error:
-                logger.info("event=raft_link_lost member=%s reason=%r", self.claims.member_id, str(error))
+                peer_lines.info(
+                    logger, self.claims.member_id, "event=raft_link_lost member=%s reason=%r", self.claims.member_id,
+                    str(error),
+                )  # fmt: skip
             await inbox.put(Event(self, is_open=False))
         finally:
             self._writer.transport.abort()
@@ -245,7 +252,10 @@ class TcpPeers:
                 connection = await self._greet_back(reader, writer)
         except (ProtocolError, OSError, EOFError, TimeoutError) as error:
             peer = writer.get_extra_info("peername")
-            logger.warning("event=raft_greeting_failed peer=%s reason=%r", peer, str(error) or type(error).__name__)
+            peer_lines.warning(
+                logger, peer or "", "event=raft_greeting_failed peer=%s reason=%r", peer,
+                str(error) or type(error).__name__,
+            )  # fmt: skip
         finally:
             self._greeting -= 1
             if connection is None:
@@ -280,7 +290,7 @@ class TcpPeers:
                     retry_s = _FIRST_RETRY_S
             except Exception:
                 # A bug or a strange address.  Without this loop the member would be cut off until the next start.
-                logger.exception("event=raft_dial_failed member=%s", other.id)
+                peer_lines.error(logger, other.id, "event=raft_dial_failed member=%s", other.id, exc_info=True)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, _LAST_RETRY_S)
 
@@ -327,7 +337,10 @@ class TcpPeers:
 
     def _met(self, writer: asyncio.StreamWriter, met: Met) -> _Connection:
         self._logged.pop(met.claims.member_id, None)
-        logger.info("event=raft_link_opened member=%s disk=%s", met.claims.member_id, met.claims.disk_id[:8])
+        peer_lines.info(
+            logger, met.claims.member_id, "event=raft_link_opened member=%s disk=%s", met.claims.member_id,
+            met.claims.disk_id[:8],
+        )  # fmt: skip
         return _Connection(writer, met, self._own.id)
 
     def _nonce(self) -> bytes:
@@ -337,7 +350,9 @@ class TcpPeers:
         known = member_id if member_id in self._others else ""
         if self._logged.get(known) != reason:
             self._logged[known] = reason
-            logger.warning("event=raft_link_refused member=%.64s reason=%r", member_id, reason[:_MAX_LOGGED])
+            peer_lines.warning(
+                logger, "", "event=raft_link_refused member=%.64s reason=%r", member_id, reason[:_MAX_LOGGED]
+            )
 
 
 async def _receive(reader: asyncio.StreamReader, kind: type[T]) -> T:

@@ -18,6 +18,7 @@ from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import BrokerKey, MinBrokerIdChange, RouteInfo
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.registration import (
     LARGE_BYTES,
     LARGE_COMPRESSED_BYTES,
@@ -201,8 +202,8 @@ class BrokerProcessor:
 
 
 def _log_write_perm(change: str, request: Request[Any], broker_name: str, count: int) -> None:
-    logger.info(
-        "event=write_perm_changed change=%s broker=%s topics=%d peer=%s:%s",
+    peer_lines.info(
+        logger, request.channel.peer, "event=write_perm_changed change=%s broker=%s topics=%d peer=%s:%s",
         change, broker_name, count, *request.channel.peer,
     )  # fmt: skip
 
@@ -225,7 +226,9 @@ def _registration_body(request: Request[RegisterBrokerRequestHeader]) -> Registe
     """Decode a broker's registration, in any thread.  Raises RequestError or ProtocolError."""
     header = request.header
     if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
-        logger.warning("event=registration_refused broker=%s reason=crc32", header.broker_name)
+        peer_lines.warning(
+            logger, request.channel.peer, "event=registration_refused broker=%s reason=crc32", header.broker_name
+        )
         raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     if not request.body:
         return RegisterBrokerBody()

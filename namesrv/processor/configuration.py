@@ -14,6 +14,7 @@ from namesrv.kv_config import KVConfig
 from sprocket.common.config.configuration import update_entries
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -99,7 +100,8 @@ class ConfigurationProcessor:
             raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
         note = self._settings.note
         if changed:
-            logger.info(
-                "event=config_updated peer=%s:%s changed=%s note=%r", *request.channel.peer, changed, note or ""
-            )
+            peer_lines.info(
+                logger, request.channel.peer, "event=config_updated peer=%s:%s changed=%s note=%r",
+                *request.channel.peer, changed, note or "",
+            )  # fmt: skip
         return Response(remark=note)

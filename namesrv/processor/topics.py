@@ -13,6 +13,7 @@ from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.requests import read_topic_route
 from sprocket.remoting.bodies.topic import TopicList
@@ -122,9 +123,14 @@ class TopicProcessor:
         topic = request.header.topic
         queue_datas = read_topic_route(request.body).queue_datas
         if self._table.add_topic(topic, queue_datas):
-            logger.info("event=topic_registered topic=%s brokers=%s", topic, [q.broker_name for q in queue_datas])
+            peer_lines.info(
+                logger, request.channel.peer, "event=topic_registered topic=%s brokers=%s", topic,
+                [q.broker_name for q in queue_datas],
+            )  # fmt: skip
         elif queue_datas:
-            logger.warning("event=topic_refused topic=%s reason=unknown_broker", topic)
+            peer_lines.warning(
+                logger, request.channel.peer, "event=topic_refused topic=%s reason=unknown_broker", topic
+            )
         return Response()
 
     def delete(self, request: Request[DeleteTopicFromNamesrvRequestHeader]) -> Response:
@@ -135,5 +141,7 @@ class TopicProcessor:
         else:
             removed = self._table.drop_topic(topic)
         if removed:
-            logger.info("event=topic_deleted topic=%s cluster=%s", topic, cluster_name or "*")
+            peer_lines.info(
+                logger, request.channel.peer, "event=topic_deleted topic=%s cluster=%s", topic, cluster_name or "*"
+            )
         return Response()

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, SprocketError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -343,7 +344,9 @@ class RemotingChannel(asyncio.Protocol):
             self._on_bug(error)
         if isinstance(error, SprocketError):
             return refusal_of(error)
-        logger.error("event=handler_failed code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+        peer_lines.error(
+            logger, self.peer, "event=handler_failed code=%s peer=%s:%s", request.code, *self.peer, exc_info=error
+        )
         return Refusal(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}", reason=Reason.BUG)
 
     def _fail(self, error: ProtocolError) -> None:
@@ -352,7 +355,9 @@ class RemotingChannel(asyncio.Protocol):
         self._failed = True
         self._counters.count_protocol_error(error.kind)
         self._table.refusals.count_closed(error)
-        logger.warning("event=protocol_error peer=%s:%s kind=%s detail=%r", *self.peer, error.kind, error.detail)
+        peer_lines.warning(
+            logger, self.peer, "event=protocol_error peer=%s:%s kind=%s detail=%r", *self.peer, error.kind, error.detail
+        )
         self._flush()
         self.close()
 
@@ -377,7 +382,10 @@ class RemotingChannel(asyncio.Protocol):
             return encode_response(response, request.opaque, request.serialization)
         except Exception as error:
             # This must not end the connection, which carries the responses to other requests.
-            logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+            peer_lines.error(
+                logger, self.peer, "event=response_not_encodable code=%s peer=%s:%s",
+                request.code, *self.peer, exc_info=error,
+            )  # fmt: skip
             refusal = Refusal(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
             self._table.refusals.count(Reason.BUG, request.code)
             return encode_response(refusal, request.opaque, request.serialization)
@@ -433,7 +441,7 @@ class RemotingChannel(asyncio.Protocol):
                 request.read_at = self.read_at
 
     def _drop_answer(self, request: Request[Any]) -> None:
-        logger.error("event=second_answer_dropped code=%s peer=%s:%s", request.code, *self.peer)
+        peer_lines.error(logger, self.peer, "event=second_answer_dropped code=%s peer=%s:%s", request.code, *self.peer)
 
     def write(self, *buffers: Buffer) -> None:
         """Queue whole frames for sending.  After close this does nothing."""
@@ -488,7 +496,7 @@ class RemotingChannel(asyncio.Protocol):
             self._count_partial(0)
             self.unsent.looked_at(0)
             self.stalled_at = None
-            logger.warning("event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
+            peer_lines.warning(logger, self.peer, "event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
             self._transport.abort()
 
     # Requests of our own

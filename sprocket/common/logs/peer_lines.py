@@ -7,7 +7,7 @@ a server out of its files.  So every line that a request, a connection or a mist
 A reason is the template of a line.  In a minute that begins with its first line, the first lines are written at once, a
 few for each peer.  The others are counted, and one line tells their number when the minute has ended::
 
-    event=lines_left_out of=send_refused lines=235990 seconds=60 most_from=10.0.0.7 most=235990
+    event=lines_left_out of=send_refused lines=235990 seconds=60 most_from=10.0.0.7
 """
 
 import logging
@@ -28,7 +28,8 @@ WINDOW_S: Final = 60.0
 class PeerLines:
     """Writer of the lines that peers can cause.  Any thread may call it.
 
-    It holds one window for each template in use, and the peers of at most `MAX_LINES` lines in it.
+    It holds one window for each template in use, and the peers of at most `MAX_LINES` lines in it.  Lines of the empty
+    peer, which nobody knows, are limited for all of them only.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -108,7 +109,7 @@ class _Window:
 
     def take(self, host: str) -> bool:
         """Count a line; return whether it may be written."""
-        has_room = self._written < MAX_LINES and self._lines[host] < MAX_LINES_OF_PEER
+        has_room = self._written < MAX_LINES and (not host or self._lines[host] < MAX_LINES_OF_PEER)
         if has_room or host in self._lines:
             self._lines[host] += 1
         self._written += has_room
@@ -118,12 +119,10 @@ class _Window:
     def summarize(self, template: str) -> None:
         """Write the line that tells how many lines were left out, if any."""
         if self._left_out:
-            host, lines = self._lines.most_common(1)[0]
-            self._logger.log(
-                self._level, "event=lines_left_out of=%s lines=%d seconds=%d most_from=%s most=%d",
-                template.partition(" ")[0].removeprefix("event="), self._left_out, WINDOW_S, host or "-",
-                max(0, lines - MAX_LINES_OF_PEER),
-            )  # fmt: skip
+            event = template.partition(" ")[0].removeprefix("event=")
+            host = self._lines.most_common(1)[0][0] or "-"
+            text = "event=lines_left_out of=%s lines=%d seconds=%d most_from=%s"
+            self._logger.log(self._level, text, event, self._left_out, WINDOW_S, host)
 
 
 def _host(peer: Peer) -> str:

@@ -7,6 +7,8 @@ import logging
 import resource
 from typing import Final
 
+from sprocket.common.logs.peer_lines import peer_lines
+
 logger = logging.getLogger(__name__)
 
 # Shares of all descriptors.  Queues may hold a quarter (`store.disk.open_files`).  The sixteenth is for the log and for
@@ -42,8 +44,8 @@ class DescriptorReserve:
             self.refused += 1
         if room == self._is_refusing:
             self._is_refusing = not room
-            logger.warning(
-                "event=descriptors state=%s used=%d kept_from=%d refused=%d note=%r",
+            peer_lines.warning(
+                logger, "", "event=descriptors state=%s used=%d kept_from=%d refused=%d note=%r",
                 "accepting" if room else "refusing", descriptor, self._first_kept, self.refused,
                 "raise the limit of open files (ulimit -n) for more connections",
             )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from sprocket.common import limits
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.command import Buffer
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,8 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         # A key update needs an answer, and an error an alert.
         self._send_sealed()
         if failure:
-            logger.warning("event=tls_failed peer=%s reason=%s", self.get_extra_info("peername"), failure)
+            peer = self.get_extra_info("peername") or ""
+            peer_lines.warning(logger, peer, "event=tls_failed peer=%s reason=%s", peer, failure)
             self.abort()
         elif is_over:
             self.eof_received()

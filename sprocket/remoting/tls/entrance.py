@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from sprocket.common import limits
 from sprocket.common.errors import ConfigError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.tls.connection import TlsConnection
 from sprocket.remoting.tls.watch import ServerTls
@@ -127,7 +128,7 @@ class Entrance:
         try:
             context = self._tls.context()
         except ConfigError as error:
-            logger.error("event=tls_unusable peer=%s:%s reason=%r", *visitor.peer, str(error))
+            peer_lines.error(logger, visitor.peer, "event=tls_unusable peer=%s:%s reason=%r", *visitor.peer, str(error))
             transport.abort()
             return None
         connection = TlsConnection(context, self._admit, self._shaken)
@@ -147,7 +148,7 @@ class Entrance:
 
 
 def _log_refusal(kind: str, peer: tuple[str, int], reason: str) -> None:
-    logger.warning("event=connection_refused kind=%s peer=%s:%s reason=%r", kind, *peer, reason)
+    peer_lines.warning(logger, peer, "event=connection_refused kind=%s peer=%s:%s reason=%r", kind, *peer, reason)
 
 
 class _Visitor(asyncio.Protocol):

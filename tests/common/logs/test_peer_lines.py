@@ -40,7 +40,7 @@ def test_a_peer_gets_its_first_lines_and_one_that_counts_the_others(
     clock.advance(limits.WINDOW_S)
     lines.flush()
     lines.flush()
-    assert left_out(caplog) == ["event=lines_left_out of=send_refused lines=990 seconds=60 most_from=10.0.0.7 most=990"]
+    assert left_out(caplog) == ["event=lines_left_out of=send_refused lines=990 seconds=60 most_from=10.0.0.7"]
     assert caplog.records[-1].levelno == logging.WARNING
     assert caplog.records[-1].name == __name__
 
@@ -73,9 +73,19 @@ def test_all_peers_together_have_a_limit_and_the_next_line_tells_of_the_rest(
 
 def test_the_end_of_a_process_tells_what_was_left_out(lines: PeerLines, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(limits.MAX_LINES_OF_PEER + 1):
+        lines.info(logger, ONE, REFUSED, "a")
+    lines.finish()
+    assert left_out(caplog) == ["event=lines_left_out of=send_refused lines=1 seconds=60 most_from=10.0.0.7"]
+
+
+def test_lines_of_a_peer_that_nobody_knows_have_the_limit_of_all(
+    lines: PeerLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(limits.MAX_LINES + 1):
         lines.info(logger, "", REFUSED, "a")
     lines.finish()
-    assert left_out(caplog) == ["event=lines_left_out of=send_refused lines=1 seconds=60 most_from=- most=1"]
+    assert len(caplog.messages) == limits.MAX_LINES + 1
+    assert left_out(caplog) == ["event=lines_left_out of=send_refused lines=1 seconds=60 most_from=-"]
 
 
 def test_a_line_below_the_level_counts_for_nothing(lines: PeerLines, caplog: pytest.LogCaptureFixture) -> None:
