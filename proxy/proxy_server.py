@@ -32,6 +32,7 @@ from proxy.activity.send import SendActivity
 from proxy.activity.transaction import OrphanedTransactions, TransactionActivity, TransactionalProducers
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
+from proxy.brokers.retry_topics import RetryTopics
 from proxy.clients.commands import ClientCommands
 from proxy.clients.connections import Connections
 from proxy.clients.grpc_members import grpc_key
@@ -184,9 +185,8 @@ class Proxy:
 
     def _make_remoting(self, gate: Gate | None) -> RemotingPorts:
         config, now = self.config, self._clock.monotonic
-        topics = TopicRoutes(
-            self._instance.name_servers, config, now, lambda name: self.consumers.group(name) is not None
-        )
+        RetryTopics(self.brokers, self.metadata, self.consumers, config.rocketmq_cluster_name, self._spawn)
+        topics = TopicRoutes(self._instance.name_servers, config, now)
         limit = config.grpc_max_in_flight_size
         forwarder = Forwarder(self.brokers, topics, config.rocketmq_cluster_name, limit, self._spawn)
         messages = MessageRoutes(

@@ -23,11 +23,12 @@ from sprocket.common.errors import ProtocolError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse
-from sprocket.remoting.headers.admin import ViewMessageRequestHeader
+from sprocket.remoting.headers.admin import CreateTopicRequestHeader, ViewMessageRequestHeader
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.pop import (
     ChangeInvisibleTimeRequestHeader,
@@ -36,6 +37,7 @@ from sprocket.remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,22 @@ class Brokers:
         if response.code != ResponseCode.SUCCESS:
             raise refusal(response.code, response.remark, broker_name)
         return response
+
+    async def create_topic(self, topic: str, cluster: str, queues: int = 1) -> None:
+        """Create `topic` on every master of `cluster` that does not have it."""
+        try:
+            there = (await self.instance.refresh_route(topic)).broker_addresses
+        except TopicNotFound:
+            there = {}
+        header = CreateTopicRequestHeader(
+            topic=topic, default_topic=AUTO_CREATE_TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6,
+            topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False,
+        )  # fmt: skip
+        for name, members in (await self.instance.route(cluster)).broker_addresses.items():
+            if name not in there and MASTER_ID in members:
+                code = RequestCode.UPDATE_AND_CREATE_TOPIC
+                self.success(await self.ask(name, code, header, timeout_s=TIMEOUT_S), name)
+                logger.info("event=topic_created topic=%s broker=%s", topic, name)
 
     async def pop(self, broker_name: str, header: PopMessageRequestHeader, wait_s: float) -> list[PoppedMessage]:
         """Return what a pop took; nothing if no message came in time."""

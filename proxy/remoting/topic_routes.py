@@ -20,7 +20,6 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import Action, Answer, Lane, Resource, Route
 
 _MAX_ROUTES: Final = 20_000
@@ -29,19 +28,9 @@ _VERSION_4_9_4: Final = 401
 
 
 class TopicRoutes:
-    """Routes of topics, asked of the name servers again after topicRouteServiceCacheRefreshSeconds.
+    """Routes of topics, asked of the name servers again after topicRouteServiceCacheRefreshSeconds."""
 
-    `is_connected` returns whether a consumer group has members at this proxy or another one.
-    """
-
-    def __init__(
-        self,
-        name_servers: NameServers,
-        config: ProxyConfig,
-        monotonic: Callable[[], float],
-        is_connected: Callable[[str], bool],
-    ) -> None:
-        self._is_connected = is_connected
+    def __init__(self, name_servers: NameServers, config: ProxyConfig, monotonic: Callable[[], float]) -> None:
         self._name_servers = name_servers
         self._config = config
         self._monotonic = monotonic
@@ -84,11 +73,6 @@ class TopicRoutes:
         try:
             return self._response(request, await self.get(topic), listener)
         except TopicNotFound:
-            group = topic.removeprefix(RETRY_PREFIX)
-            if group != topic and self._is_connected(group):
-                # Tools ask for the brokers of a group by its retry topic, which its first redelivery creates.
-                cluster = await self.get(self._config.rocketmq_cluster_name)
-                return self._response(request, TopicRouteData(broker_datas=cluster.broker_datas), listener)
             remark = f"No topic route info in name server for the topic: {topic}"
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark) from None
 

@@ -25,13 +25,10 @@ from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import ConsumerData, MessageQueue
-from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.admin import CreateTopicRequestHeader
 from sprocket.remoting.headers.offset import SearchOffsetRequestHeader, SearchOffsetResponseHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -124,26 +121,10 @@ class HeartbeatSyncer:
 
     async def _has_topic(self) -> bool:
         """Create the topic on every master of the cluster, unless it is there.  Return whether there is one."""
-        instance = self._brokers.instance
+        cluster = self._config.heartbeat_syncer_topic_cluster_name or self._config.rocketmq_cluster_name
         try:
-            try:
-                there = (await instance.refresh_route(self._topic)).broker_addresses
-            except TopicNotFound:
-                there = {}
-            cluster = self._config.heartbeat_syncer_topic_cluster_name or self._config.rocketmq_cluster_name
-            wanted = await instance.route(cluster)
-            header = CreateTopicRequestHeader(
-                topic=self._topic, default_topic=AUTO_CREATE_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=6,
-                topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False,
-            )  # fmt: skip
-            for name, members in wanted.broker_addresses.items():
-                if name in there or MASTER_ID not in members:
-                    continue
-                code = RequestCode.UPDATE_AND_CREATE_TOPIC
-                answer = await self._brokers.ask(name, code, header, timeout_s=TIMEOUT_S)
-                self._brokers.success(answer, name)
-                logger.info("event=sync_topic_created topic=%s broker=%s", self._topic, name)
-            return bool((await instance.refresh_route(self._topic)).subscribe)
+            await self._brokers.create_topic(self._topic, cluster)
+            return bool((await self._brokers.instance.refresh_route(self._topic)).subscribe)
         except TopicNotFound:
             return False  # the broker has it, and the name server will
         except (ClientError, Refusal) as error:

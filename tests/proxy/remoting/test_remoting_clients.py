@@ -1,6 +1,7 @@
 """Our own client at the proxy's remoting port, where it also finds its routes: everything passes through the proxy."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sprocket import (
     Consumer,
     Message,
     OrderlyConsumer,
+    OrderlySettings,
     Producer,
     ReceivedMessage,
     SimpleConsumer,
@@ -17,7 +19,7 @@ from sprocket import (
     TransactionState,
 )
 from sprocket.testing import Broker
-from tests.proxy.rig import Rig, create_topic, until
+from tests.proxy.rig import Rig, create_topic, running, until
 
 COMMIT, UNKNOWN = TransactionState.COMMIT, TransactionState.UNKNOWN
 
@@ -122,6 +124,30 @@ async def test_orderly_consumer_locks_its_queues(rig: Rig, topic: str) -> None:
         await asyncio.wait_for(done.wait(), 30)
         running.cancel()
     assert sorted(seen) == [str(number) for number in range(10)]
+
+
+async def test_poison_message_of_an_orderly_consumer_does_not_stop_its_queue(tmp_path: Path) -> None:
+    settings = OrderlySettings(max_reconsume_times=1, suspend_current_queue_time_s=0.05)
+    properties = {"autoCreateTopicEnable": "false"}  # nothing but the group's heartbeat can create its retry topic
+    with Broker(tmp_path, properties=properties) as broker:
+        topic = await create_topic(broker, queues=1)
+        async with running(broker) as rig:
+            async with Producer("senders", address(rig)) as producer:
+                for body in (b"poison", b"later"):
+                    await producer.send(Message(topic, body))
+            done = asyncio.Event()
+
+            async def handle(message: ReceivedMessage) -> None:
+                if message.body == b"poison":
+                    raise ValueError("never")
+                done.set()
+
+            async with OrderlyConsumer(
+                "poisoned", [topic], address(rig), consume_from=ConsumeFrom.FIRST, settings=settings
+            ) as consumer:
+                consuming = asyncio.ensure_future(consumer.run(handle))
+                await asyncio.wait_for(done.wait(), 30)
+                consuming.cancel()
 
 
 async def test_pops_are_held_and_acknowledged(rig: Rig, topic: str) -> None:

@@ -29,7 +29,7 @@ from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
 from sprocket.testing import Broker
-from tests.proxy.rig import Rig, consumer_settings, create_topic, running, until
+from tests.proxy.rig import Rig, consumer_settings, create_group, create_topic, running, until
 from tests.proxy.test_access import folder as folder
 
 code = RequestCode
@@ -81,11 +81,20 @@ async def test_route_of_an_unknown_topic(caller: Caller) -> None:
     assert (await caller.route("NobodyHasIt")).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_retry_topic_leads_tools_to_the_members_of_its_group(rig: Rig, caller: Caller, topic: str) -> None:
-    assert (await caller.route("%RETRY%not-yet-retried")).code == ResponseCode.TOPIC_NOT_EXIST
-    await caller.heartbeat("one", "not-yet-retried", topic)
-    found = loads((await caller.route("%RETRY%not-yet-retried")).body, TopicRouteData)
-    assert found.queue_datas == [] and set(found.broker_datas[0].broker_addrs.values()) == {caller.address}
+async def test_retry_topic_is_created_at_the_first_heartbeat_of_its_group(
+    rig: Rig, caller: Caller, topic: str, broker: Broker
+) -> None:
+    # Brokers get no heartbeat that would create it.  A route without queues would stop orderly consumers for good.
+    group = await create_group(broker, retry_queue_nums=3)
+    assert (await caller.route(f"%RETRY%{group}")).code == ResponseCode.TOPIC_NOT_EXIST
+    await caller.heartbeat("one", group, topic)
+    async with asyncio.timeout(10):
+        while (answer := await caller.route(f"%RETRY%{group}")).code != ResponseCode.SUCCESS:
+            assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+            await asyncio.sleep(0.02)
+    found = loads(answer.body, TopicRouteData)
+    assert [(one.write_queue_nums, one.read_queue_nums) for one in found.queue_datas] == [(3, 3)]
+    assert set(found.broker_datas[0].broker_addrs.values()) == {caller.address}
 
 
 async def test_named_listeners_have_their_own_address(broker: Broker, topic: str) -> None:
