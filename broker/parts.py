@@ -250,6 +250,7 @@ def build_core(environment: Environment, role: Role, lasting: Lasting, store: Me
             queue_type_of=lasting.queue_types.of,
         )  # fmt: skip
         store.on_failure.append(environment.fail)
+    store.on_arrival.append(topics.let_read)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, groups=groups, offsets=offsets, locks=QueueLocks(clock),

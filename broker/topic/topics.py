@@ -40,6 +40,7 @@ from sprocket.remoting.message.topic_names import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
+from store.flush.confirmation import Arrival
 from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ SCHEDULE_QUEUE_NUMS = 18
 TopicsChanged = Callable[[list[TopicConfig]], None]
 
 
+MAX_QUEUE_NUMS: Final = 65_535
 # Max topics of one write with their own log line.
 _MAX_TOPIC_LINES: Final = 16
 
@@ -236,6 +238,23 @@ class TopicTable(EntryTable[TopicConfig]):
                 changed.append(ordered)
         if changed:
             self._put(changed)
+
+    def let_read(self, arrivals: Iterable[Arrival]) -> None:
+        """Let consumers read every queue in which messages arrive: a listener of the store of a master.
+
+        A topic may have become smaller while delayed, timed or half messages for its last queues waited, and a group
+        may have more retry queues than its retry topic.  RocketMQ stores such messages where nobody reads.  Read queues
+        are added here, but no write queues.
+        """
+        for queue, _, _ in arrivals:
+            config, queue_id = self.by_name.get(queue.topic), queue.queue_id
+            # A queue that may only be written is an operator's decision.
+            if config is None or queue_id < config.read_queue_nums or queue_id < config.write_queue_nums:
+                continue
+            if queue_id < MAX_QUEUE_NUMS and not self.is_system(queue.topic) and not self.is_copy:
+                larger = copy(config)
+                larger.read_queue_nums = queue_id + 1
+                self._set({queue.topic: larger})
 
     def delete(self, topic: str) -> bool:
         """Remove a topic; return whether it existed."""

@@ -14,7 +14,7 @@ from broker.metrics.statistics import RateWindow
 from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.topic.attributes import MESSAGE_TYPE, parse_changes
-from broker.topic.topics import TopicTable
+from broker.topic.topics import MAX_QUEUE_NUMS, TopicTable
 from sprocket.common.errors import RequestError
 from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.client import MessageQueue
@@ -40,7 +40,6 @@ from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-MAX_QUEUE_NUMS = 65_535
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
