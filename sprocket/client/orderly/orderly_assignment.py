@@ -67,9 +67,9 @@ class OrderlyAssignment(Assignment):
             await self._locks.unlock([queue])
         return is_begun
 
-    def _pull(self, queue: MessageQueue, offset: int) -> None:
+    def _pull(self, queue: MessageQueue, offset: int, *, is_confirmed: bool = True) -> None:
         previous = self._consumed.get(queue)
-        super()._pull(queue, offset)
+        super()._pull(queue, offset, is_confirmed=is_confirmed)
         held = self._loops[queue].process_queue
         orderly = self._consumed[queue] = self._new_queue(held, lambda: self._lost(held))
         if previous is not None:

@@ -35,8 +35,10 @@ class ProcessQueue:
         "taken",
     )
 
-    def __init__(self, queue: MessageQueue, next_offset: int, consumer: Settlement | None = None) -> None:
-        """`consumer` acknowledges and rejects the messages."""
+    def __init__(
+        self, queue: MessageQueue, next_offset: int, consumer: Settlement | None = None, *, is_confirmed: bool = False
+    ) -> None:
+        """`consumer` acknowledges and rejects the messages.  `is_confirmed`: `next_offset` comes from a broker."""
         self.queue = queue
         self.consumer = consumer
         self.next_offset = next_offset
@@ -44,7 +46,7 @@ class ProcessQueue:
         self.size_bytes = 0
         self.is_dropped = False
         self.is_waiting = False  # its pull waits for room
-        self.is_confirmed = False  # a broker has answered a pull at `next_offset`
+        self.is_confirmed = is_confirmed
         self.last_pull_at: float | None = None  # both monotonic s
         self.last_taken_at: float | None = None
         self.taken: dict[int, ReceivedMessage] = {}  # messages of the application by offset, in the order of taking

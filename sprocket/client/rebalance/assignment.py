@@ -88,20 +88,27 @@ class Assignment:
 
     async def _begin(self, queue: MessageQueue) -> bool:
         try:
-            # The broker may have lost a commit in a crash, or never got it.
-            offset = max(await self._start.of(queue), self._unsaved.pop(queue, 0))
+            offset, must_commit = await self._start.of(queue)
         except ClientError as error:
             if self._instance.outages.failed(("begin", queue), error):
                 logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
             return False
         self._instance.outages.succeeded(("begin", queue))
+        unsaved = self._unsaved.pop(queue, -1)
+        if unsaved > offset:
+            # The broker lost a commit in a crash, or never got it.
+            offset, must_commit = unsaved, True
         if not self._is_closed and self._is_wanted(queue.topic):
             logger.info("event=queue_begun queue=%s offset=%d", queue_name(queue), offset)
-            self._pull(queue, offset)
+            self._pull(queue, offset, is_confirmed=must_commit)
+            if must_commit:
+                # Not after the first pull: a group that leaves before it would begin at the queue's new end next time.
+                await self._store.persist({queue: offset})
         return True
 
-    def _pull(self, queue: MessageQueue, offset: int) -> None:
-        loop = self._loops[queue] = self._new_loop(ProcessQueue(queue, offset, self._consumer))
+    def _pull(self, queue: MessageQueue, offset: int, *, is_confirmed: bool = True) -> None:
+        held = ProcessQueue(queue, offset, self._consumer, is_confirmed=is_confirmed)
+        loop = self._loops[queue] = self._new_loop(held)
         self._tasks[queue] = self._instance.spawn(self._run(loop))
 
     async def _run(self, loop: PullLoop) -> None:

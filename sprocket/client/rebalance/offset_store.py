@@ -125,6 +125,7 @@ class LocalFileOffsetStore:
         self._path = directory / client_id / group / "offsets.json"
         self._offsets: dict[MessageQueue, int] | None = None
         self._writing = asyncio.Lock()  # all writes go through one temporary file
+        self._changes = self._written = 0
 
     async def read(self, queue: MessageQueue) -> int | None:
         return (await self._load()).get(queue)
@@ -132,12 +133,17 @@ class LocalFileOffsetStore:
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         table = await self._load()
         table.update(offsets)
+        self._changes += 1
+        wanted = self._changes
         async with self._writing:
-            try:
-                await asyncio.to_thread(replace_file, self._path, dumps(_OffsetTable(dict(table))))
-            except OSError as error:
-                logger.warning("event=commit_failed path=%s reason=%r", self._path, str(error))
-                return set()
+            changes = self._changes
+            if self._written < wanted:  # else the write before had these offsets too
+                try:
+                    await asyncio.to_thread(replace_file, self._path, dumps(_OffsetTable(dict(table))))
+                except OSError as error:
+                    logger.warning("event=commit_failed path=%s reason=%r", self._path, str(error))
+                    return set()
+                self._written = changes
         return set(offsets)
 
     async def _load(self) -> dict[MessageQueue, int]:

@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `RebalancePushImpl.computePullFromWhere`.
 
 from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 
 from sprocket.client import arguments
 from sprocket.client.answers import header_of
@@ -41,6 +42,13 @@ def consume_from_where(consume_from: ConsumeFrom | datetime) -> str:
     return "CONSUME_FROM_TIMESTAMP" if isinstance(consume_from, datetime) else consume_from.value
 
 
+class Start(NamedTuple):
+    """Start of a queue.  `must_commit`: the group has no offset yet, and must not begin elsewhere the next time."""
+
+    offset: int
+    must_commit: bool
+
+
 class StartOffset:
     """Start offsets for one group."""
 
@@ -49,17 +57,20 @@ class StartOffset:
         self._store = store
         self._consume_from = consume_from
 
-    async def of(self, queue: MessageQueue) -> int:
+    async def of(self, queue: MessageQueue) -> Start:
         """Return the committed offset, else the one for `consume_from`.  Raises ClientError if neither is known."""
         committed = await self._store.read(queue)
         if committed is not None and committed >= 0:
-            return committed
+            return Start(committed, must_commit=not committed)  # brokers answer 0 also for a group without an offset
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         if isinstance(self._consume_from, datetime):
-            return await self.end_of(queue) if is_retry else await self.at_time(queue, self._consume_from)
-        if self._consume_from is ConsumeFrom.LAST and not is_retry:
-            return await self.end_of(queue)
-        return 0  # the broker's response to the first pull corrects it if the queue begins later
+            offset = await (self.end_of(queue) if is_retry else self.at_time(queue, self._consume_from))
+        elif self._consume_from is ConsumeFrom.LAST and not is_retry:
+            offset = await self.end_of(queue)
+        else:
+            # The broker's response to the first pull corrects it if the queue begins later.
+            return Start(0, must_commit=False)
+        return Start(offset, must_commit=True)
 
     async def end_of(self, queue: MessageQueue) -> int:
         """Return the offset after the last message of `queue`.  Raises ClientError."""

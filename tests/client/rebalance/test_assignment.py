@@ -8,6 +8,7 @@ from sprocket import MessageQueue
 from sprocket.client.connection.outages import Outages
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.rebalance.assignment import Assignment
+from sprocket.client.rebalance.start_offset import Start
 from tests.client.fake_cluster import until
 
 QUEUE = MessageQueue("T", "a", 0)
@@ -24,8 +25,8 @@ class Store:
     async def read(self, queue: MessageQueue) -> int:
         return self.committed
 
-    async def of(self, queue: MessageQueue) -> int:
-        return self.committed
+    async def of(self, queue: MessageQueue) -> Start:
+        return Start(self.committed, must_commit=False)
 
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         for offset in offsets.values():
