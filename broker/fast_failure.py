@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.routes import Lane, Verdict
 
 logger = logging.getLogger(__name__)
@@ -125,4 +126,4 @@ class FastFailure:
         if is_refusing != self._is_refusing:
             self._is_refusing = is_refusing
             state = "refusing" if is_refusing else "serving"
-            logger.warning("event=overload state=%s reads_refused=%d", state, self.reads_refused)
+            peer_lines.warning(logger, "", "event=overload state=%s reads_refused=%d", state, self.reads_refused)

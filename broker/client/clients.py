@@ -13,6 +13,7 @@ from typing import Protocol
 
 from broker.subscription.assumed_subscriptions import AssumedSubscriptions
 from sprocket.common.clock import Clock
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import Connection, ConsumerData, SubscriptionData
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Buffer, Channel, ReceivedResponse
@@ -128,9 +129,8 @@ class ConsumerRegistry:
         *,
         notify: bool = True,
         with_subscriptions: bool = True,
-        level: int = logging.INFO,
     ) -> bool:
-        """Process a consumer's heartbeat for one group, with log lines of `level`; return whether anything changed.
+        """Process a consumer's heartbeat for one group; return whether anything changed.
 
         `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group keeps its
         subscriptions: the client states that they have not changed since its last heartbeat.
@@ -146,15 +146,14 @@ class ConsumerRegistry:
         self._names.setdefault(member.channel.id, set()).add(group.name)
         changed = group.update_subscriptions(data.subscription_data_set) if with_subscriptions else False
         if joined:
-            logger.log(
-                level,
-                "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
+            peer_lines.info(
+                logger, member.channel.peer, "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
                 group.name, member.client_id, *member.channel.peer, group.message_model, len(group.members),
             )  # fmt: skip
         if changed:
             topics = sorted(islice(group.subscriptions, _MAX_NAMED_TOPICS))
-            logger.log(
-                level, "event=subscription_changed group=%s count=%d topics=%s",
+            peer_lines.info(
+                logger, member.channel.peer, "event=subscription_changed group=%s count=%d topics=%s",
                 group.name, len(group.subscriptions), topics,
             )  # fmt: skip
         if (joined or changed) and notify and not group.is_broadcasting:
@@ -198,8 +197,8 @@ class ConsumerRegistry:
     def _remove(self, group: ConsumerGroup, channel_id: int, reason: str) -> None:
         member = group.members.pop(channel_id)
         _discard(self._names, channel_id, group.name)
-        logger.info(
-            "event=consumer_left group=%s client=%s reason=%s members=%d",
+        peer_lines.info(
+            logger, member.channel.peer, "event=consumer_left group=%s client=%s reason=%s members=%d",
             group.name, member.client_id, reason, len(group.members),
         )  # fmt: skip
         if not group.members:
@@ -238,16 +237,16 @@ class ProducerRegistry:
         found = self._clients.get(client_id)
         return next(reversed(found.values())).channel if found else None
 
-    def register(self, group: str, member: Member, level: int = logging.INFO) -> None:
-        """Process a producer's heartbeat for one group; `level` is that of its log line."""
+    def register(self, group: str, member: Member) -> None:
+        """Process a producer's heartbeat for one group."""
         members = self._groups.setdefault(group, {})
         previous = members.get(member.channel.id)
         if previous is not None and previous.client_id != member.client_id:
             self._forget(group, previous)
         self._clients.setdefault(member.client_id, {})[group, member.channel.id] = member
         if member.channel.id not in members:
-            logger.log(
-                level, "event=producer_joined group=%s client=%s peer=%s:%s",
+            peer_lines.info(
+                logger, member.channel.peer, "event=producer_joined group=%s client=%s peer=%s:%s",
                 group, member.client_id, *member.channel.peer,
             )  # fmt: skip
         members[member.channel.id] = member
@@ -277,7 +276,10 @@ class ProducerRegistry:
         if member is not None:
             self._forget(group, member)
             _discard(self._names, channel_id, group)
-            logger.info("event=producer_left group=%s client=%s reason=%s", group, member.client_id, reason)
+            peer_lines.info(
+                logger, member.channel.peer, "event=producer_left group=%s client=%s reason=%s", group,
+                member.client_id, reason,
+            )  # fmt: skip
         if not members:
             self._groups.pop(group, None)
 

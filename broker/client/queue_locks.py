@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sprocket.common.clock import Clock
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -51,9 +52,14 @@ class QueueLocks:
         if locked:
             self._groups[group] = held
         if taken.count:
-            logger.info("event=queues_locked group=%s client=%s count=%d queues=%s", group, client_id, *taken)
+            peer_lines.info(
+                logger, client_id, "event=queues_locked group=%s client=%s count=%d queues=%s", group, client_id, *taken
+            )
         if refused.count:
-            logger.info("event=queue_locks_refused group=%s client=%s count=%d queues=%s", group, client_id, *refused)
+            peer_lines.info(
+                logger, client_id, "event=queue_locks_refused group=%s client=%s count=%d queues=%s", group, client_id,
+                *refused,
+            )  # fmt: skip
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
@@ -66,7 +72,10 @@ class QueueLocks:
                 del held[queue]
                 unlocked.add(queue)
         if unlocked.count:
-            logger.info("event=queues_unlocked group=%s client=%s count=%d queues=%s", group, client_id, *unlocked)
+            peer_lines.info(
+                logger, client_id, "event=queues_unlocked group=%s client=%s count=%d queues=%s", group, client_id,
+                *unlocked,
+            )  # fmt: skip
         if not held:
             self._groups.pop(group, None)
 

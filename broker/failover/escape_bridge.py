@@ -19,6 +19,7 @@ from broker.role import Role
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from store.delivery import Delivery, OwnLog
@@ -89,8 +90,8 @@ class EscapeBridge:
                 waiting = [message for message, reason in zip(waiting, results, strict=True) if reason]
                 attempt += 1
                 if waiting:
-                    logger.warning(
-                        "event=escape_postponed waiting=%d of=%d topic=%s reason=%r",
+                    peer_lines.warning(
+                        logger, "", "event=escape_postponed waiting=%d of=%d topic=%s reason=%r",
                         len(waiting), len(batch), waiting[0].topic, refusals[0],
                     )  # fmt: skip
             if waiting:
@@ -116,9 +117,10 @@ class EscapeBridge:
             self.escaped += 1
             return ""
         if response.code in _REFUSED:
-            logger.error(
-                "event=escape_refused topic=%s broker=%s reason=%r", message.topic, master.broker_name, response.remark
-            )
+            peer_lines.error(
+                logger, "", "event=escape_refused topic=%s broker=%s reason=%r", message.topic, master.broker_name,
+                response.remark,
+            )  # fmt: skip
             return ""
         self._masters.forget(message.topic)
         return f"{master.broker_name} answers {response.code} {response.remark}"

@@ -17,6 +17,7 @@ from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError, SprocketError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.route import GetBrokerMemberGroupResponseBody, TopicRouteData
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -100,8 +101,8 @@ class GroupMembers(Service):
     def notified(self, request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> Response:
         """NOTIFY_MIN_BROKER_ID_CHANGE: ask for the members now."""
         header = request.header
-        logger.info(
-            "event=min_broker_id_changed min_id=%s min_address=%s offline=%s",
+        peer_lines.info(
+            logger, "", "event=min_broker_id_changed min_id=%s min_address=%s offline=%s",
             header.min_broker_id, header.min_broker_addr, header.offline_broker_addr,
         )  # fmt: skip
         if self._core.config.broker.enable_slave_acting_master and self._asking is None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerOffsetTable
 from sprocket.common.errors import ClientError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -58,10 +59,7 @@ class HandoverPush:
         )
         response = await self._client.invoke(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S)
         if response.code != ResponseCode.SUCCESS:
-            logger.warning(
-                "event=offset_not_pushed group=%s topic=%s queue=%d reason=%r",
-                group,
-                topic,
-                queue_id,
+            peer_lines.warning(
+                logger, "", "event=offset_not_pushed group=%s topic=%s queue=%d reason=%r", group, topic, queue_id,
                 response.remark,
-            )
+            )  # fmt: skip

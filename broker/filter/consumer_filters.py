@@ -18,6 +18,7 @@ from broker.filter.tokens import InvalidExpression
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
@@ -150,7 +151,9 @@ class ConsumerFilters(SavedTable):
         held = _compile(data) if self._has_room(data) else None
         if held is not None:
             self._put(group, topic, held)
-            logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
+            peer_lines.info(
+                logger, "", "event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200]
+            )
         self.changes += held is not None or old is not None
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
@@ -159,7 +162,7 @@ class ConsumerFilters(SavedTable):
             if topic not in living_topics and not _is_dead(held.data):
                 held.data.dead_time = self._clock.wall_ms()
                 self.changes += 1
-                logger.info("event=consumer_filter_dead group=%s topic=%s", group, topic)
+                peer_lines.info(logger, "", "event=consumer_filter_dead group=%s topic=%s", group, topic)
 
     # Reads
 
@@ -183,7 +186,7 @@ class ConsumerFilters(SavedTable):
             if _is_dead(held.data) and held.data.dead_time <= oldest:
                 self._remove(group, topic)
                 self.changes += 1
-                logger.info("event=consumer_filter_removed group=%s topic=%s", group, topic)
+                peer_lines.info(logger, "", "event=consumer_filter_removed group=%s topic=%s", group, topic)
 
     def _all(self) -> list[tuple[str, str, HeldFilter]]:
         return [(group, topic, held) for group, filters in self._by_group.items() for topic, held in filters.items()]
@@ -191,8 +194,8 @@ class ConsumerFilters(SavedTable):
     def _has_room(self, data: ConsumerFilterData) -> bool:
         has_room = self._count < MAX_FILTERS and self._chars + len(data.expression) <= MAX_FILTER_CHARS
         if not has_room:
-            logger.warning(
-                "event=consumer_filter_refused group=%s topic=%s filters=%d characters=%d",
+            peer_lines.warning(
+                logger, "", "event=consumer_filter_refused group=%s topic=%s filters=%d characters=%d",
                 data.consumer_group, data.topic, self._count, self._chars,
             )  # fmt: skip
         return has_room
@@ -235,9 +238,10 @@ def _compile(data: ConsumerFilterData) -> HeldFilter | None:
             raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
         return HeldFilter(data, compiled(data.expression))
     except InvalidExpression as error:
-        logger.warning(
-            "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group, data.topic, str(error)
-        )
+        peer_lines.warning(
+            logger, "", "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group, data.topic,
+            str(error),
+        )  # fmt: skip
         return None
 
 

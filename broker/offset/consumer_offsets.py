@@ -15,6 +15,7 @@ from broker.config.versioned_table import VersionedTable
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
@@ -105,8 +106,8 @@ class ConsumerOffsets(VersionedTable):
         if self._touched is not None:
             self._touched.add(key)
         if before is not None and offset < before:
-            logger.warning(
-                "event=offset_moved_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
+            peer_lines.warning(
+                logger, peer, "event=offset_moved_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
                 group, topic, queue_id, before, offset, peer,
             )  # fmt: skip
         self._commits += 1
@@ -241,8 +242,8 @@ class ConsumerOffsets(VersionedTable):
             for queue_id, offset in queues.items():
                 end = max_offset(topic, queue_id)
                 if offset > end:
-                    logger.warning(
-                        "event=offset_clamped group=%s topic=%s queue=%d from=%d to=%d",
+                    peer_lines.warning(
+                        logger, "", "event=offset_clamped group=%s topic=%s queue=%d from=%d to=%d",
                         group, topic, queue_id, offset, end,
                     )  # fmt: skip
                     queues[queue_id] = end

@@ -11,6 +11,7 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class IdleOffsets(Service):
             for topic in topics:
                 if core.consumers.find_subscription(group, topic) is None and self._has_expired(group, topic):
                     core.offsets.remove(group, topic)
-                    logger.info("event=idle_offsets_removed group=%s topic=%s", group, topic)
+                    peer_lines.info(logger, "", "event=idle_offsets_removed group=%s topic=%s", group, topic)
 
     def _has_expired(self, group: str, topic: str) -> bool:
         queues = self._core.offsets.queues(group, topic)

@@ -12,6 +12,7 @@ from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.errors import TopicNotFound
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
@@ -89,11 +90,14 @@ class TopicRoutes:
             try:
                 queues = await self._fetch(source, topic)
             except SprocketError as error:
-                logger.warning("event=topic_routes_not_refreshed topic=%s reason=%r", topic, str(error))
+                peer_lines.warning(logger, "", "event=topic_routes_not_refreshed topic=%s reason=%r", topic, str(error))
                 return
             kept = self._kept.get(topic)
             if queues is not None and kept is not None and queues != kept[0]:
-                logger.info("event=topic_route_changed topic=%s queues=%d before=%d", topic, len(queues), len(kept[0]))
+                peer_lines.info(
+                    logger, "", "event=topic_route_changed topic=%s queues=%d before=%d", topic, len(queues),
+                    len(kept[0]),
+                )  # fmt: skip
                 self._kept[topic] = (queues, kept[1])
 
     def close(self) -> None:
@@ -105,7 +109,7 @@ class TopicRoutes:
         try:
             return await self._fetch(source, topic)
         except SprocketError as error:
-            logger.warning("event=topic_route_unknown topic=%s reason=%r", topic, str(error))
+            peer_lines.warning(logger, "", "event=topic_route_unknown topic=%s reason=%r", topic, str(error))
             return None
 
     async def _fetch(self, source: RouteSource, topic: str) -> Queues | None:

@@ -21,6 +21,7 @@ from broker.pop.revive.revive_log import ReviveLog
 from broker.send.confirm_waits import Timer
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.metrics.distribution import Distributions
 from store.record.record import PendingMessage
 
@@ -124,9 +125,9 @@ class MergeBuffer:
             if index >= 0:
                 checkpoint.bm |= 1 << index
             else:
-                logger.warning(
-                    "event=ack_of_unpopped topic=%s group=%s queue=%d offset=%d", checkpoint.t, checkpoint.c,
-                    checkpoint.q, offset,
+                peer_lines.warning(
+                    logger, "", "event=ack_of_unpopped topic=%s group=%s queue=%d offset=%d", checkpoint.t,
+                    checkpoint.c, checkpoint.q, offset,
                 )  # fmt: skip
         if checkpoint.bm == (1 << checkpoint.n) - 1:
             self._leave(_key(checkpoint), held)

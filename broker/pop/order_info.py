@@ -17,6 +17,7 @@ from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
@@ -208,16 +209,18 @@ class ConsumerOrderInfo(SavedTable):
         if info is None:
             return offset + 1
         if info.distances and pop_time != info.pop_time:
-            logger.warning(
+            peer_lines.warning(
+                logger, "",
                 "event=ordered_ack_of_another_pop topic=%s group=%s queue=%d offset=%d pop_time=%d last_pop_time=%d",
                 topic, group, queue_id, offset, pop_time, info.pop_time,
             )  # fmt: skip
             return NOTHING_TO_COMMIT
         offsets = info.offsets()
         if offset not in offsets:
-            logger.warning(
-                "event=ordered_ack_unknown topic=%s group=%s queue=%d offset=%d", topic, group, queue_id, offset
-            )
+            peer_lines.warning(
+                logger, "", "event=ordered_ack_unknown topic=%s group=%s queue=%d offset=%d", topic, group, queue_id,
+                offset,
+            )  # fmt: skip
             return ILLEGAL
         info.acknowledged |= 1 << offsets.index(offset)
         self._changed(topic, group, queue_id, info)
@@ -229,8 +232,8 @@ class ConsumerOrderInfo(SavedTable):
         """Make the message at `offset` of the pop at `pop_time` visible at `visible_at`, ms, and not before."""
         info = self._find(topic, group, queue_id)
         if info is None or info.pop_time != pop_time or offset not in info.offsets():
-            logger.warning(
-                "event=invisible_time_of_unknown topic=%s group=%s queue=%d offset=%d pop_time=%d",
+            peer_lines.warning(
+                logger, "", "event=invisible_time_of_unknown topic=%s group=%s queue=%d offset=%d pop_time=%d",
                 topic, group, queue_id, offset, pop_time,
             )  # fmt: skip
             return
@@ -248,13 +251,13 @@ class ConsumerOrderInfo(SavedTable):
                 continue
             config = self._topics.get(topic)
             if config is None or group not in self._groups or not queues:
-                logger.info("event=order_info_cleaned key=%s", key)
+                peer_lines.info(logger, "", "event=order_info_cleaned key=%s", key)
                 del self._table[key]
                 self.changes += 1
                 continue
             for queue_id, info in list(queues.items()):
                 if queue_id >= config.read_queue_nums or info.last_consumed < oldest:
-                    logger.info("event=order_info_cleaned key=%s queue=%d", key, queue_id)
+                    peer_lines.info(logger, "", "event=order_info_cleaned key=%s queue=%d", key, queue_id)
                     del queues[queue_id]
                     self.changes += 1
 

@@ -11,6 +11,7 @@ from broker.core import BrokerCore
 from broker.pop.inflight import InflightMessages
 from broker.pop.order_info import ILLEGAL, ConsumerOrderInfo
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle
@@ -49,8 +50,8 @@ class OrderedAcks:
         if not self._order_info.has(topic, group, queue_id) and not self._is_next(
             topic, queue_id, offset, committed, pop_time_ms
         ):
-            logger.warning(
-                "event=ordered_ack_of_forgotten_pop topic=%s group=%s queue=%d offset=%d committed=%d",
+            peer_lines.warning(
+                logger, peer, "event=ordered_ack_of_forgotten_pop topic=%s group=%s queue=%d offset=%d committed=%d",
                 topic, group, queue_id, offset, committed,
             )  # fmt: skip
             return
@@ -60,7 +61,7 @@ class OrderedAcks:
                 f"offset is illegal, key:{topic}@{group}@{queue_id}, old:{committed}, commit:{offset}, "
                 f"next:{next_offset}, {peer[0]}:{peer[1]}"
             )
-            logger.warning("event=ordered_ack_refused remark=%r", remark)
+            peer_lines.warning(logger, peer, "event=ordered_ack_refused remark=%r", remark)
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if next_offset >= 0:
             if not self._offsets.is_reset(group, topic, queue_id):

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from broker.core import BrokerCore
 from broker.pop.order_info import ConsumerOrderInfo
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.queue.queue_reader import physical_memory_bytes
 
@@ -173,4 +174,4 @@ class PopOffsets:
         """Forget queues of deleted topics and groups."""
         for key in [key for key in self._taken if not is_there(key[0], key[1])]:
             del self._taken[key]
-            logger.info("event=pop_offsets_forgotten topic=%s group=%s queue=%d", *key)
+            peer_lines.info(logger, "", "event=pop_offsets_forgotten topic=%s group=%s queue=%d", *key)

@@ -21,6 +21,7 @@ from broker.pop.records import PopCheckPoint
 from broker.pop.retry_record import queue_offsets_in, records_in, renamed
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import CorruptRecord, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.pop_extra_info import PopHandle, msg_offsets_entry, retry_kind, start_offset_entry
 from sprocket.remoting.message.topic_names import is_light
 from store.queue.get_result import GetResult, GetStatus
@@ -70,7 +71,9 @@ class QueuePop:
         group, max_offset = header.consumer_group, self._store.max_offset(topic, queue_id)
         if self._inflight.is_full(topic, group, queue_id):
             popped.rest += max(max_offset - self._offsets.current(topic, group, queue_id, header.init_mode), 0)
-            logger.debug("event=pop_stopped topic=%s group=%s queue=%d", topic, group, queue_id)
+            peer_lines.log(
+                logger, logging.DEBUG, "", "event=pop_stopped topic=%s group=%s queue=%d", topic, group, queue_id
+            )
             return
         offset = self._offsets.begin(topic, group, queue_id, header.init_mode)
         if popped.is_ordered:
@@ -137,8 +140,8 @@ class QueuePop:
         group = popped.request.header.consumer_group
         result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
         if result.status in _WRONG_OFFSET:
-            logger.warning(
-                "event=pop_offset_corrected status=%s topic=%s group=%s queue=%d from=%d to=%d",
+            peer_lines.warning(
+                logger, "", "event=pop_offset_corrected status=%s topic=%s group=%s queue=%d from=%d to=%d",
                 result.status.name, topic, group, queue_id, offset, result.next_offset,
             )  # fmt: skip
             if result.next_offset < offset:
@@ -173,7 +176,9 @@ class QueuePop:
                 self._check_point(popped, topic, queue_id, offset, message_offsets, result.next_offset)
             except RequestError as error:
                 popped.rest += result.max_offset - offset
-                logger.warning("event=pop_refused topic=%s group=%s queue=%d reason=%r", topic, group, queue_id, error)
+                peer_lines.warning(
+                    logger, "", "event=pop_refused topic=%s group=%s queue=%d reason=%r", topic, group, queue_id, error
+                )
                 return
         kind = retry_kind(topic)
         popped.start_offsets.append(start_offset_entry(kind, queue_id, offset))

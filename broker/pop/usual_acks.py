@@ -14,6 +14,7 @@ from broker.core import BrokerCore
 from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, MAX_COMMON_CHARS, AckLanes
 from broker.pop.revive.revive_log import ACK_TAGS_CODE, ReviveLog
 from sprocket.common.errors import StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.engine import header_fields
@@ -117,7 +118,7 @@ class UsualAcks:
             acks = self._acks_of(frames, index)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
-            logger.exception("event=usual_acks_failed peer=%s:%s", *channel.peer)
+            peer_lines.error(logger, channel.peer, "event=usual_acks_failed peer=%s:%s", *channel.peer, exc_info=True)
             acks = None
         if acks is None:
             return 0

@@ -14,6 +14,7 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import ConsumerData, ConsumerIdList, HeartbeatData
 from sprocket.remoting.bodies.heartbeat import read_heartbeat
 from sprocket.remoting.bodies.requests import read_check_client
@@ -33,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
-# Max groups of one heartbeat with their own log lines.
-_MAX_GROUP_LINES = 32
 _LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
 
 
@@ -87,29 +86,20 @@ class ClientProcessor:
         member = self._member(request, data.client_id)
         knows_fingerprints = data.heartbeat_fingerprint != 0
         is_sub_change = not knows_fingerprints
-        # A heartbeat of many groups has one log line instead of one per group.
-        count = len(data.consumer_data_set) + len(data.producer_data_set)
-        level = logging.INFO if count <= _MAX_GROUP_LINES else logging.DEBUG
-        if level == logging.DEBUG:
-            logger.info(
-                "event=heartbeat_of_many_groups client=%s groups=%d peer=%s:%s",
-                data.client_id, count, *request.channel.peer,
-            )  # fmt: skip
         for consumer in data.consumer_data_set:
-            if self._register_consumer(member, consumer, data, level):
+            if self._register_consumer(member, consumer, data):
                 is_sub_change = True
         for producer in data.producer_data_set:
-            self._producers.register(producer.group_name, member, level)
+            self._producers.register(producer.group_name, member)
         fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
         return Response(header=fields)
 
-    def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData, level: int) -> bool:
+    def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
         """Register one consumer; return whether the client must send its subscriptions in full next time."""
         group = self._groups.find(consumer.group_name)
         if group is None:
-            unknown_level = logging.WARNING if level == logging.INFO else level
-            logger.log(
-                unknown_level, "event=heartbeat_of_unknown_group group=%s client=%s",
+            peer_lines.warning(
+                logger, member.channel.peer, "event=heartbeat_of_unknown_group group=%s client=%s",
                 consumer.group_name, data.client_id,
             )  # fmt: skip
             return False
@@ -127,7 +117,6 @@ class ClientProcessor:
             consumer,
             notify=group.notify_consumer_ids_changed_enable,
             with_subscriptions=not data.without_sub,
-            level=level,
         )
         if before is None:
             # The client omits its subscriptions because it has sent them, but a restarted broker does not have them.

@@ -22,6 +22,7 @@ from broker.transaction.transactions import Ending, Transactions
 from broker.transaction.usual_ends import UsualEnds
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -72,7 +73,8 @@ class TransactionProcessor:
                 _refuse_all([request], error)
                 continue
             if ending is None:
-                logger.info(
+                peer_lines.info(
+                    logger, request.channel.peer,
                     "event=transaction_unknown group=%s msg_id=%s from_check=%s remark=%r",
                     request.header.producer_group, request.header.msg_id, request.header.from_transaction_check,
                     request.remark,
@@ -147,7 +149,7 @@ class TransactionProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         require_topic(request, half.target[0], AuthAction.UPDATE)
         end_offset = self._transactions.resume(half)
-        logger.info("event=transaction_resumed topic=%s unique_key=%s", half.target[0], half.unique_key)
+        peer_lines.info(logger, "", "event=transaction_resumed topic=%s unique_key=%s", half.target[0], half.unique_key)
         self._answer([request], end_offset)
 
     def _answer(self, waiting: Sequence[Request[Any]], end_offset: int) -> None:
@@ -179,8 +181,8 @@ def _refuse_all(requests: Sequence[EndRequest], error: Exception) -> None:
 
 def _refuse(request: EndRequest, error: SprocketError) -> None:
     header = request.header
-    logger.warning(
-        "event=end_of_transaction_refused group=%s msg_id=%s queue_offset=%d reason=%r",
+    peer_lines.warning(
+        logger, request.channel.peer, "event=end_of_transaction_refused group=%s msg_id=%s queue_offset=%d reason=%r",
         header.producer_group, header.msg_id, header.tran_state_table_offset, str(error),
     )  # fmt: skip
     request.channel.reply(request, _refusal(error))

@@ -17,6 +17,7 @@ from broker.core import BrokerCore
 from broker.failover.group_members import GroupMembers
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from sprocket.remoting.bodies.requests import read_lock_batch
 from sprocket.remoting.codec.body_limits import ANSWERS
@@ -97,7 +98,7 @@ class GroupLocks(Service):
                 raise ClientError(f"code {response.code}: {response.remark}")
             return loads(response.body, LockBatchResponseBody, ANSWERS).lock_ok_mq_set
         except (ClientError, ProtocolError) as error:
-            logger.warning("event=member_lock_failed address=%s reason=%r", address, str(error))
+            peer_lines.warning(logger, address, "event=member_lock_failed address=%s reason=%r", address, str(error))
             return []
 
     async def _unlock_everywhere(self, body: LockBatchRequestBody) -> Response:
@@ -111,4 +112,4 @@ class GroupLocks(Service):
                 address, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
             )
         except ClientError as error:
-            logger.warning("event=member_unlock_failed address=%s reason=%r", address, str(error))
+            peer_lines.warning(logger, address, "event=member_unlock_failed address=%s reason=%r", address, str(error))

@@ -25,6 +25,7 @@ from broker.slave.slave_reads import SlaveReads, suggested_id
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -233,10 +234,10 @@ class PullProcessor:
         if hold_s and may_hold and self._hold(request, matches, hold_s):
             return None
         if template.code == ResponseCode.PULL_OFFSET_MOVED:
-            logger.info(
-                "event=pull_offset_moved status=%s group=%s topic=%s queue=%d from=%d to=%d",
-                status.name, header.consumer_group, header.topic, header.queue_id, header.queue_offset,
-                result.next_offset,
+            peer_lines.info(
+                logger, request.channel.peer,
+                "event=pull_offset_moved status=%s group=%s topic=%s queue=%d from=%d to=%d", status.name,
+                header.consumer_group, header.topic, header.queue_id, header.queue_offset, result.next_offset,
             )  # fmt: skip
         self._write(request, template, result, topic, group)
         return None

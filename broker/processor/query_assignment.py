@@ -17,6 +17,7 @@ from broker.subscription.request_modes import RequestModes
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.common.errors import RequestError
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import (
     MessageQueueAssignment,
@@ -123,10 +124,10 @@ class AssignmentService(Service):
         group = self._core.consumers.group(body.consumer_group)
         strategy = STRATEGIES.get(body.strategy_name)
         if group is None or strategy is None or not queues or not body.client_id.strip():
-            logger.warning(
-                "event=no_assignment group=%s topic=%s client=%s strategy=%s members=%d queues=%d",
-                body.consumer_group, body.topic, body.client_id, body.strategy_name,
-                0 if group is None else len(group.members), len(queues),
+            peer_lines.warning(
+                logger, body.client_id,
+                "event=no_assignment group=%s topic=%s client=%s strategy=%s members=%d queues=%d", body.consumer_group,
+                body.topic, body.client_id, body.strategy_name, 0 if group is None else len(group.members), len(queues),
             )  # fmt: skip
             return None
         client_ids = sorted(group.client_ids())

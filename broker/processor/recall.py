@@ -13,6 +13,7 @@ from broker.send.message_id import host_bytes
 from broker.timer.recall_handle import RecallHandle
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE
 from sprocket.remoting.codec.java_hash import java_hash_code
@@ -53,7 +54,9 @@ class RecallProcessor:
         except RequestError as error:
             return Refusal(error.code, error.remark, region, reason=error.refusal_reason)
         except StoreError as error:
-            logger.warning("event=recall_failed topic=%s reason=%r", request.header.topic, str(error))
+            peer_lines.warning(
+                logger, request.channel.peer, "event=recall_failed topic=%s reason=%r", request.header.topic, str(error)
+            )
             return Refusal(ResponseCode.SYSTEM_ERROR, _FAILED, region, reason=error.refusal_reason)
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
@@ -109,7 +112,9 @@ class RecallProcessor:
         try:
             topic, queue_id = self._intake.place(handle.topic, 0, properties)
         except RequestError as error:
-            logger.warning("event=recall_refused topic=%s reason=%r", handle.topic, error.remark)
+            peer_lines.warning(
+                logger, request.channel.peer, "event=recall_refused topic=%s reason=%r", handle.topic, error.remark
+            )
             raise RequestError(ResponseCode.SYSTEM_ERROR, _FAILED) from None
         encoded = names.encode(properties).encode("utf-8", "replace")
         born_host = host_bytes(*request.channel.peer)

@@ -22,6 +22,7 @@ from broker.send.replies import Appended
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request, Response
@@ -162,17 +163,22 @@ class ReplyProcessor:
         if answer.cancelled() or (error := answer.exception()) is not None:
             remark = f"push reply message to {requester}fail."
             reason = "cancelled" if answer.cancelled() else str(error)
-            logger.warning("event=reply_not_pushed client=%s reason=%r", requester, reason)
+            peer_lines.warning(
+                logger, request.channel.peer, "event=reply_not_pushed client=%s reason=%r", requester, reason
+            )
         elif answer.result().code != ResponseCode.SUCCESS:
             remark = f"push reply message to {requester}fail."
             response = answer.result()
-            logger.warning(
-                "event=reply_not_pushed client=%s code=%d reason=%r", requester, response.code, response.remark
-            )
+            peer_lines.warning(
+                logger, request.channel.peer, "event=reply_not_pushed client=%s code=%d reason=%r", requester,
+                response.code, response.remark,
+            )  # fmt: skip
         self._store_and_answer(request, queue_id, remark)
 
     def _not_pushed(self, request: Request[Any], queue_id: int, remark: str) -> None:
-        logger.warning("event=reply_not_pushed topic=%s reason=%r", request.header.topic, remark)
+        peer_lines.warning(
+            logger, request.channel.peer, "event=reply_not_pushed topic=%s reason=%r", request.header.topic, remark
+        )
         self._store_and_answer(request, queue_id, remark)
 
     # Storing and answering
@@ -189,7 +195,10 @@ class ReplyProcessor:
                 queue_offset, physical_offset, size = self._store.append([self._message(request, queue_id)])[0]
             except (RequestError, StoreError) as error:
                 # The requester has the reply, so the response is still a success.
-                logger.warning("event=reply_not_stored topic=%s reason=%r", request.header.topic, str(error))
+                peer_lines.warning(
+                    logger, request.channel.peer, "event=reply_not_stored topic=%s reason=%r", request.header.topic,
+                    str(error),
+                )  # fmt: skip
             else:
                 message_id = offset_message_id(self._store.store_host, physical_offset)
                 header = SendMessageResponseHeader(msg_id=message_id, queue_id=queue_id, queue_offset=queue_offset)

@@ -19,6 +19,7 @@ from broker.timer.timer_intake import TIMER_NAMES
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import PERM_WRITE
@@ -146,8 +147,8 @@ class SendBackProcessor:
         if record.reconsume_times >= most or header.delay_level < 0:
             topic, queue_id = self._dead_letter_queue(header.group)
             properties[names.DELAY] = "0"
-            logger.info(
-                "event=dead_letter group=%s topic=%s attempts=%d key=%s",
+            peer_lines.info(
+                logger, request.channel.peer, "event=dead_letter group=%s topic=%s attempts=%d key=%s",
                 header.group, properties[names.RETRY_TOPIC], record.reconsume_times, properties.get(names.UNIQ_KEY),
             )  # fmt: skip
         else:

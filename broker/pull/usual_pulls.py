@@ -18,6 +18,7 @@ from broker.pull import pull_reader
 from broker.pull.pull_reader import PullReader
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.route import MASTER_ID
@@ -148,7 +149,7 @@ class UsualPulls:
                 responses, notes = reader.read(frames, index, self._reads.limits(), JOIN_BYTES, READ_BYTES, proof)
         except Exception:
             # Nothing is noted yet: `PullProcessor.pull` serves them, and responds to each.
-            logger.exception("event=usual_pulls_failed peer=%s:%s", *channel.peer)
+            peer_lines.error(logger, channel.peer, "event=usual_pulls_failed peer=%s:%s", *channel.peer, exc_info=True)
             return 0
         count = len(notes)
         if count:

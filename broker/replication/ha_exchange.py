@@ -12,6 +12,7 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.service import Service
 from sprocket.common.errors import ClientError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.namesrv import (
@@ -55,8 +56,9 @@ class HaExchange(Service):
         if header.master_ha_address is None:
             return Response(header=ExchangeHAInfoResponseHeader() if core.role.is_slave else self._own_info())
         if core.role.is_slave and core.config.broker.enable_slave_acting_master:
-            logger.info(
-                "event=master_announced address=%s ha_address=%s", header.master_address, header.master_ha_address
+            peer_lines.info(
+                logger, "", "event=master_announced address=%s ha_address=%s",
+                header.master_address, header.master_ha_address,
             )  # fmt: skip
             for listener in self.on_master:
                 listener(header.master_address or "", header.master_ha_address)

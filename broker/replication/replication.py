@@ -20,6 +20,7 @@ from ha.listener import Sessions, SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
 from ha.replicas import ReplicaRules, Replicas, ReplicationProgress
 from sprocket.common.figures import Declared, Figure
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -260,9 +261,9 @@ class Replication(Service):
             was_better = before is not None and (
                 before.is_enough > progress.is_enough or before.is_refusing < progress.is_refusing
             )
-            logger.log(
-                logging.WARNING if was_better else logging.INFO,
-                "event=replicas_counted in_sync=%d required=%d refuses=%s",
+            peer_lines.log(
+                logger, logging.WARNING if was_better else logging.INFO,
+                "", "event=replicas_counted in_sync=%d required=%d refuses=%s",
                 1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), progress.is_refusing,
             )  # fmt: skip
         self._log.replicated(
@@ -288,9 +289,9 @@ class Replication(Service):
         self.replicas.check(self._log.end_offset, self._core.clock.monotonic())
         before, self._in_sync = self._in_sync, self.replicas.in_sync_slaves()
         for slave in self._in_sync - before:
-            logger.info("event=slave_in_sync slave=%s", slave)
+            peer_lines.info(logger, "", "event=slave_in_sync slave=%s", slave)
         for slave in before - self._in_sync:
-            logger.warning("event=slave_not_in_sync slave=%s", slave)
+            peer_lines.warning(logger, "", "event=slave_not_in_sync slave=%s", slave)
         if self._is_sync:
             self._acknowledged()
 

@@ -23,6 +23,7 @@ from ha.listener import SlaveListener
 from ha.master_session import MasterSession
 from ha.table_queue import TableContent, TableUpdate
 from sprocket.common.errors import ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ class TableReceiver:
             return
         known: ReplicatedTable | None = self._tables.named(table.name)
         if known is None:
-            logger.info("event=table_ignored name=%s reason=unknown", table.name)
+            peer_lines.info(logger, "", "event=table_ignored name=%s reason=unknown", table.name)
             return
         known.apply(table.content)
 

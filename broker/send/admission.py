@@ -14,6 +14,7 @@ from broker.names import illegal_topic
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.codes import ResponseCode
@@ -153,7 +154,9 @@ class SendAdmission:
             f"request queueId[{queue_id}] is illegal, {admission.topic} has {write_queue_nums} write queues and "
             f"{admission.config.read_queue_nums} read queues, Producer: {peer[0]}:{peer[1]}"
         )
-        logger.warning("event=send_refused reason=queue_id topic=%s queue=%d", admission.topic, queue_id)
+        peer_lines.warning(
+            logger, peer, "event=send_refused reason=queue_id topic=%s queue=%d", admission.topic, queue_id
+        )
         raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.QUEUE_NOT_EXIST)
 
 

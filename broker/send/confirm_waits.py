@@ -13,6 +13,7 @@ from broker.config.broker_config import BrokerRole
 from sprocket.common.clock import Clock
 from sprocket.common.errors import NoLease, StoreError
 from sprocket.common.figures import Declared, FigureFamily
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.metrics.declared import Kind, Metric
 from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
@@ -182,7 +183,7 @@ class ConfirmWaits:
                     prepare()
                 except Exception:
                     # The messages are stored and will be answered: without what was to be prepared.
-                    logger.exception("event=responses_not_prepared")
+                    peer_lines.error(logger, "", "event=responses_not_prepared", exc_info=True)
 
     def _with_lease(self, answer: Answer) -> Answer:
         """Return an `answer` that looks at the lease at the moment of the answer."""

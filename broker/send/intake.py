@@ -20,6 +20,7 @@ from broker.transaction.half_message import prepare
 from broker.transaction.half_sends import HalfSends
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -201,7 +202,7 @@ class MessageIntake:
     def _dead_letter_topic(self, retry_topic: str) -> str:
         topic = dlq_topic(group_of(retry_topic))
         self._topics.get_or_create(topic, 1)
-        logger.info("event=dead_letter topic=%s", topic)
+        peer_lines.info(logger, "", "event=dead_letter topic=%s", topic)
         return topic
 
     # A batch of a client

@@ -24,6 +24,7 @@ from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -172,7 +173,8 @@ class UsualSends:
             sends = self._sends_of(code, frames, index, channel, proof)
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
-            logger.exception("event=usual_sends_failed peer=%s:%s", *channel.peer)
+            peer = channel.peer
+            peer_lines.error(logger, peer, "event=usual_sends_failed peer=%s:%s", *peer, exc_info=True)
             sends = None
         if sends is None:
             return 0
@@ -341,7 +343,8 @@ class _Read:
             requests = self._requests()
             send(requests)
         except Exception as error:
-            logger.exception("event=usual_sends_failed peer=%s:%s", *self._channel.peer)
+            peer = self._channel.peer
+            peer_lines.error(logger, peer, "event=usual_sends_failed peer=%s:%s", *peer, exc_info=True)
             for request in requests:
                 if not request.is_answered:
                     self._channel.refuse(request, error)
@@ -355,7 +358,7 @@ def _answer_all(reads: list[_Read], error: StoreError | None, code: ResponseCode
         try:
             read.answer(error, code, at_once=at_once)
         except Exception:
-            logger.exception("event=usual_sends_not_answered")
+            peer_lines.error(logger, "", "event=usual_sends_not_answered", exc_info=True)
 
 
 def _refuse_all(reads: list[_Read], error: Exception) -> None:
@@ -363,7 +366,7 @@ def _refuse_all(reads: list[_Read], error: Exception) -> None:
         try:
             read.refuse(error)
         except Exception:
-            logger.exception("event=usual_sends_not_answered")
+            peer_lines.error(logger, "", "event=usual_sends_not_answered", exc_info=True)
 
 
 def _prepare_all(reads: list[_Read]) -> None:

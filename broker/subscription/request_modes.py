@@ -11,6 +11,7 @@ import msgspec
 from broker.config.live_config import LiveConfig
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
@@ -67,8 +68,8 @@ class RequestModes(SavedTable):
     def _on_saved(self, changes: list[Sequence[str]]) -> None:
         for topic, group in changes:
             mode = self.find(topic, group)
-            logger.info(
-                "event=request_mode_set topic=%s group=%s mode=%s share=%d",
+            peer_lines.info(
+                logger, "", "event=request_mode_set topic=%s group=%s mode=%s share=%d",
                 topic, group, mode.mode, mode.pop_share_queue_num,
             )  # fmt: skip
 

@@ -17,6 +17,7 @@ from broker.names import illegal_group
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import ResponseCode
@@ -79,7 +80,7 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
 
         def keep() -> None:
             self._not_written()
-            logger.warning("event=subscription_group_not_saved group=%s", config.group_name)
+            peer_lines.warning(logger, "", "event=subscription_group_not_saved group=%s", config.group_name)
 
         self._enter({config.group_name: config})
         self._change((config.group_name,), keep)
@@ -109,7 +110,7 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         if not bits:
             del after[group][topic]
         self._set_with({}, {name: topics for name, topics in after.items() if topics})
-        logger.info("event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
+        peer_lines.info(logger, "", "event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
 
     def snapshot(self) -> SubscriptionGroupTable:
         """Return the table as responses contain it."""
@@ -171,11 +172,16 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         changed = [config for config in map(self.by_name.get, names) if config is not None]
         deleted = [name for name in names if name not in self.by_name]
         for config in changed[:_MAX_GROUP_LINES]:
-            logger.info("event=subscription_group_changed group=%s config=%s", config.group_name, config)
+            peer_lines.info(
+                logger, "", "event=subscription_group_changed group=%s config=%s", config.group_name, config
+            )
         if len(changed) > _MAX_GROUP_LINES:
-            logger.info("event=subscription_groups_changed count=%d", len(changed))
+            peer_lines.info(logger, "", "event=subscription_groups_changed count=%d", len(changed))
         if deleted:
-            logger.info("event=subscription_groups_deleted count=%d first=%s", len(deleted), deleted[:_MAX_GROUP_LINES])
+            peer_lines.info(
+                logger, "", "event=subscription_groups_deleted count=%d first=%s", len(deleted),
+                deleted[:_MAX_GROUP_LINES],
+            )  # fmt: skip
 
     # A slave's table is its master's
 

@@ -23,6 +23,7 @@ from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared, FigureFamily
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.pretty_json import pretty
@@ -296,7 +297,7 @@ class ScheduleService(Service):
                 self._wake_in(0.0)
 
         def dropped(message: PendingMessage, reason: str) -> None:
-            logger.error("event=delayed_message_dropped topic=%s reason=%r", message.topic, reason)
+            peer_lines.error(logger, "", "event=delayed_message_dropped topic=%s reason=%r", message.topic, reason)
 
         outstanding = deliver_fitting(self._delivery, messages, done, dropped)
         if outstanding is not None:
@@ -326,7 +327,9 @@ class ScheduleService(Service):
             if restored is not None:
                 return restored
             record = "no real topic and queue"
-        logger.error("event=delayed_message_dropped physical_offset=%d reason=%r", physical_offset, record)
+        peer_lines.error(
+            logger, "", "event=delayed_message_dropped physical_offset=%d reason=%r", physical_offset, record
+        )
         return None
 
     def _real(self, record: Record) -> PendingMessage | None:

@@ -16,6 +16,7 @@ from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import (
     PERM_INHERIT,
@@ -164,7 +165,9 @@ class TopicTable(EntryTable[TopicConfig]):
         ):
             model = None
         if model is None or not model.perm & PERM_INHERIT or self.is_copy:
-            logger.warning("event=topic_not_created topic=%s model=%s peer=%s", topic, default_topic, peer)
+            peer_lines.warning(
+                logger, peer, "event=topic_not_created topic=%s model=%s peer=%s", topic, default_topic, peer
+            )
             return None
         count = max(0, min(queue_nums, model.write_queue_nums))
         created = TopicConfig(
@@ -312,15 +315,18 @@ class TopicTable(EntryTable[TopicConfig]):
         changed = [config for config in map(self.by_name.get, names) if config is not None]
         deleted = [name for name in names if name not in self.by_name]
         for config in changed[:_MAX_TOPIC_LINES]:
-            logger.info(
+            peer_lines.info(
+                logger, "",
                 "event=topic_changed topic=%s read_queues=%d write_queues=%d perm=%d order=%s attributes=%s",
                 config.topic_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.order,
                 config.attributes,
             )  # fmt: skip
         if len(changed) > _MAX_TOPIC_LINES:
-            logger.info("event=topics_changed count=%d", len(changed))
+            peer_lines.info(logger, "", "event=topics_changed count=%d", len(changed))
         if deleted:
-            logger.info("event=topics_deleted count=%d first=%s", len(deleted), deleted[:_MAX_TOPIC_LINES])
+            peer_lines.info(
+                logger, "", "event=topics_deleted count=%d first=%s", len(deleted), deleted[:_MAX_TOPIC_LINES]
+            )
             self.announce([])
         if changed:
             self.announce(changed)

@@ -24,6 +24,7 @@ from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from store.message_store import MessageStore, PendingMessage
@@ -162,7 +163,7 @@ class TransactionCheck(Service):
         record = read_record(self._store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
         if not isinstance(record, str):
             return HalfMessage(record)
-        logger.error("event=half_message_unreadable queue_offset=%d reason=%r", offset, record)
+        peer_lines.error(logger, "", "event=half_message_unreadable queue_offset=%d reason=%r", offset, record)
         self._transactions.append([], [offset])
         return None
 

@@ -17,6 +17,7 @@ from broker.transaction.half_message import QUEUE_ID, HalfMessage
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.delivery import Outstanding
 from store.record.record import PendingMessage
@@ -91,11 +92,11 @@ class HalfEscape(Service):
     def _half(self, offset: int) -> PendingMessage | None:
         record = read_record(self._core.store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
         if isinstance(record, str):
-            logger.error("event=half_message_unreadable queue_offset=%d reason=%r", offset, record)
+            peer_lines.error(logger, "", "event=half_message_unreadable queue_offset=%d reason=%r", offset, record)
             return None
         half = HalfMessage(record)
         if half.target is None:
-            logger.error("event=half_message_dropped queue_offset=%d reason=no_real_topic", offset)
+            peer_lines.error(logger, "", "event=half_message_dropped queue_offset=%d reason=no_real_topic", offset)
             return None
         return half.resumed(self._transactions.tags_codes)
 

@@ -19,6 +19,7 @@ from broker.transaction.half_message import (
 )
 from broker.transaction.open_transactions import OpenTransactions
 from sprocket.common.errors import CorruptRecord
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Record, decode
 
@@ -90,7 +91,7 @@ def _read_ops(store: RecordSource, table: OpenTransactions, found: _Found) -> No
     for offset in range(table.op_offset, store.max_offset(TRANS_OP_HALF_TOPIC, QUEUE_ID)):
         record = read_record(store, TRANS_OP_HALF_TOPIC, QUEUE_ID, offset)
         if isinstance(record, str):
-            logger.error("event=op_message_unreadable queue_offset=%d reason=%r", offset, record)
+            peer_lines.error(logger, "", "event=op_message_unreadable queue_offset=%d reason=%r", offset, record)
             table.noted(offset, -1)
             continue
         named = op_offsets(record)

@@ -18,6 +18,7 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.transaction.half_message import QUEUE_ID
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -114,7 +115,7 @@ class UsualEnds:
             return 0  # the Python path refuses those that may not publish
         except Exception:
             # Nothing is stored: the Python path serves them, and responds to each.
-            logger.exception("event=usual_ends_failed peer=%s:%s", *channel.peer)
+            peer_lines.error(logger, channel.peer, "event=usual_ends_failed peer=%s:%s", *channel.peer, exc_info=True)
             ends = None
         if ends is None:
             return 0

@@ -14,6 +14,7 @@ from broker.pop.revive.remote_messages import MessageGone, RemoteMessages
 from broker.pop.revive.revive_window import Held, open_indexes
 from broker.pop.revive.reviver import Due, Reviver
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from store.record.record import Record
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,9 @@ class RemoteRevive:
                     self._reviver.deliver(due, done)
                 return
             except StoreError as error:
-                logger.warning("event=revive_postponed broker=%s reason=%r", checkpoint.bn, str(error))
+                peer_lines.warning(
+                    logger, checkpoint.bn or "", "event=revive_postponed broker=%s reason=%r", checkpoint.bn, str(error)
+                )
             await pause(_RETRY_S)
 
     async def _due(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
@@ -67,6 +70,8 @@ class RemoteRevive:
         except MessageGone as gone:
             record = str(gone)
         except (ClientError, ProtocolError) as error:
-            logger.warning("event=revive_put_off broker=%s reason=%r", checkpoint.bn, str(error))
+            peer_lines.warning(
+                logger, checkpoint.bn or "", "event=revive_put_off broker=%s reason=%r", checkpoint.bn, str(error)
+            )
             return self._reviver.later(checkpoint, index)
         return self._reviver.again(checkpoint, index, record)

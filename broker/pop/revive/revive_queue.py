@@ -20,6 +20,7 @@ from broker.pop.revive.revive_window import Held, ReviveWindow
 from broker.pop.revive.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.properties import TAGS
 from sprocket.remoting.message.topic_names import REVIVE_GROUP
 from store.delivery import Outstanding
@@ -156,8 +157,8 @@ class ReviveQueue:
         try:
             result = store.get(self._log.topic, self.queue_id, window.next_offset, count, _MAX_READ_BYTES)
         except CorruptRecord as damage:
-            logger.error(
-                "event=revive_record_dropped queue=%d offset=%d reason=%r",
+            peer_lines.error(
+                logger, "", "event=revive_record_dropped queue=%d offset=%d reason=%r",
                 self.queue_id, window.next_offset, damage.reason,
             )  # fmt: skip
             window.next_offset += 1
@@ -178,7 +179,7 @@ class ReviveQueue:
     def _take(self, view: memoryview, now: int, monotonic: float) -> None:
         record = read_record(view)
         if isinstance(record, str):
-            logger.error("event=revive_record_dropped queue=%d reason=%r", self.queue_id, record)
+            peer_lines.error(logger, "", "event=revive_record_dropped queue=%d reason=%r", self.queue_id, record)
             return
         queue_offset, deliver_at, tag, body = record
         window = self._window
@@ -202,8 +203,8 @@ class ReviveQueue:
             else:
                 window.skip(deliver_at)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            logger.error(
-                "event=revive_record_dropped queue=%d offset=%d reason=%r",
+            peer_lines.error(
+                logger, "", "event=revive_record_dropped queue=%d offset=%d reason=%r",
                 self.queue_id, queue_offset, str(error),
             )  # fmt: skip
 

@@ -19,6 +19,7 @@ from broker.send.confirm_waits import Timer
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, FigureFamily
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.flush.confirmation import Arrival
 
@@ -103,7 +104,9 @@ class ReviveService(Service):
             try:
                 self.queues[record.queue_id].note_escaped(record)
             except msgspec.DecodeError as error:
-                logger.error("event=revive_record_dropped queue=%d reason=%r", record.queue_id, str(error))
+                peer_lines.error(
+                    logger, "", "event=revive_record_dropped queue=%d reason=%r", record.queue_id, str(error)
+                )
 
     def _delivered(self) -> None:
         if self._is_running:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from broker.pop.records import ACK_INTERVAL_MS, AckMsg, PopCheckPoint
+from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Held:
         for offset in offsets:
             index = checkpoint.index_of(offset)
             if index < 0:
-                logger.warning("event=ack_without_message offset=%d checkpoint=%s", offset, checkpoint)
+                peer_lines.warning(logger, "", "event=ack_without_message offset=%d checkpoint=%s", offset, checkpoint)
             else:
                 checkpoint.bm |= 1 << index
 
@@ -117,7 +118,7 @@ class ReviveWindow:
         """Add the checkpoint at revive offset `ro`, which was due at `deliver_at` and is read `now`."""
         self._end_at = max(self._end_at, deliver_at)
         if not is_sound(checkpoint):
-            logger.error("event=checkpoint_dropped checkpoint=%s", checkpoint)
+            peer_lines.error(logger, "", "event=checkpoint_dropped checkpoint=%s", checkpoint)
             return
         checkpoint.bm &= 0xFFFFFFFF  # A Java int.
         key = self._key(checkpoint)

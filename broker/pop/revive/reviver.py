@@ -16,6 +16,7 @@ from broker.pop.revive.revive_window import Held, open_indexes
 from broker.pop.revive.revived_message import is_given_up, revived, rewritten, topic_of
 from sprocket.common.errors import CorruptRecord, RequestError, StoreBusy
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.topic import TopicConfig
 from store.delivery import Outstanding
 from store.message_store import PendingMessage
@@ -108,15 +109,15 @@ class Reviver:
             reason = "the name of its retry topic is too long"
         else:
             return True
-        logger.warning("event=checkpoint_dropped reason=%r checkpoint=%s", reason, checkpoint)
+        peer_lines.warning(logger, "", "event=checkpoint_dropped reason=%r checkpoint=%s", reason, checkpoint)
         return False
 
     def again(self, checkpoint: PopCheckPoint, index: int, record: Record | str) -> Due | None:
         """Return the popped message `record` for the retry topic; log and return None if `record` is a reason."""
         offset = checkpoint.offset_at(index)
         if isinstance(record, str):
-            logger.warning(
-                "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
+            peer_lines.warning(
+                logger, "", "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
                 checkpoint.t, checkpoint.c, checkpoint.q, offset, record,
             )  # fmt: skip
             return None
@@ -160,7 +161,7 @@ class Reviver:
         """Return a later checkpoint of one message; None if it was written again too often."""
         offset = checkpoint.offset_at(index)
         if is_given_up(checkpoint, self._core.config.broker.skip_when_ck_re_put_reach_max_times):
-            logger.error("event=checkpoint_given_up offset=%d checkpoint=%s", offset, checkpoint)
+            peer_lines.error(logger, "", "event=checkpoint_given_up offset=%d checkpoint=%s", offset, checkpoint)
             return None
         later = rewritten(checkpoint, offset, self._core.clock.wall_ms())
         try:
@@ -200,8 +201,8 @@ class Reviver:
             store.append([due.message])
             self._note(checkpoint, due.is_later)
         except RequestError as error:
-            logger.error(
-                "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
+            peer_lines.error(
+                logger, "", "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
                 checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.offset_at(due.index), error.remark,
             )  # fmt: skip
             later = None if due.is_later else self.later(checkpoint, due.index)

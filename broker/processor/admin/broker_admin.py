@@ -13,6 +13,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.config.configuration_file import ConfigurationNotKept
 from sprocket.common.errors import ConfigError
 from sprocket.common.figures import Figures
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, KVTable
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
@@ -71,12 +72,15 @@ class AdministrationProcessor:
         try:
             changed = self._config.update(request.body)
         except (ConfigError, ConfigurationNotKept) as error:
-            logger.warning("event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
+            peer_lines.warning(logger, peer, "event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
             code = ResponseCode.NO_PERMISSION if isinstance(error, ConfigError) else ResponseCode.SYSTEM_ERROR
             return Refusal(code, str(error))
         if changed:
             self._config_version.next(self._clock.wall_ms())
-            logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, self._config.note or "")
+            peer_lines.info(
+                logger, peer, "event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed,
+                self._config.note or "",
+            )  # fmt: skip
         if "brokerPermission" in changed:
             # The permission of every registered topic depends on this key.
             self._topics.data_version.next(self._clock.wall_ms())

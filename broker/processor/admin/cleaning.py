@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.deleteExpiredCommitLog`, `cleanExp
 import logging
 
 from broker.topic.topics import TopicTable
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
@@ -33,12 +34,17 @@ class CleaningProcessor:
 
     def delete_expired_commit_log(self, request: Request[NoHeader]) -> Response:
         """Let the next twenty rounds of cleaning delete expired segments at any hour."""
-        logger.info("event=delete_expired_commit_log peer=%s:%s", *request.channel.peer)
+        peer_lines.info(
+            logger, request.channel.peer, "event=delete_expired_commit_log peer=%s:%s", *request.channel.peer
+        )
         self._store.cleaner.clean_now()
         return Response()
 
     def clean_expired_consume_queue(self, request: Request[NoHeader]) -> Response:
         """Delete queues whose messages have all expired from the log, except those of system topics."""
         removed = self._store.delete_expired_queues(self._topics.is_system)
-        logger.info("event=clean_expired_consume_queue peer=%s:%s removed=%d", *request.channel.peer, removed)
+        peer_lines.info(
+            logger, request.channel.peer, "event=clean_expired_consume_queue peer=%s:%s removed=%d",
+            *request.channel.peer, removed,
+        )  # fmt: skip
         return Response()

@@ -14,6 +14,7 @@ from broker.names import illegal_group
 from sprocket.common.config.configuration_file import ConfigurationNotKept
 from sprocket.common.config.properties import parse
 from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.cold_flow import ColdFlowInfo, ColdReadsInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -64,7 +65,10 @@ class ColdFlowProcessor:
             remark = f"no threshold was set: max {_MAX_GROUPS} groups can have one; remove others first"
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         held.update(found)
-        logger.info("event=cold_thresholds_set peer=%s:%s thresholds=%s", *request.channel.peer, found)
+        peer_lines.info(
+            logger, request.channel.peer, "event=cold_thresholds_set peer=%s:%s thresholds=%s", *request.channel.peer,
+            found,
+        )  # fmt: skip
         return Response()
 
     def remove_threshold(self, request: Request[NoHeader]) -> Response:
@@ -72,7 +76,10 @@ class ColdFlowProcessor:
         group = _text(request).strip()
         held = self._thresholds.set_by_operator.pop(group.removesuffix(ADAPTIVE), None)
         self._thresholds.adapted.pop(group.removesuffix(ADAPTIVE), None)
-        logger.info("event=cold_threshold_removed peer=%s:%s group=%s was=%s", *request.channel.peer, group, held)
+        peer_lines.info(
+            logger, request.channel.peer, "event=cold_threshold_removed peer=%s:%s group=%s was=%s",
+            *request.channel.peer, group, held,
+        )  # fmt: skip
         return Response()
 
     def info(self, _: Request[NoHeader]) -> Response:
@@ -104,7 +111,9 @@ class ColdFlowProcessor:
             self._config.update(f"dataReadAheadEnable={str(is_ahead).lower()}\n".encode())
         except (ConfigError, ConfigurationNotKept) as error:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"set commitlog readahead mode failed: {error}")
-        logger.info("event=read_ahead_set peer=%s:%s enabled=%s", *request.channel.peer, is_ahead)
+        peer_lines.info(
+            logger, request.channel.peer, "event=read_ahead_set peer=%s:%s enabled=%s", *request.channel.peer, is_ahead
+        )
         return Response(remark=f"set commitlog readahead mode success, mode: {mode}")
 
 

@@ -16,6 +16,7 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import (
     ConsumerConnection,
     MessageQueue,
@@ -227,7 +228,8 @@ async def _positions(member: Member, question: GetConsumerStatusRequestHeader) -
             return None
         return by_queue(loads(answer.body, GetConsumerStatusBody[str], ANSWERS).message_queue_table)
     except (RemotingTimeout, ConnectionLost, ProtocolError) as error:
-        logger.warning(
-            "event=consumer_status_failed group=%s client=%s reason=%r", question.group, member.client_id, str(error)
-        )
+        peer_lines.warning(
+            logger, member.channel.peer, "event=consumer_status_failed group=%s client=%s reason=%r", question.group,
+            member.client_id, str(error),
+        )  # fmt: skip
         return None

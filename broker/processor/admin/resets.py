@@ -17,6 +17,7 @@ from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.consumption import MessageQueueForC, ResetOffsetBodyForC
 from sprocket.remoting.bodies.stats import ResetOffsetBody
@@ -88,7 +89,9 @@ class ResetProcessor:
             return Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for queue_id, offset in targets.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
-        logger.info("event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets)
+        peer_lines.info(
+            logger, "", "event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets
+        )
         for queue_id in targets:
             for listener in self._on_reset:
                 listener(header.group, header.topic, queue_id)
@@ -150,8 +153,8 @@ class ResetProcessor:
         by_queue = self._by_queue(header.topic, targets)
         body = dumps(ResetOffsetBody(by_queue))
         _tell(group, header, dumps(_for_cpp(by_queue)) if for_cpp else body)
-        logger.info(
-            "event=clients_told_of_reset group=%s topic=%s members=%d targets=%s",
+        peer_lines.info(
+            logger, "", "event=clients_told_of_reset group=%s topic=%s members=%d targets=%s",
             header.group, header.topic, len(group.members), targets,
         )  # fmt: skip
         return Response(body=body)
@@ -166,7 +169,10 @@ class ResetProcessor:
         for topic in topics:
             if topic in self._topics:
                 self._offsets.clone(header.src_group, header.dest_group, topic)
-        logger.info("event=offsets_cloned from=%s to=%s topics=%s", header.src_group, header.dest_group, sorted(topics))
+        peer_lines.info(
+            logger, "", "event=offsets_cloned from=%s to=%s topics=%s", header.src_group, header.dest_group,
+            sorted(topics),
+        )  # fmt: skip
         return Response()
 
 

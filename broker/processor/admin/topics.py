@@ -16,6 +16,7 @@ from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.topic.attributes import MESSAGE_TYPE, parse_changes
 from broker.topic.topics import MAX_QUEUE_NUMS, TopicTable
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import GroupList
@@ -167,7 +168,7 @@ class TopicProcessor:
         unused = {topic for topic, _ in self._store.queues() if topic not in self._topics}
         for topic in unused:
             if not self._topics.is_system(topic):
-                logger.info("event=unused_topic_cleaned topic=%s", topic)
+                peer_lines.info(logger, "", "event=unused_topic_cleaned topic=%s", topic)
                 self._store.delete_topic(topic)
         return Response()
 

@@ -18,6 +18,7 @@ from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import AckMsg, BatchAckMsg
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.pop import BatchAck
 from sprocket.remoting.bodies.requests import read_batch_ack
 from sprocket.remoting.codes import ResponseCode
@@ -134,14 +135,25 @@ class AckProcessor:
             raise RequestError(ResponseCode.NO_MESSAGE, "")
         peer = request.channel.peer
         _check_sizes(body.acks)
-        return [record for batch in body.acks for record in self._records_of(batch, body.broker_name, peer)], None
+        known: list[BatchAck] = []
+        unknown: list[BatchAck] = []
+        for batch in body.acks:
+            (known if self._has_queue(batch) else unknown).append(batch)
+        if unknown:
+            # One line for all: a request may name 1,000.
+            first = unknown[0]
+            peer_lines.warning(
+                logger, peer, "event=batch_ack_unknown_queue queues=%d topic=%s group=%s queue=%d",
+                len(unknown), real_topic(first.t, first.c, first.r), first.c, first.q,
+            )  # fmt: skip
+        return [record for batch in known for record in self._records_of(batch, body.broker_name, peer)], None
+
+    def _has_queue(self, batch: BatchAck) -> bool:
+        config = self._topics.get(real_topic(batch.t, batch.c, batch.r))
+        return config is not None and 0 <= batch.q < config.read_queue_nums
 
     def _records_of(self, batch: BatchAck, broker_name: str | None, peer: tuple[str, int]) -> list[PendingMessage]:
         topic, group, queue_id = real_topic(batch.t, batch.c, batch.r), batch.c, batch.q
-        config = self._topics.get(topic)
-        if config is None or not 0 <= queue_id < config.read_queue_nums:
-            logger.warning("event=batch_ack_unknown_queue topic=%s group=%s queue=%d", topic, group, queue_id)
-            return []
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         offsets = [offset for offset in _offsets_of(batch) if low <= offset <= high]
         if batch.rq == ORDER_REVIVE_QUEUE:

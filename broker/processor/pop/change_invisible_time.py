@@ -18,6 +18,7 @@ from broker.pop.records import AckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
@@ -117,4 +118,4 @@ class InvisibleTimeProcessor:
             self._log.append([record], 0)  # only on a master: a slave has no checkpoints in memory
         except StoreError as error:
             # The message is also redelivered at its old time.
-            logger.warning("event=old_handle_not_acknowledged reason=%r", str(error))
+            peer_lines.warning(logger, "", "event=old_handle_not_acknowledged reason=%r", str(error))

@@ -23,6 +23,7 @@ from broker.processor.pop.pop_draws import PopDraws
 from broker.processor.pop.pop_end import PopEnd
 from broker.processor.pop.pop_lanes import PopLanes, may_be_usual
 from broker.pull.usual_pulls import READ_BYTES, UsualPullStore
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.engine import header_fields
@@ -135,7 +136,7 @@ class UsualPops:
                 self._queues.count_checkpoints(lane.topic, lane.group, checkpoints)
         except Exception:
             # The Python path serves them, and responds to each.
-            logger.exception("event=usual_pops_failed peer=%s:%s", *channel.peer)
+            peer_lines.error(logger, channel.peer, "event=usual_pops_failed peer=%s:%s", *channel.peer, exc_info=True)
             self._end.take_back(read.taken)
             return 0
         count = len(read.notes)
