@@ -194,13 +194,6 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
         10,
         "ms",
     )
-    settings_wait_millis: int = int_setting(
-        "settingsWaitMillis",
-        3000,
-        "How long a heartbeat waits for the client's settings, which may be on their way.",
-        0,
-        "ms",
-    )
     grpc_client_producer_max_attempts: int = int_setting("grpcClientProducerMaxAttempts", 3, "Attempts of a send.", 1)
     grpc_client_producer_backoff_initial_millis: int = int_setting(
         "grpcClientProducerBackoffInitialMillis", 10, "Pause after a send's first failure.", 0, "ms"

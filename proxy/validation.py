@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `GrpcValidator`, `Validators`, `TopicValidator`, `MixAll
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from proxy.status import Refusal
 from sprocket.client.arguments import check_group, check_topic
@@ -32,6 +32,13 @@ def _topic(name: str) -> str:
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
         raise Refusal(wire.ILLEGAL_TOPIC, "cannot access system topic")
     return name
+
+
+def check_built(part: Any, *fields: str) -> None:
+    """Refuse fields of newer clients that this proxy would drop.  Raises Refusal."""
+    for name in fields:
+        if part.HasField(name):
+            raise Refusal(wire.UNSUPPORTED, f"{name} is not supported by this proxy, send without it")
 
 
 def group_of(resource: wire.Resource) -> str:

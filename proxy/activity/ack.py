@@ -15,7 +15,7 @@ from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, code_of, joint_status, status, status_of
-from proxy.validation import check_invisible, group_of, topic_of
+from proxy.validation import check_built, check_invisible, group_of, topic_of
 from sprocket.client.errors import ClientError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms
@@ -45,6 +45,8 @@ class AckActivity:
         topic, group, entries = topic_of(request.topic), group_of(request.group), request.entries
         if len(entries) > _MAX_ENTRIES:
             raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(entries)} entries, the max is {_MAX_ENTRIES}")
+        for entry in entries:
+            check_built(entry, "lite_topic")
         self._clients.seen(call.client_id)
         if len(entries) == 1:
             return await self._ack_single(call, group, topic, entries[0])
@@ -108,6 +110,7 @@ class AckActivity:
     ) -> wire.ChangeInvisibleDurationResponse:
         """Make a message invisible from now on, and answer with its new handle."""
         topic, group = topic_of(request.topic), group_of(request.group)
+        check_built(request, "lite_topic", "suspend")
         invisible_ms = duration_ms(request.invisible_duration)
         check_invisible(invisible_ms, 0, self._config.max_invisible_time_mills)
         self._clients.seen(call.client_id)
@@ -125,6 +128,7 @@ class AckActivity:
     ) -> wire.ForwardMessageToDeadLetterQueueResponse:
         """Make a message a dead letter of its group."""
         topic, group = topic_of(request.topic), group_of(request.group)
+        check_built(request, "lite_topic")
         self._clients.seen(call.client_id)
         receipt, held = await self._renewal.take(call.client_id, group, request.message_id, request.receipt_handle)
         try:

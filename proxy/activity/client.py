@@ -23,6 +23,7 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 logger = logging.getLogger(__name__)
 
 _CONSUMERS = frozenset({wire.PUSH_CONSUMER, wire.SIMPLE_CONSUMER, wire.PULL_CONSUMER})
+_BUILT = _CONSUMERS | {wire.CLIENT_TYPE_UNSPECIFIED, wire.PRODUCER}
 _ANSWERS = frozenset({"thread_stack_trace", "verify_message_result"})
 _MAX_NAMES = 4096
 
@@ -48,7 +49,8 @@ class ClientActivity:
 
     async def heartbeat(self, call: Call, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
         """Record that a client lives."""
-        reported = await self._clients.settings(call.client_id, self._config.settings_wait_millis / 1000)
+        client = self._clients.get(call.client_id)
+        reported = None if client is None else client.reported
         if reported is None:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
         if reported.client_type in _CONSUMERS:
@@ -83,6 +85,8 @@ class ClientActivity:
     async def _take_settings(self, call: Call, reported: wire.Settings, stream: TelemetryStream) -> None:
         kind = reported.WhichOneof("pub_sub")
         group = None
+        if reported.client_type not in _BUILT:
+            raise Refusal(wire.UNSUPPORTED, f"clients of type {_type_name(reported.client_type)} are not supported")
         if kind == "publishing":
             if len(reported.publishing.topics) > _MAX_NAMES:
                 raise Refusal(wire.BAD_REQUEST, f"more than {_MAX_NAMES} topics")
@@ -97,8 +101,6 @@ class ClientActivity:
             group = await self._metadata.group(group_name)
         else:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
-        if reported.client_type in (wire.LITE_PUSH_CONSUMER, wire.LITE_SIMPLE_CONSUMER):
-            raise Refusal(wire.UNSUPPORTED, f"{wire.ClientType.Name(reported.client_type)} is not supported")
         client = self._clients.report(call.client_id, reported, stream)
         self._heard(call, reported, client.seen_at)
         stream.send(wire.TelemetryCommand(status=status(wire.OK), settings=merged(reported, group, self._config)))
@@ -109,3 +111,7 @@ class ClientActivity:
         """Record a consumer as a member of its group."""
         if reported.client_type in _CONSUMERS and reported.WhichOneof("pub_sub") == "subscription":
             self._consumers.heard(grpc_member(call, seen_at), consumer_data(reported))
+
+
+def _type_name(client_type: int) -> str:
+    return wire.ClientType.Name(client_type) if client_type in wire.ClientType.values() else str(client_type)

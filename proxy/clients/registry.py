@@ -4,7 +4,6 @@ A client lives while it calls: heartbeats come every 10 s.  Source: RocketMQ 5.3
 `GrpcChannelManager`, `ConsumerManager.scanNotActiveChannel`.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -64,7 +63,6 @@ class Clients:
         self.on_end: list[Callable[[str], None]] = []
         self.on_forget: list[Callable[[str], None]] = []
         self._clients: dict[str, Client] = {}
-        self._awaited: dict[str, asyncio.Future[None]] = {}
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -103,7 +101,7 @@ class Clients:
                 previous.close()
         client.stream_lost_at = None
         client.is_here = True
-        self._has_reported(client, settings)
+        client.reported = settings
         for listener in self.on_report:
             listener(client)
         return client
@@ -118,13 +116,7 @@ class Clients:
         client.seen_at = self._monotonic()
         if client.stream is None:
             client.is_here = False
-        self._has_reported(client, settings)
-
-    def _has_reported(self, client: Client, settings: wire.Settings) -> None:
         client.reported = settings
-        awaited = self._awaited.pop(client.client_id, None)
-        if awaited is not None and not awaited.done():
-            awaited.set_result(None)
 
     def stream_ended(self, client_id: str, stream: TelemetryStream) -> None:
         """Record that a telemetry stream ended; the client may open another."""
@@ -132,24 +124,6 @@ class Clients:
         if client is not None and client.stream is stream:
             client.stream = None
             client.stream_lost_at = self._monotonic()
-
-    async def settings(self, client_id: str, wait_s: float) -> wire.Settings | None:
-        """Return what a client reported; wait up to `wait_s` for it: it may be on its way."""
-        client = self._clients.get(client_id)
-        if client is not None and client.reported is not None:
-            return client.reported
-        awaited = self._awaited.get(client_id)
-        if awaited is None:
-            awaited = self._awaited[client_id] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(wait_s):
-                await asyncio.shield(awaited)
-        except TimeoutError:
-            # Others may wait for the same future: each has its own timeout.
-            if self._awaited.get(client_id) is awaited:
-                del self._awaited[client_id]
-        client = self._clients.get(client_id)
-        return None if client is None else client.reported
 
     def remove(self, client_id: str) -> Client | None:
         """Forget a client that ends or has died; return it."""

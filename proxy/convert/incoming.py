@@ -9,7 +9,7 @@ from proxy.config import ProxyConfig
 from proxy.convert.delay_levels import delay_level
 from proxy.convert.reserved import BORN_HOST, REFUSED, TRACE_CONTEXT
 from proxy.status import Refusal
-from proxy.validation import check_tag, check_text, has_control_character
+from proxy.validation import check_built, check_tag, check_text, has_control_character
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms, is_timestamp, timestamp_ms
@@ -18,9 +18,9 @@ from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_NORMAL, _FIFO, _DELAY, _TRANSACTION = map(
-    wire.MessageType.Name, (wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION)
-)
+_BUILT: Final = (wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION)
+_NORMAL, _FIFO, _DELAY, _TRANSACTION = map(wire.MessageType.Name, _BUILT)
+_TYPES: Final = {wire.MESSAGE_TYPE_UNSPECIFIED, *_BUILT}
 
 
 class Incoming(NamedTuple):
@@ -41,6 +41,9 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     system = message.system_properties
     body: bytes = message.body
     _check_body(body, config)
+    check_built(system, "lite_topic", "priority")
+    if system.message_type not in _TYPES:
+        raise Refusal(wire.UNSUPPORTED, f"messages of type {_type_name(system.message_type)} are not supported")
     table = _user_properties(message, config)
     message_id: str = system.message_id
     if not message_id.strip():
@@ -79,6 +82,11 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     if size > MAX_PROPERTIES_BYTES:
         raise Refusal(wire.MESSAGE_PROPERTIES_TOO_LARGE, f"the properties exceed the max {MAX_PROPERTIES_BYTES}")
     return Incoming(body, text, message_id, message_group, message_type, sys_flag, born_ms)
+
+
+def _type_name(message_type: int) -> str:
+    known = wire.MessageType.values()
+    return wire.MessageType.Name(message_type) if message_type in known else str(message_type)
 
 
 def _check_body(body: bytes, config: ProxyConfig) -> None:

@@ -32,4 +32,6 @@ REFUSED: Final = RESERVED | {
     names.TRANSACTION_CHECK_TIMES,
     names.CHECK_IMMUNITY_TIME_IN_SECONDS,
     names.TRANSACTION_ID,
+    names.LITE_TOPIC,
+    names.PRIORITY,
 }

@@ -45,6 +45,8 @@ _DELAYS: Final = tuple(
 )
 _SHARDING_KEY: Final = encoded_name(names.SHARDING_KEY)
 _TRANSFERRED: Final = encoded_name("TRANSFER_FLAG")
+# Kinds of messages that would be sent as other ones.
+_NOT_BUILT: Final = {encoded_name(names.LITE_TOPIC): "lite topics", encoded_name(names.PRIORITY): "a priority"}
 
 
 class MessageRoutes:
@@ -109,6 +111,10 @@ class MessageRoutes:
         # A text that is no UTF-8 goes on as it came; only its type is asked here.
         properties = (fields.get("i" if is_short else "properties") or "").encode("utf-8", "replace")
         topic = fields.get("b" if is_short else "topic") or ""
+        for name, what in _NOT_BUILT.items():
+            # The messages of a batch have their properties in its body.
+            if find_last(properties, name) or (request.code == RequestCode.SEND_BATCH_MESSAGE and name in request.body):
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"messages with {what} are not supported by the proxy")
         kind = type_of(properties)
         is_own = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
         if kind == "TRANSACTION" and not is_own:

@@ -162,7 +162,7 @@ async def running(
         "tls_server_mode": "disabled", "grpc_client_consumer_min_long_polling_timeout_millis": 100,
         "min_invisible_time_mills_for_recv": 1000, "topic_config_cache_refresh_seconds": 0,
         "subscription_group_config_cache_refresh_seconds": 0, "grpc_shutdown_time_seconds": 0,
-        "settings_wait_millis": 200, "remoting_listen_port": 0,
+        "remoting_listen_port": 0,
     }  # fmt: skip
     config = ProxyConfig(**(defaults | settings))
     proxy = Proxy(config, clock=clock or SystemClock(), choose=random.randrange, auth=auth)

@@ -53,17 +53,6 @@ async def test_first_receive_needs_no_settings(rig: Rig, topic: str) -> None:
     assert parts[0].status.code == wire.MESSAGE_NOT_FOUND
 
 
-async def test_heartbeat_waits_for_settings_on_their_way(broker: Broker, topic: str) -> None:
-    async with running(broker, settings_wait_millis=5000) as rig:
-        client = rig.client()
-        beating = asyncio.ensure_future(client.call("Heartbeat", _heartbeat("group")))
-        await asyncio.sleep(0.2)
-        assert not beating.done()
-        stream, _ = await client.report(consumer_settings(topic, "group"))
-        assert (await beating).status.code == wire.OK
-        stream.cancel()
-
-
 async def test_heartbeat_of_an_unknown_client(rig: Rig) -> None:
     answer = await rig.client().call("Heartbeat", _heartbeat("group"))
     assert answer.status.code == wire.UNRECOGNIZED_CLIENT_TYPE
@@ -80,6 +69,14 @@ async def test_settings_that_are_none_end_the_stream(rig: Rig, settings: wire.Se
         while await stream.read() is not grpc.aio.EOF:
             pass
     assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("kind", [wire.LITE_PUSH_CONSUMER, wire.LITE_SIMPLE_CONSUMER, 99])
+async def test_clients_of_newer_kinds_are_refused_by_name(rig: Rig, topic: str, kind: int) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        await rig.client().report(consumer_settings(topic, "group", kind))
+    name = wire.ClientType.Name(kind) if kind != 99 else "99"
+    assert f"clients of type {name} are not supported" in (ended.value.details() or "")
 
 
 async def test_stream_without_settings_is_closed(broker: Broker) -> None:
@@ -143,17 +140,6 @@ async def test_handle_is_kept_if_no_broker_answers(tmp_path: Path) -> None:
             acked = await client.ack(topic, "group-kept", handle_of(received))
             assert acked.status.code == wire.OK and not len(rig.proxy.held)
             stream.cancel()
-
-
-async def test_heartbeats_of_one_unknown_client_wait_each_for_itself(broker: Broker) -> None:
-    async with running(broker, settings_wait_millis=300) as rig:
-        client = rig.client()
-
-        async def beat(delay_s: float) -> int:
-            await asyncio.sleep(delay_s)
-            return int((await client.call("Heartbeat", _heartbeat("group"))).status.code)
-
-        assert set(await asyncio.gather(beat(0), beat(0.1), beat(0.2))) == {wire.UNRECOGNIZED_CLIENT_TYPE}
 
 
 async def test_message_of_a_client_that_ends_is_released(rig: Rig, topic: str) -> None:

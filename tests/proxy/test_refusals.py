@@ -128,6 +128,8 @@ def _long(sent: wire.Message) -> None:
         (_far, wire.ILLEGAL_DELIVERY_TIME),
         (_no_time, wire.ILLEGAL_DELIVERY_TIME),
         (lambda sent: sent.system_properties.keys.append("a\nb"), wire.ILLEGAL_MESSAGE_KEY),
+        (lambda sent: sent.user_properties.update({"__LITE_TOPIC": "x"}), wire.ILLEGAL_MESSAGE_PROPERTY_KEY),
+        (lambda sent: sent.user_properties.update({"_SYS_MSG_PRIORITY_": "1"}), wire.ILLEGAL_MESSAGE_PROPERTY_KEY),
         (lambda sent: setattr(sent.system_properties, "tag", "a|b"), wire.ILLEGAL_MESSAGE_TAG),
         (lambda sent: setattr(sent.system_properties, "tag", " "), wire.ILLEGAL_MESSAGE_TAG),
         (lambda sent: setattr(sent.system_properties, "message_group", "x" * 64), wire.ILLEGAL_MESSAGE_GROUP),
@@ -251,6 +253,36 @@ async def test_every_method_of_the_protocol_is_answered(rig: Rig) -> None:
             assert await client.stream(method.name, request)
         else:
             assert (await client.call(method.name, request)).status.code != wire.OK, method.name
+
+
+@pytest.mark.parametrize(
+    ("system", "named"),
+    [
+        ({"lite_topic": "x"}, "lite_topic"),
+        ({"priority": 0}, "priority"),
+        ({"message_type": wire.LITE}, "LITE"),
+        ({"message_type": wire.PRIORITY}, "PRIORITY"),
+        ({"message_type": 99}, "99"),
+    ],
+)
+async def test_messages_of_newer_kinds_are_refused_by_name(broker: Broker, system: dict[str, Any], named: str) -> None:
+    # They would be sent as ordinary ones, in any order and to any consumer.
+    topic = await create_topic(broker)
+    async with running(broker, enable_topic_message_type_check=False) as rig:
+        answer = await rig.client().send(topic, "x", **system)
+        assert answer.status.code == wire.UNSUPPORTED and named in answer.status.message
+
+
+async def test_lite_topics_of_received_messages_are_refused_by_name(rig: Rig, topic: str) -> None:
+    client, names = rig.client(), _named(topic, "group")
+    entry = wire.AckMessageEntry(message_id="id", receipt_handle="handle", lite_topic="x")
+    for name, request in (
+        ("AckMessage", wire.AckMessageRequest(entries=[entry], **names)),
+        ("ChangeInvisibleDuration", wire.ChangeInvisibleDurationRequest(lite_topic="x", **names)),
+        ("ForwardMessageToDeadLetterQueue", wire.ForwardMessageToDeadLetterQueueRequest(lite_topic="x", **names)),
+    ):
+        answer = await client.call(name, request)
+        assert answer.status.code == wire.UNSUPPORTED and "lite_topic" in answer.status.message
 
 
 async def test_metadata_and_messages_are_bounded(broker: Broker, topic: str) -> None:

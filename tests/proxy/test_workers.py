@@ -27,7 +27,7 @@ _ESTABLISHED = "01"
 _SETTINGS: dict[str, object] = {
     "remotingListenPort": 0,
     "defaultInvisibleTimeMills": 3000, "renewAheadTimeMillis": 2500, "renewSchedulePeriodMillis": 100,
-    "grpcShutdownTimeSeconds": 2, "settingsWaitMillis": 1000,
+    "grpcShutdownTimeSeconds": 2,
     "grpcClientConsumerMinLongPollingTimeoutMillis": 100,
 }  # fmt: skip
 

@@ -53,6 +53,9 @@ TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 SHARDING_KEY: Final = "__SHARDINGKEY"
+# Since RocketMQ 5.4.
+LITE_TOPIC: Final = "__LITE_TOPIC"
+PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 # Properties of a request that expects a reply, and of the reply.
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"

@@ -12,6 +12,7 @@ import pytest
 
 from acl.auth.settings import AuthSettings
 from proxy.remoting import forwarder
+from sprocket.client.send.send_request import batched
 from sprocket.remoting.bodies.client import ConsumerConnection, ConsumerData, HeartbeatData, SubscriptionData
 from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.client import RemotingClient
@@ -122,6 +123,25 @@ async def test_codes_that_are_not_served_are_named(caller: Caller) -> None:
 async def test_broker_that_is_not_there(caller: Caller, topic: str) -> None:
     answer = await caller.ask(code.SEND_MESSAGE_V2, caller.send_fields(topic, broker="nobody"), b"x")
     assert answer.code == ResponseCode.SYSTEM_ERROR and "nobody" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("property_name", ["__LITE_TOPIC", "_SYS_MSG_PRIORITY_"])
+async def test_messages_of_newer_kinds_are_refused(broker: Broker, topic: str, property_name: str) -> None:
+    async with running(broker, enable_topic_message_type_check=False) as rig:
+        caller = Caller(rig)
+        properties = f"{property_name}\x011\x02"
+        single = caller.send_fields(topic, properties=properties)
+        for number, fields, body in (
+            (code.SEND_MESSAGE_V2, single, b"x"),
+            (code.SEND_MESSAGE, {"topic": topic, "properties": properties}, b"x"),
+            (code.SEND_BATCH_MESSAGE, caller.send_fields(topic), batched(b"x", properties, 0)),
+        ):
+            answer = await caller.ask(number, fields, body)
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "not supported" in (answer.remark or "")
+        # The end of another name is none of them.
+        others = caller.send_fields(topic, properties=f"MY{properties}")
+        assert (await caller.ask(code.SEND_MESSAGE_V2, others, b"x")).code == ResponseCode.SUCCESS
+        await caller.client.close()
 
 
 async def test_client_that_names_no_broker_is_served_if_there_is_one(caller: Caller, topic: str) -> None:
