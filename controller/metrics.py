@@ -17,8 +17,8 @@ from sprocket.common.clock import Clock
 from sprocket.metrics.declared import Kind, Metric, Value, gauge
 from sprocket.metrics.distribution import Distributions, Labels
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import Request, Response
-from sprocket.remoting.routes import Handler, Route
+from sprocket.remoting.command import Request
+from sprocket.remoting.routes import Handler, Result, Route
 
 _LATENCIES_US: Final = (*(step * 10**power for power in range(7) for step in (1, 3, 5)), 10**7)
 _LEADER, _FOLLOWER = 3, 2
@@ -58,7 +58,7 @@ class ControllerCounts:
     def _around(self, handle: Handler, code: RequestCode) -> Handler:
         name = _TYPES.get(code, code.name)
 
-        async def timed(request: Request[Any]) -> Response | None:
+        async def timed(request: Request[Any]) -> Result:
             began, status = self._clock.monotonic(), "failed"
             try:
                 answer = handle(request)

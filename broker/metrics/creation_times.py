@@ -15,7 +15,7 @@ from sprocket.metrics.declared import Kind, Metric, text
 from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.routes import Handler, Route
+from sprocket.remoting.routes import Handler, Result, Route
 
 _BOUNDARIES_MS: Final = (10, 100, 1_000, 3_000, 5_000)
 _TOPICS: Final = (RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
@@ -41,12 +41,12 @@ class CreationTimes:
         return replace(route, handle=self._around(route.handle, times))
 
     def _around(self, handle: Handler, times: Distributions) -> Handler:
-        async def timed(request: Request[Any]) -> Response | None:
+        async def timed(request: Request[Any]) -> Result:
             began, is_done = self._clock.monotonic(), False
             try:
                 answer = handle(request)
                 response = await answer if inspect.isawaitable(answer) else answer
-                is_done = response is not None and response.code == ResponseCode.SUCCESS
+                is_done = isinstance(response, Response) and response.code == ResponseCode.SUCCESS
             finally:
                 status = "success" if is_done else "failure"
                 # RocketMQ gives this label to topics alone.

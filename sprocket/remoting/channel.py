@@ -1,14 +1,17 @@
 """One connection, at either end: the edge between asyncio and the pure framing and routing.
 
 A read is handled as a batch.  All whole frames are cut out at once, a batch handler gets a run of requests together,
-and all responses leave in one write.
+and all responses leave in one write.  Frames that do not fit in a slice of the turn wait for the next turn, and the
+connection is not read meanwhile.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
+from math import inf
+from types import GeneratorType
 from typing import Any, cast
 
 from sprocket.common import limits
@@ -16,31 +19,32 @@ from sprocket.common.errors import InvariantError, ProtocolError, SprocketError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.channel_counters import ChannelCounters
-from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
-from sprocket.remoting.credentials import SIGNED_WITH, Credentials
-from sprocket.remoting.flow.joined_buffers import write_buffers
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.flow.long_answers import ENDED, LongAnswers
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.turn import Turn
-from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
-from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request, encode_response
-from sprocket.remoting.framing import JSON, Frame, FrameDecoder, Frames
-from sprocket.remoting.headers.base import Header, to_ext_fields
-from sprocket.remoting.pending import PendingRequests, Waiter
+from sprocket.remoting.frames import encode_response
+from sprocket.remoting.framing import Frame, FrameDecoder, Frames
+from sprocket.remoting.outgoing import Outgoing
 from sprocket.remoting.read_checks import admitted, with_few_fields
 from sprocket.remoting.refusals import Refusal, refusal_of
-from sprocket.remoting.routes import Overload, RouteTable, UnroutableRequest
+from sprocket.remoting.routes import AdmittedFrame, Guard, Overload, Result, RouteTable, UnroutableRequest
 from sprocket.remoting.tls.names import common_name
 
 logger = logging.getLogger(__name__)
 
 _channel_ids = count(1)
-# Requests that a batch handler gets at once.
+# Requests that a batch handler gets at once; fewer if so many took much longer than a slice.
 _MAX_RUN = 1024
+_MIN_RUN = 16
+# Frames that a guard checks at once.
+_MAX_GUARDED = 128
 
 
-class RemotingChannel(asyncio.Protocol):
+class RemotingChannel(Outgoing):
     """A connection that serves the requests of its peer and can send requests of its own.
 
     `on_close` is called once when the connection is gone.  `on_bug` gets an InvariantError of a handler.
@@ -60,39 +64,32 @@ class RemotingChannel(asyncio.Protocol):
         pause_reads: bool = True,
         credentials: Credentials | None = None,
     ) -> None:
+        super().__init__(counters, on_crowded, credentials)
         self.id = next(_channel_ids)
-        self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.certificate_name: str | None = None  # common name of the peer's certificate, if it was verified
-        self.is_closed = False
         self.read_at = 0.0  # loop time of the last read
-        self.stalled_at: float | None = None  # loop time at which the peer stopped reading
         self.partial_at: float | None = None  # loop time at which a frame became incomplete
         self.attributes: dict[str, Any] = {}  # what a server remembers of this peer
         self._table = table
-        self._counters = counters
         self._on_open = on_open
         self._on_close = on_close
         self._on_crowded = on_crowded
         self._on_bug = on_bug
         # A client keeps reading while it cannot write: if both ends stopped reading, neither would continue.
         self._pause_reads = pause_reads
-        self._credentials = credentials
-        self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
-        self._loop = asyncio.get_running_loop()
-        self._turn = turn or Turn(self._loop)
+        # A client is asked little, and never stops reading.
+        self._turn = turn or Turn(self._loop, slice_s=inf)
         self._pressure: ReadPressure | None = None
-        self._transport: asyncio.Transport | None = None
-        self._pending = PendingRequests(self._loop)
-        self.next_opaque = self._pending.next_opaque  # the opaque number for a request that `request_encoded` sends
         self._tasks: set[asyncio.Task[None]] = set()
         self._backlog: deque[Frame] = deque()
-        self._out: list[Buffer] = []
-        self._out_bytes = 0
+        self._is_waiting = False  # whether the backlog waits for a turn, and the peer is not read meanwhile
+        self._is_ended = False  # whether the peer has sent its last byte, and responses must still be written
+        self._max_run = _MAX_RUN
+        self._long = LongAnswers(self._turn, self._reply_late, self._may_write)
         self.partial_bytes = 0  # received bytes of an incomplete frame
-        self.unsent = UnsentOutput(counters, on_crowded)
-        self._reading = self._failed = self._flush_scheduled = False
+        self._failed = False
         self._held: list[bytes] | None = None  # what arrived since `hold`
         self._measured = 0  # responses whose latency was measured
 
@@ -114,6 +111,7 @@ class RemotingChannel(asyncio.Protocol):
         self.is_closed = True
         self._out.clear()
         self._backlog.clear()
+        self._long.drop()
         for task in self._tasks:
             task.cancel()
         self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
@@ -123,9 +121,11 @@ class RemotingChannel(asyncio.Protocol):
         if self._on_close is not None:
             self._on_close(self)
 
-    def eof_received(self) -> None:
-        # The transport closes now: requests before the end still get their responses.
+    def eof_received(self) -> bool:
+        # Requests before the end still get their responses; then the transport closes.
         self._table.settle()
+        self._is_ended = self._is_waiting or bool(self._long)
+        return self._is_ended
 
     def pause_writing(self) -> None:
         # A peer that does not read its responses sends no more requests either.
@@ -140,6 +140,7 @@ class RemotingChannel(asyncio.Protocol):
             self._handle(())
         if self._pause_reads:
             self._read_on()
+        self._long.resume()
 
     def data_received(self, data: bytes) -> None:
         self.read_at = self._loop.time()
@@ -161,12 +162,8 @@ class RemotingChannel(asyncio.Protocol):
                 frames = with_few_fields(decoder, frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
-            guard = self._table.guard
-            if guard is not None:
-                frames = frames if self._backlog else self._serve_proved(frames)
-                frames = admitted(guard, decoder, frames, self)
             self._handle(frames)
-        if decoder.error is not None:
+        if decoder.error is not None and not self._is_waiting:
             self._fail(decoder.error)
 
     def _shed(self, overload: Overload, frames: Frames, size_bytes: int) -> Frames:
@@ -185,7 +182,8 @@ class RemotingChannel(asyncio.Protocol):
             self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        if self._transport is not None and self.stalled_at is None and not self.is_closed and self._held is None:
+        is_held = self._held is not None or self._is_waiting
+        if self._transport is not None and self.stalled_at is None and not self.is_closed and not is_held:
             self._transport.resume_reading()
 
     def _count_partial(self, size_bytes: int) -> None:
@@ -213,16 +211,18 @@ class RemotingChannel(asyncio.Protocol):
                 self._transport.pause_reading()
             for task in self._tasks:
                 task.cancel()
+            self._long.end()
 
     def serve(self, table: RouteTable) -> None:
         """Serve `table` from now on, first what arrived since `hold`."""
         self._table = table
         held, self._held = self._held or [], None
-        # The old table's guard admitted these.
+        # The old table's guard admitted some of these.
         backlog: list[Frame] = [(frame[0], frame[1], frame[2]) for frame in self._backlog]
         self._backlog.clear()
+        self._is_waiting = False
         if backlog:
-            self._handle(backlog if table.guard is None else admitted(table.guard, self._decoder, backlog, self))
+            self._handle(backlog)
         for data in held:
             if not self.is_closed:
                 self.data_received(data)
@@ -231,50 +231,124 @@ class RemotingChannel(asyncio.Protocol):
 
     # Requests of the peer
 
-    def _serve_proved(self, frames: Frames) -> Frames:
-        """Serve the frames that prove what the guard asks for, up to the first that does not; return the others."""
-        index, self._reading = 0, True
-        try:
-            while index < len(frames) and self.stalled_at is None and not self.is_closed:
-                served = self._table.serve_proved(frames, index, self)
-                if not served:
-                    break
-                index += served
-                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
-                    self._flush()
-        finally:
-            self._reading = False
-        return frames[index:] if index else frames
-
     def _handle(self, frames: Frames) -> None:
+        """Serve those frames that wait, then `frames`, in a slice of this turn; the others wait for the next turn."""
+        if self._is_waiting:
+            self._backlog.extend(frames)
+            return
+        if self._backlog:
+            frames = [*self._backlog, *frames]
+            self._backlog.clear()
+        # One frame needs no clock: nothing is left after it.
+        self._serve(frames, self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf)
+
+    def _serve(self, frames: Frames, ends_at: float) -> None:
+        """Serve `frames` until monotonic `ends_at`; the others become the backlog."""
+        guard = self._table.guard
         self._reading = True
-        is_grouped = False
         try:
-            if self._backlog:
-                self._backlog.extend(frames)
-                frames = list(self._backlog)
-                self._backlog.clear()
-            index, count = 0, len(frames)
-            if self._pending.waiting and self._table.guard is None:
-                index = self._pending.resolve_usual(frames)
-            while index < count:
-                if not is_grouped and index + 1 < count and self._table.differ(frames, index):
-                    # One read holds requests for several handlers: give each handler a batch, where order allows it.
-                    frames, is_grouped = self._table.grouped(frames, index), True
-                index = self._serve_next(frames, index)
-                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
-                    self._flush()
-                    if self.stalled_at is not None or self.is_closed:
-                        # The remaining frames wait until the peer reads again.
-                        self._backlog.extend(frames[index:])
-                        self.unsent.written(self.unsent_bytes, 0, self.read_at)
-                        break
+            if guard is not None:
+                frames = self._serve_guarded(guard, frames, ends_at)
+            else:
+                index = self._pending.resolve_usual(frames) if self._pending.waiting else 0
+                frames = self._serve_from(index, frames, ends_at)
         except ProtocolError as error:
+            frames = ()
             self._fail(error)
         finally:
             self._reading = False
         if self._out:
             self._flush()
+        if (frames or self._long.is_full) and not self.is_closed:
+            self._leave(frames)
+
+    def _serve_from(self, index: int, frames: Frames, ends_at: float) -> Frames:
+        """Serve the frames from `index` on; return those that must wait."""
+        count, is_grouped = len(frames), False
+        while index < count:
+            if not is_grouped and index + 1 < count and self._table.differ(frames, index):
+                # One read holds requests for several handlers: give each handler a batch, where order allows it.
+                frames, is_grouped = self._table.grouped(frames, index), True
+            index = self._serve_next(frames, index)
+            if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                self._flush()
+                if self.stalled_at is not None:
+                    break
+            if index < count and (self.is_closed or self._long.is_full or self._turn.now() >= ends_at):
+                break
+        return frames[index:] if index < count else ()
+
+    def _serve_guarded(self, guard: Guard, frames: Frames, ends_at: float) -> Frames:
+        """Serve frames that prove what the guard asks for, or that it admits; return those that must wait."""
+        while frames:
+            # What was left of an earlier turn may have passed the guard already.
+            if not (isinstance(frames, list) and isinstance(frames[0], AdmittedFrame)):
+                frames = self._serve_proved(frames, ends_at)
+                if self.stalled_at is not None or self._turn.now() >= ends_at:
+                    return frames
+            error = self._decoder.error
+            passed = admitted(guard, self._decoder, frames[:_MAX_GUARDED], self)
+            frames = frames[_MAX_GUARDED:] if self._decoder.error is error else ()
+            left = self._serve_from(0, passed, ends_at)
+            if left:
+                return [*left, *frames]
+            if self._turn.now() >= ends_at:
+                break
+        return frames
+
+    def _serve_proved(self, frames: Frames, ends_at: float) -> Frames:
+        """Serve the frames that prove what the guard asks for, up to the first that does not; return the others."""
+        index = 0
+        while index < len(frames) and self.stalled_at is None and not self.is_closed:
+            served = self._table.serve_proved(frames, index, self)
+            if not served:
+                break
+            index += served
+            if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                self._flush()
+            if self._turn.now() >= ends_at:
+                break
+        return frames[index:] if index else frames
+
+    # Frames that wait
+
+    def _leave(self, frames: Frames) -> None:
+        """Let `frames` wait: until the peer reads again if it does not, else for the next turn of this connection."""
+        self._backlog.extend(frames)
+        if self.stalled_at is not None:
+            if frames:
+                self.unsent.written(self.unsent_bytes, 0, self.read_at)
+            return
+        self._is_waiting = True
+        self.partial_at = None  # the peer is not read, so it cannot finish its frame
+        if self._transport is not None:
+            self._transport.pause_reading()
+        if not self._long.is_full:
+            self._turn.share(self._go_on)
+
+    def _go_on(self, ends_at: float) -> bool:
+        """Serve the backlog until monotonic `ends_at`; return whether some of it waits for another turn."""
+        is_closing = self._transport is not None and self._transport.is_closing()
+        if not self._is_waiting or self._held is not None or is_closing:
+            return False
+        backlog = list(self._backlog)
+        self._backlog.clear()
+        self._is_waiting = False
+        self._serve(backlog, ends_at)
+        if self._is_waiting:
+            return not self._long.is_full
+        if self._decoder.pending_bytes:
+            self.partial_at = self._loop.time()
+        if self._decoder.error is not None:
+            self._fail(self._decoder.error)
+        else:
+            self._read_on()
+            self._close_at_end()
+        return False
+
+    def _close_at_end(self) -> None:
+        if self._is_ended and not self._is_waiting and not self._long:
+            self.close()
 
     def _serve_next(self, frames: Frames, index: int) -> int:
         """Serve the frame at `index`, or the run for one batch handler from there.  Return the index after it."""
@@ -299,7 +373,8 @@ class RemotingChannel(asyncio.Protocol):
         measured = self._measured
         run = [request]
         if index + 1 < len(frames):
-            table.decode_run(entry, frames[index], frames[index + 1 : index + _MAX_RUN], run)
+            table.decode_run(entry, frames[index], frames[index + 1 : index + self._max_run], run)
+        began = self._turn.now() if len(run) > _MIN_RUN else inf
         try:
             entry.batch(run)
         except Exception as error:
@@ -310,12 +385,23 @@ class RemotingChannel(asyncio.Protocol):
                     self.reply(request, refusal)
         if table.latency is not None and self._measured - measured < len(run):
             self._note_unanswered(run)
+        if len(run) > _MIN_RUN:
+            self._fit_runs(len(run), self._turn.now() - began)
         return index + len(run)
+
+    def _fit_runs(self, count: int, took_s: float) -> None:
+        """Let later runs take less than two slices, as far as a run of `count` that `took_s` tells."""
+        if took_s > 2 * self._turn.slice_s:
+            self._max_run = max(_MIN_RUN, count // 2)
+        elif took_s < self._turn.slice_s and self._max_run < _MAX_RUN:
+            self._max_run *= 2
 
     def serve_one(self, handle: Any, request: Request[Any]) -> None:
         measured = self._measured
         try:
             answer = handle(request)
+            if isinstance(answer, GeneratorType):
+                answer = self._long.begin(request, answer)
         except Exception as error:
             answer = self._refusal(request, error)
         if isinstance(answer, Response):
@@ -327,17 +413,32 @@ class RemotingChannel(asyncio.Protocol):
         if self._table.latency is not None and self._measured == measured:
             self._note_unanswered((request,))
 
-    async def _finish(self, answer: Awaitable[Response | None], request: Request[Any]) -> None:
+    async def _finish(self, answer: Awaitable[Result], request: Request[Any]) -> None:
         try:
             response = await answer
+            if response is not None and not isinstance(response, Response):
+                response = self._long.begin(request, response)
         except asyncio.CancelledError:
             if self.is_closed:
                 raise
-            response = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the server ended the work on it, try again")
+            response = ENDED
         except Exception as error:
             response = self._refusal(request, error)
         if response is not None:
             self.reply(request, response)
+
+    def _may_write(self) -> bool:
+        return self.stalled_at is None and not self.is_closed
+
+    def _reply_late(self, request: Request[Any], answer: Response | Exception | None) -> None:
+        """Send a response that took more than one step."""
+        if isinstance(answer, Exception):
+            answer = self._refusal(request, answer)
+        if answer is not None:
+            self.reply(request, answer)
+        if self._is_waiting:
+            self._turn.share(self._go_on)
+        self._close_at_end()
 
     def _refusal(self, request: Request[Any], error: Exception) -> Refusal:
         if isinstance(error, InvariantError) and self._on_bug is not None:
@@ -443,45 +544,6 @@ class RemotingChannel(asyncio.Protocol):
     def _drop_answer(self, request: Request[Any]) -> None:
         peer_lines.error(logger, self.peer, "event=second_answer_dropped code=%s peer=%s:%s", request.code, *self.peer)
 
-    def write(self, *buffers: Buffer) -> None:
-        """Queue whole frames for sending.  After close this does nothing."""
-        if self.is_closed:
-            return
-        self._out += buffers
-        self._out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        if not self._reading and not self._flush_scheduled:
-            # All writes of this turn of the loop leave in one system call.
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        out, size = self._out, self._out_bytes
-        transport = self._transport
-        if not out or transport is None or self.is_closed:
-            return
-        self._out, self._out_bytes = [], 0
-        left = transport.get_write_buffer_size()
-        write_buffers(transport, out, size)
-        is_counted = left + size > COUNTED_BYTES
-        if is_counted and transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
-            self.abort("unsent_limit")
-        elif is_counted:
-            self.unsent.written(left, size, self._loop.time())
-
-    async def drained(self) -> None:
-        """Wait until the peer has taken enough of its queued output.  Returns at once if the connection is closed."""
-        if self.stalled_at is None or self.is_closed:
-            return
-        if self._drained is None:
-            self._drained = self._loop.create_future()
-        await asyncio.shield(self._drained)
-
-    def _end_drain(self) -> None:
-        drained, self._drained = self._drained, None
-        if drained is not None and not drained.done():
-            drained.set_result(None)
-
     def close(self) -> None:
         """Send what is queued, then close."""
         if not self.is_closed and self._transport is not None:
@@ -498,103 +560,3 @@ class RemotingChannel(asyncio.Protocol):
             self.stalled_at = None
             peer_lines.warning(logger, self.peer, "event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
             self._transport.abort()
-
-    # Requests of our own
-
-    def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: Buffer = b"") -> None:
-        """Send a oneway request.  Raises NotEncodable."""
-        # Encode all of it before any of it is queued, so that a request that cannot be encoded harms no other.
-        body = body if type(body) is bytes else as_body(body)
-        header = self._signed(header, body)
-        prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)
-        self.write(prefix, body)
-
-    def request(
-        self,
-        code: int,
-        header: Header | Mapping[str, str] | None = None,
-        body: Buffer = b"",
-        *,
-        timeout_s: float,
-        serialization: int = JSON,
-    ) -> "asyncio.Future[ReceivedResponse]":
-        """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost.  Raises NotEncodable."""
-        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
-        self.request_for(future, code, header, body, timeout_s=timeout_s, serialization=serialization)
-        return future
-
-    def request_for(
-        self,
-        waiter: Waiter,
-        code: int,
-        header: Header | Mapping[str, str] | None = None,
-        body: Buffer = b"",
-        *,
-        timeout_s: float,
-        serialization: int = JSON,
-    ) -> None:
-        """Do as `request`, for any `waiter`."""
-        body = body if type(body) is bytes else as_body(body)
-        header = self._signed(header, body)
-        opaque = self._pending.next_opaque()
-        prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
-        self.request_encoded(waiter, code, opaque, prefix, body, timeout_s)
-
-    @property
-    def is_signing(self) -> bool:
-        """Whether requests are signed, so that `request` must encode them."""
-        return self._credentials is not None
-
-    def request_encoded(
-        self, waiter: Waiter, code: int, opaque: int, prefix: bytes, body: Buffer, timeout_s: float
-    ) -> None:
-        """Send a request whose header is encoded in `prefix`, as `request_for`."""
-        pending = self._pending
-        pending.register(waiter, opaque, timeout_s, code)
-        if self.is_closed:
-            pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
-            return
-        size = len(body)
-        self._out.append(prefix)
-        if size:
-            self._out.append(body)
-        self._out_bytes += len(prefix) + size
-        if not self._reading and not self._flush_scheduled:
-            if len(pending.waiting) == 1:
-                # Nothing else is outstanding, so there is nothing to gather: spare a turn of the loop.
-                self._flush()
-            else:
-                self._flush_scheduled = True
-                self._loop.call_soon(self._flush)
-
-    def forward(
-        self, request: Request[Any], fields: Mapping[str, str], *, timeout_s: float
-    ) -> "asyncio.Future[ReceivedResponse] | None":
-        """Send a request of another connection with these fields and its own body; None if it is oneway.
-
-        The future is that of `request`.  With credentials the signature becomes this end's.  Raises NotEncodable.
-        """
-        body = request.body
-        if self._credentials is not None:
-            fields = self._credentials.signed({key: fields[key] for key in fields.keys() - SIGNED_WITH}, body)
-        if request.flag & FLAG_ONEWAY:
-            self.write(encode_forwarded(request, self._pending.next_opaque(), fields, len(body)), body)
-            return None
-        opaque = self._pending.next_opaque()
-        prefix = encode_forwarded(request, opaque, fields, len(body))
-        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
-        self.request_encoded(future, request.code, opaque, prefix, body, timeout_s)
-        return future
-
-    def sign_with(self, credentials: Credentials | None) -> None:
-        """Sign further requests: the peer has proved its identity."""
-        self._credentials = credentials
-
-    def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
-        if self._credentials is None:
-            return header
-        fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
-        try:
-            return self._credentials.signed(fields, body)
-        except (TypeError, ValueError) as error:
-            raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

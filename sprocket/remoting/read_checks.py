@@ -30,6 +30,9 @@ def admitted(guard: Guard, decoder: FrameDecoder, frames: Frames, channel: Any) 
     """Return the frames that `guard` admits, before the first that is no request; that one ends the connection."""
     found: list[Frame] = []
     for frame in frames:
+        if isinstance(frame, AdmittedFrame):  # in an earlier turn
+            found.append(frame)
+            continue
         try:
             decoded = guard(frame, channel)
         except ProtocolError as error:

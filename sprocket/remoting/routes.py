@@ -4,7 +4,7 @@ A route holds everything that the server must know about a request before it cal
 what access control protects, and its lane.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -74,7 +74,10 @@ class AllFields(Header):
     """Header of a request that is passed on: its handler gets a dict of all fields, as the strings of the wire."""
 
 
-Answer = Response | None | Awaitable[Response | None]
+# Work on a long response, in steps of at most a millisecond; between two of them, other requests are served.
+Steps = Generator[None, None, Response | None]
+Result = Response | None | Steps
+Answer = Result | Awaitable[Result]
 Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
 # Returns the response to a request that its handler must not see, usually a `Refusal`; else None.
@@ -178,11 +181,11 @@ def _no_proved(frames: Frames, index: int, channel: FramesChannel, proof: object
 class Route:
     """Service of one request code.
 
-    `handle` gets one request.  It returns a `Response`, an awaitable of one, or None if it replies itself through
-    ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the consecutive requests of this
-    code in one read, all of one channel, and replies itself.  `checks` are asked in order before either of them.
-    `usual`, if present, is asked before `batch`, unless the route has checks.  Behind a guard it serves only frames
-    that the guard admitted, or that prove what the guard asks for.
+    `handle` gets one request.  It returns a `Response`, the `Steps` of a long one, an awaitable of either, or None if
+    it replies itself through ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the
+    consecutive requests of this code in one read, all of one channel, and replies itself.  `checks` are asked in order
+    before either of them.  `usual`, if present, is asked before `batch`, unless the route has checks.  Behind a guard
+    it serves only frames that the guard admitted, or that prove what the guard asks for.
     """
 
     code: RequestCode

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sprocket.common import limits
+from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, InvariantError
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
@@ -29,7 +30,7 @@ class RemotingServer:
 
     `on_close` callbacks get every channel that closes.  A sweep closes idle channels, peers that stop reading and peers
     that leave a frame incomplete.  With `tls` connections may be TLS.  A free port is chosen for `port` 0.
-    With `reuse_port` other processes of the same user may share the port.
+    With `reuse_port` other processes of the same user may share the port.  `clock` measures the slices of turns.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class RemotingServer:
         on_bug: Callable[[InvariantError], None] | None = None,
         tls: ServerTls | None = None,
         reuse_port: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self._reuse_port = reuse_port
         self._table = table
@@ -52,6 +54,7 @@ class RemotingServer:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._others: list[asyncio.Server] = []
+        self._clock = clock
         self._turn: Turn | None = None
         self._sweep_task: asyncio.Task[None] | None = None
         self.counters = ChannelCounters()
@@ -87,7 +90,7 @@ class RemotingServer:
         Raises ConfigError if the address cannot be bound, or the files of TLS are wrong.
         """
         loop = asyncio.get_running_loop()
-        self._turn = Turn(loop)
+        self._turn = Turn(loop, self._clock)
         if self._tls is not None:
             self._tls.start()
         try:

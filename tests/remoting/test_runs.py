@@ -208,7 +208,10 @@ async def test_frames_of_which_one_did_not_pass_the_guard_are_not_served_as_a_wh
         assert routes.serve_usual(unchecked, 0, channel) == 0
 
 
-async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed() -> None:
+async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sprocket.remoting.channel.admitted", lambda guard, decoder, frames, channel: frames)
     served: list[int] = []
     routes, frames = guarded(lambda run: served.extend(request.opaque for request in run))
     counters = ChannelCounters()

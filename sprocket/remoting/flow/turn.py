@@ -1,23 +1,33 @@
-"""Minimum wait of the current read: the time since the event loop read the first connection of this turn."""
+"""Turns of the event loop: what one may take, and how long the current read waited for others."""
 
 import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
 
 from sprocket.common.clock import Clock, SystemClock
+
+# Time in a turn for one read, and for all work together that earlier turns left over.
+SLICE_S: Final = 0.005
 
 
 class Turn:
     """One turn of an event loop, in which all connections that are ready are read one after the other.
 
-    Belongs to all connections of a server.
+    Belongs to all connections of a server.  What a connection cannot do in a slice of `slice_s`, it does in later
+    turns, in turns with the others.
     """
 
-    __slots__ = ("_began", "_loop", "now")
+    __slots__ = ("_began", "_is_scheduled", "_loop", "_works", "now", "slice_s")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock | None = None, slice_s: float = SLICE_S) -> None:
         self._loop = loop
         # Not the loop's time, which may stand still during a turn.
         self.now = (clock or SystemClock()).monotonic
+        self.slice_s = slice_s
         self._began: float | None = None
+        self._works: OrderedDict[Callable[[float], bool], None] = OrderedDict()
+        self._is_scheduled = False
 
     def waited_s(self, now: float) -> float:
         """Return how long the turn has run at monotonic `now`, s.  The first call begins the turn."""
@@ -29,3 +39,27 @@ class Turn:
 
     def _end(self) -> None:
         self._began = None
+
+    def share(self, work: Callable[[float], bool]) -> None:
+        """Call `work` in the next turns, until it returns False: nothing is left.
+
+        It gets the monotonic time at which its slice ends.  All works of a turn share one slice.
+        """
+        self._works[work] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        works, ends_at = self._works, self.now() + self.slice_s
+        try:
+            for _ in range(len(works)):
+                work, _ = works.popitem(last=False)
+                if work(ends_at):
+                    works[work] = None
+                if self.now() >= ends_at:
+                    break
+        finally:
+            self._is_scheduled = bool(works)
+            if works:
+                self._loop.call_soon(self._run)
