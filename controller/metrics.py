@@ -13,6 +13,7 @@ from typing import Any, Final
 from controller.config import ControllerConfig
 from controller.live_brokers import LiveBrokers
 from controller.state.commands import Outcome
+from controller.state.group import Group
 from sprocket.common.clock import Clock
 from sprocket.metrics.declared import Kind, Metric, Value, gauge
 from sprocket.metrics.distribution import Distributions, Labels
@@ -122,17 +123,34 @@ class ControllerCounts:
 
 
 def node_metrics(
-    config: ControllerConfig, live: LiveBrokers, is_leader: Callable[[], bool], disk_usage: Callable[[Path], int]
+    config: ControllerConfig,
+    live: LiveBrokers,
+    groups: Callable[[], Iterable[Group]],
+    is_leader: Callable[[], bool],
+    disk_usage: Callable[[Path], int],
 ) -> list[Metric]:
     """Return the metrics of the controller itself; `disk_usage` returns the bytes of all files below a folder."""
 
     def active() -> Iterator[tuple[Labels, Value]]:
         yield from Counter((cluster, name) for cluster, name, _ in live.keys).items()
 
+    def silent() -> Iterator[tuple[Labels, Value]]:
+        keys = set(live.keys)
+        for group in groups():
+            count = sum((group.cluster, group.name, broker_id) not in keys for broker_id in group.broker_ids)
+            yield (group.cluster, group.name), count
+
     return [
         gauge("role", "3: leads, 2: follows", lambda: _LEADER if is_leader() else _FOLLOWER),
         gauge("dledger_disk_usage", "bytes of the files", lambda: disk_usage(config.controller_store_path), "bytes"),
         Metric("active_broker_num", Kind.GAUGE, "brokers that send heartbeats", active, ("cluster", "broker_set")),
+        Metric(
+            "sprocket_replicas_gone",
+            Kind.GAUGE,
+            "members of a group that send no heartbeats",
+            silent,
+            ("cluster", "broker_set"),
+        ),
     ]
 
 

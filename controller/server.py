@@ -93,7 +93,10 @@ class Controller:
                 ]
             )
         )
-        metrics = [*node_metrics(config, self.live, lambda: self.consensus.is_leader, bytes_below), *counts.metrics()]
+        own = node_metrics(
+            config, self.live, self.machine.groups, lambda: self.consensus.is_leader, bytes_below
+        )  # fmt: skip
+        metrics = [*own, *counts.metrics()]
         self.metrics = MetricRegistry(metrics, lambda: server_labels(config, _labels(config)))
         self.export = MetricsExport(config, self.metrics.read, self._clock, host="0.0.0.0", scope="controller")
         self._server = RemotingServer(self.routes, config, port=config.own.port, on_bug=on_fatal, tls=server_tls)

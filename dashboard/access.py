@@ -12,11 +12,11 @@ from typing import Final
 
 from acl.failed_attempts import FailedAttempts
 from acl.remote_addresses import parts_of
-from dashboard.asking.at_once import AtOnce, answered
 from dashboard.security.login_answers import is_proved
 from dashboard.security.sessions import Session, Sessions
 from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient, AdminDenied, AdminError
+from sprocket.client.admin.at_once import AtOnce, answered
 from sprocket.common.clock import Clock
 from sprocket.remoting.credentials import Credentials
 

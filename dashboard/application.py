@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, quote
 from aiohttp import web
 
 from dashboard.access import Access, LoginRefused, Signed
-from dashboard.asking.at_once import AtOnce
 from dashboard.page import BadInput, Handler, Page, PageRoute, Visit
 from dashboard.rendering import STATIC, Templates
 from dashboard.sampling.history import History
@@ -23,6 +22,7 @@ from dashboard.security.headers import PAGE_CACHING, SECURITY_HEADERS, STATIC_CA
 from dashboard.security.hosts import is_allowed, is_same_origin
 from dashboard.security.sessions import Session
 from dashboard.settings import DashboardSettings
+from sprocket.client.admin.at_once import AtOnce
 from sprocket.client.errors import PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError

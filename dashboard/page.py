@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dashboard.asking.at_once import AtOnce
 from dashboard.sampling.history import History
 from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.at_once import AtOnce
 from sprocket.common.clock import Clock
 from sprocket.remoting.credentials import Credentials
 

@@ -8,13 +8,13 @@ from aiohttp import web
 
 from dashboard.access import Access
 from dashboard.application import Pages
-from dashboard.asking.at_once import AtOnce
 from dashboard.page import PageRoute
 from dashboard.pages import accounts, charts, cluster, dead_letters, groups, messages, offsets, send, topics
 from dashboard.sampling.history import History
 from dashboard.sampling.sampler import Sampler
 from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.at_once import AtOnce
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
 

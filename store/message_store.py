@@ -46,6 +46,7 @@ from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
 from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
+from store.retention.back_pressure import Cause
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
 from store.scan.record_batch import RecordBatch
@@ -282,11 +283,18 @@ class MessageStore:
         if self.failure is not None:
             raise DiskFailed(str(self.failure))
 
+    @property
+    def refusal_cause(self) -> Cause | None:
+        """Cause for which an append would be refused now; None if it would not be."""
+        return self._pressure.cause(self._unflushed_bytes, self.confirmation.waiting_bytes)
+
+    @property
+    def _unflushed_bytes(self) -> int:
+        return self._commit_log.wrote_offset - self.confirmation.flushed_offset
+
     def _refuse(self, messages: int) -> None:
         """Raise `DiskFull` or `StoreBusy`, unless the cause has ended."""
-        confirmation = self.confirmation
-        unflushed_bytes = self._commit_log.wrote_offset - confirmation.flushed_offset
-        error = self._pressure.refusal(messages, unflushed_bytes, confirmation.waiting_bytes)
+        error = self._pressure.refusal(messages, self._unflushed_bytes, self.confirmation.waiting_bytes)
         if error is not None:
             self.statistics.put_failed(messages)
             raise error

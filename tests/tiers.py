@@ -117,6 +117,7 @@ _FILES: Final = {
     "tests/controller/test_processes.py": _FULL_PROCESSES,
     "tests/demo/test_verdict.py": _QUICK,
     "tests/dashboard/test_chromium.py": _FULL_PROCESSES,
+    "tests/processes/test_cluster_health.py": _FULL_PROCESSES,
     "tests/ha/raft/test_greeting.py": _QUICK_CLIENT,
     "tests/ha/raft/test_member.py": _QUICK_CLIENT,
     "tests/ha/raft/test_pickles.py": _QUICK_CLIENT,

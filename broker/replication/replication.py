@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from math import inf
+from typing import Final
 
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
@@ -21,6 +22,7 @@ from ha.master_link import LinkRules
 from ha.replicas import ReplicaRules, Replicas, ReplicationProgress
 from sprocket.common.figures import Declared, Figure
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.metrics.declared import Kind, Metric
 from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -29,6 +31,7 @@ from sprocket.remoting.listening import KeptPort
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.remoting.tls.watch import ServerTls
 from store.config.store_config import StoreConfig
+from store.retention.back_pressure import Cause
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,13 @@ _SAMPLE_S = 1.0
 _SLAVES_MISSING_S = 30.0
 # Each frame costs both ends some steps.  RocketMQ's 32 KiB fit slaves that read that much at once.
 _SESSION_BATCH_BYTES = 256 * 1024
+
+# Values of the figure sendStatus; every other value names why sends are refused.
+CONFIRMED, ONE_COPY = "confirmed", "one_copy"
+SEND_STATUSES: Final = (
+    f"`{CONFIRMED}`: SEND_OK as configured; `{ONE_COPY}`: stored on too few replicas, SLAVE_NOT_AVAILABLE; or why it "
+    "is refused: " + ", ".join(f"`{reason}`" for reason in ("slave", "no_lease", "recovering", *Cause))
+)
 
 SlaveStatus = Callable[[], HARuntimeInfo]
 
@@ -153,14 +163,9 @@ class Replication(Service):
         listener = self.listener
         return [
             Figure("haConnections", "connections of slaves", lambda: len(listener.connections)),
-            Figure(
-                "haInSyncReplicas", "replicas in sync, with this one", lambda: 1 + len(self.replicas.in_sync_slaves())
-            ),
-            Figure(
-                "haRequiredReplicas",
-                "replicas that must have a message before it is confirmed",
-                lambda: self.replicas.required() if self._is_sync else 1,
-            ),
+            Figure("haInSyncReplicas", "replicas in sync, with this one", self._in_sync_replicas),
+            Figure("haRequiredReplicas", "replicas that must have a message before it is confirmed", self._required),
+            Figure("sendStatus", f"what a send gets now: {SEND_STATUSES}", self.send_status),
             Figure(
                 "haLearners",
                 "connected slaves with asyncLearner",
@@ -190,6 +195,42 @@ class Replication(Service):
             Figure("haAuthentication", "what slaves must prove: none, secret, or secret of some", self._authentication),
             Figure("haTailRecovery", "whether the master waits for a slave's copy of its log", self._is_waiting),
         ]
+
+    def exported_metrics(self) -> list[Metric]:
+        """Return what a master knows of its replicas; a slave exports none of them."""
+
+        def of_master(name: str, says: str, read: Callable[[], int]) -> Metric:
+            return Metric(name, Kind.GAUGE, says, lambda: [] if self._core.role.is_slave else [((), read())])
+
+        return [
+            of_master(
+                "sprocket_sends_confirmed",
+                "1 if the master confirms sends as configured, 0 if it refuses them or answers SLAVE_NOT_AVAILABLE",
+                lambda: int(self.send_status() == CONFIRMED),
+            ),
+            of_master("sprocket_replicas_in_sync", "replicas in sync, with the master", self._in_sync_replicas),
+            of_master("sprocket_replicas_required", "replicas that a confirmed message must be on", self._required),
+        ]
+
+    def send_status(self) -> str:
+        """Return what a send to an ordinary topic gets now, see `SEND_STATUSES`."""
+        core, progress = self._core, self._progress
+        if core.role.is_slave:
+            return "slave"
+        if not core.waits.may_acknowledge:
+            return "no_lease"
+        if not core.role.serves_group:
+            return "recovering"
+        cause = core.store.refusal_cause
+        if cause is not None:
+            return cause.value
+        return CONFIRMED if progress is None or progress.is_enough else ONE_COPY
+
+    def _in_sync_replicas(self) -> int:
+        return 1 + len(self.replicas.in_sync_slaves())
+
+    def _required(self) -> int:
+        return self.replicas.required() if self._is_sync else 1
 
     def _slaves(self) -> list[HAConnectionRuntimeInfo]:
         end_offset = self._log.end_offset
@@ -264,7 +305,7 @@ class Replication(Service):
             peer_lines.log(
                 logger, logging.WARNING if was_better else logging.INFO,
                 "", "event=replicas_counted in_sync=%d required=%d refuses=%s",
-                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), progress.is_refusing,
+                self._in_sync_replicas(), self.replicas.required(), progress.is_refusing,
             )  # fmt: skip
         self._log.replicated(
             progress.limit, progress.acknowledged, is_enough=progress.is_enough, is_refusing=progress.is_refusing
@@ -280,8 +321,7 @@ class Replication(Service):
             self._short_since_s = inf
             logger.warning(
                 "event=replicas_missing in_sync=%d required=%d refuses=%s for_s=%d",
-                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), self._progress.is_refusing,
-                _SLAVES_MISSING_S,
+                self._in_sync_replicas(), self.replicas.required(), self._progress.is_refusing, _SLAVES_MISSING_S,
             )  # fmt: skip
 
     def _check_in_sync(self) -> None:

@@ -2,34 +2,30 @@
 
 from dataclasses import dataclass
 
-from dashboard.asking.at_once import AtOnce, Outcomes
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.at_once import AtOnce, Outcomes
+from sprocket.client.admin.cluster_health import ClusterLook
+from sprocket.client.admin.cluster_look import look_at
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
-from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 
 
 @dataclass(frozen=True)
 class ClusterAnswers:
-    """What name servers and brokers said; brokers are keys by address."""
+    """What name servers, by address, and brokers said."""
 
-    info: ClusterInfo
     name_servers: Outcomes[str, ReceivedResponse]
-    runtime: Outcomes[str, dict[str, str]]
-    replication: Outcomes[str, HARuntimeInfo]
+    look: ClusterLook
 
 
 async def cluster_answers(admin: AdminClient, at_once: AtOnce) -> ClusterAnswers:
     """Ask all servers.  Raises AdminError if no name server answers."""
     info = await admin.cluster_info()
-    addresses = [address for data in info.broker_addr_table.values() for address in data.broker_addrs.values()]
     name_servers: Outcomes[str, ReceivedResponse] = await at_once.each(
         admin.name_servers, lambda address: admin.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     )
-    runtime = await at_once.each(addresses, admin.broker_runtime_info)
-    alive = [address for address, outcome in runtime.items() if not isinstance(outcome, AdminError)]
-    return ClusterAnswers(info, name_servers, runtime, await at_once.each(alive, admin.ha_status))
+    return ClusterAnswers(name_servers, await look_at(admin, at_once, info))
 
 
 def masters_of(info: ClusterInfo) -> dict[str, str]:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.at_once import AtOnce, Outcomes, answered, check_rights
 from dashboard.asking.cluster import masters_of
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.at_once import AtOnce, Outcomes, answered, check_rights
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.at_once import AtOnce, Outcomes, answered
 from dashboard.asking.topics import addresses_of
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.at_once import AtOnce, Outcomes, answered
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.message import MessageQueue, ReceivedMessage

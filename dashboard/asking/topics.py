@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dashboard.asking.at_once import AtOnce, Outcomes
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.at_once import AtOnce, Outcomes
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import MessageQueue

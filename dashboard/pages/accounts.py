@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dashboard.asking.at_once import answered, check_rights, failures
 from dashboard.asking.cluster import true_masters_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.accounts import account_rows, plain_rows
 from sprocket.client.admin.admin_client import AdminDenied, AdminError
+from sprocket.client.admin.at_once import answered, check_rights, failures
 from sprocket.remoting.bodies.auth import UserInfo
 
 _TYPES: Final = {"Normal": "normal user: only what its policies allow", "Super": "super user: everything"}

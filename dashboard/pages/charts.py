@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from dashboard.asking.at_once import check_rights
 from dashboard.page import Page, PageRoute, Visit
 from dashboard.sampling.chart import Chart, begin_of, chart
 from dashboard.sampling.history import History, Point
+from sprocket.client.admin.at_once import check_rights
 
 
 def charts_of(history: History, now_ms: int, interval_s: float) -> list[Chart]:

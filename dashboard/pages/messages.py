@@ -3,10 +3,10 @@
 from contextlib import suppress
 
 from dashboard.asking import messages as asking
-from dashboard.asking.at_once import Outcomes
 from dashboard.page import Page, PageRoute, Visit
 from dashboard.views.messages import message_page, message_row
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.at_once import Outcomes
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.trace.lookup import Found
 from sprocket.remoting.bodies.stats import OffsetWrapper

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from dashboard.asking.at_once import Outcomes, answered
 from dashboard.asking.topics import addresses_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.offsets import preview_rows
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.at_once import Outcomes, answered
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import TO_END, GroupAdmin
 from sprocket.client.message import MessageQueue

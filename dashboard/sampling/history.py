@@ -1,12 +1,18 @@
-"""Figures of brokers over the last hour, in bounded memory.  Pure."""
+"""Figures of brokers over the last hour, and when each broker last answered, in bounded memory.  Pure."""
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sprocket.client.admin.at_once import Outcomes
+from sprocket.client.admin.cluster_health import Seen, is_silent
+from sprocket.remoting.bodies.route import ClusterInfo
+
 SPAN_MS: Final = 3_600_000
 MAX_BROKERS: Final = 64
+# Brokers of which it is remembered when they last answered.
+MAX_MEMBERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +64,32 @@ class History:
         self._max_points = int(SPAN_MS / (interval_s * 1000)) + 1
         self._points: dict[str, deque[Point]] = {}
         self._last: dict[str, Counts] = {}
+        self._members: dict[str, Seen] = {}
         # Why the last round of samples has none; empty if it has some.
         self.problem = ""
 
     def record_problem(self, problem: str) -> None:
         """Record why a round of samples has none; an empty text if it has some."""
         self.problem = problem
+
+    @property
+    def members(self) -> list[Seen]:
+        """The brokers that have answered since the start, each with the time of the last answer."""
+        return list(self._members.values())
+
+    def saw(self, info: ClusterInfo, runtime: Outcomes[str, dict[str, str]], now_ms: int) -> None:
+        """Record which brokers answer now.  Beyond the limit, the one that has been silent longest is forgotten."""
+        for data in info.broker_addr_table.values():
+            for broker_id, address in data.broker_addrs.items():
+                if address in runtime and not is_silent(runtime[address]):
+                    self._members.pop(address, None)
+                    self._members[address] = Seen(data.broker_name, broker_id, address, now_ms)
+        while len(self._members) > MAX_MEMBERS:
+            del self._members[next(iter(self._members))]
+
+    def forget(self, address: str) -> None:
+        """Forget a broker that was removed for good."""
+        self._members.pop(address, None)
 
     def add(self, broker: str, counts: Counts) -> None:
         """Add a sample of a broker.  A new broker beyond the limit is left out."""

@@ -1,11 +1,11 @@
-"""Task that samples the masters of a cluster every few seconds."""
+"""Task that asks the brokers of a cluster for their figures every few seconds."""
 
 import logging
 from collections.abc import Awaitable, Callable
 
-from dashboard.asking.at_once import AtOnce, answered, failures
-from dashboard.sampling.history import MAX_BROKERS, SPAN_MS, History, counts_of
+from dashboard.sampling.history import MAX_MEMBERS, SPAN_MS, History, counts_of
 from sprocket.client.admin.admin_client import AdminClient, AdminDenied, AdminError
+from sprocket.client.admin.at_once import AtOnce, answered, failures
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.route import MASTER_ID
 
@@ -43,23 +43,25 @@ class Sampler:
             await self._sleep(self._interval_s)
 
     async def sample(self) -> None:
-        """Take one sample of each master."""
+        """Take one sample of each master, and record which brokers answer."""
         now_ms = self._clock.wall_ms()
         try:
             info = await self._admin.cluster_info()
         except AdminError as error:
             self._history.record_problem(_problem(error))
             return
-        masters = {
-            data.broker_addrs[MASTER_ID]: name
-            for name, data in sorted(info.broker_addr_table.items())
-            if MASTER_ID in data.broker_addrs
+        names = {
+            address: (data.broker_name, broker_id)
+            for _, data in sorted(info.broker_addr_table.items())
+            for broker_id, address in sorted(data.broker_addrs.items())
         }
-        outcomes = await self._at_once.each(list(masters)[:MAX_BROKERS], self._admin.broker_runtime_info)
+        outcomes = await self._at_once.each(list(names)[:MAX_MEMBERS], self._admin.broker_runtime_info)
+        self._history.saw(info, outcomes, now_ms)
         for address, runtime in answered(outcomes).items():
+            name, broker_id = names[address]
             counts = counts_of(runtime, now_ms)
-            if counts is not None:
-                self._history.add(masters[address], counts)
+            if broker_id == MASTER_ID and counts is not None:
+                self._history.add(name, counts)
         refused = failures(outcomes)
         has_some = len(refused) < len(outcomes) or not refused
         self._history.record_problem("" if has_some else _problem(next(iter(refused.values()))))

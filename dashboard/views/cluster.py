@@ -8,20 +8,13 @@ from typing import Final
 from dashboard.asking.cluster import ClusterAnswers
 from dashboard.views.words import duration, size
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.cluster_health import ClusterHealth, ClusterLook, Seen, Trouble, judge
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.stats import HARuntimeInfo
 
 # RocketMQ's own: above the first it warns, above the second it refuses sends (diskSpaceWarningLevelRatio).
 _DISK_WARNING: Final = 0.75
 _DISK_FULL: Final = 0.90
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that needs the operator: what is wrong, and what to do."""
-
-    what: str
-    advice: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +68,18 @@ class ClusterMap:
 
     name_servers: tuple[NameServerRow, ...]
     brokers: tuple[BrokerRow, ...]
-    problems: tuple[Problem, ...]
+    health: ClusterHealth
+    problems: tuple[Trouble, ...]
+
+    @property
+    def replicas(self) -> int:
+        """Members that should be there."""
+        return sum(group.replicas for group in self.health.groups)
+
+    @property
+    def gone(self) -> int:
+        """Members that should be there and are not."""
+        return sum(len(group.gone) for group in self.health.groups)
 
     @property
     def put_per_s(self) -> float:
@@ -88,8 +92,9 @@ class ClusterMap:
         return sum(row.got_per_s for row in self.brokers)
 
 
-def cluster_map(answers: ClusterAnswers, now_ms: int) -> ClusterMap:
-    """Return the map of what servers answered."""
+def cluster_map(answers: ClusterAnswers, seen: Iterable[Seen], now_ms: int) -> ClusterMap:
+    """Return the map of what servers answered; `seen` are brokers that answered earlier."""
+    look = answers.look
     name_servers = tuple(
         NameServerRow(
             address, not isinstance(outcome, AdminError), str(outcome) if isinstance(outcome, AdminError) else ""
@@ -97,23 +102,24 @@ def cluster_map(answers: ClusterAnswers, now_ms: int) -> ClusterMap:
         for address, outcome in answers.name_servers.items()
     )
     brokers = tuple(
-        _broker(cluster, name, id_, address, answers, now_ms)
-        for cluster, names in sorted(answers.info.cluster_addr_table.items())
+        _broker(cluster, name, id_, address, look, now_ms)
+        for cluster, names in sorted(look.info.cluster_addr_table.items())
         for name in sorted(names)
-        if name in answers.info.broker_addr_table
-        for id_, address in sorted(answers.info.broker_addr_table[name].broker_addrs.items())
+        if name in look.info.broker_addr_table
+        for id_, address in sorted(look.info.broker_addr_table[name].broker_addrs.items())
     )
-    return ClusterMap(name_servers, brokers, tuple(_problems(name_servers, brokers)))
+    health = judge(look, seen, now_ms)
+    return ClusterMap(name_servers, brokers, health, (*health.troubles, *_problems(name_servers, brokers)))
 
 
-def _broker(cluster: str, name: str, id_: int, address: str, answers: ClusterAnswers, now_ms: int) -> BrokerRow:
+def _broker(cluster: str, name: str, id_: int, address: str, look: ClusterLook, now_ms: int) -> BrokerRow:
     role = "master" if id_ == MASTER_ID else "slave"
-    runtime = answers.runtime[address]
+    runtime = look.runtime[address]
     if isinstance(runtime, AdminError):
         return BrokerRow(
             cluster=cluster, name=name, id=id_, role=role, address=address, is_alive=False, why_not=str(runtime)
         )
-    replication = answers.replication.get(address)
+    replication = look.replication.get(address)
     status = None if isinstance(replication, AdminError) else replication
     boot_ms = int(figure(runtime, "bootTimestamp"))
     sprocket = runtime.get("sprocketVersion", "")
@@ -167,43 +173,29 @@ def _slaves(status: HARuntimeInfo | None) -> tuple[SlaveRow, ...]:
     )
 
 
-def _problems(name_servers: Iterable[NameServerRow], brokers: tuple[BrokerRow, ...]) -> Iterable[Problem]:
+def _problems(name_servers: Iterable[NameServerRow], brokers: tuple[BrokerRow, ...]) -> Iterable[Trouble]:
     for server in name_servers:
         if not server.is_alive:
-            yield Problem(
+            yield Trouble(
+                "name servers",
                 f"Name server {server.address} does not answer: {server.why_not}",
                 "Check that it runs and that its port is open. The other name servers go on.",
             )
     if not brokers:
-        yield Problem("No broker is registered.", "Start a broker with the address of these name servers.")
-    with_master = {row.name for row in brokers if row.id == MASTER_ID}
-    for name in sorted({row.name for row in brokers} - with_master):
-        yield Problem(
-            f"Broker group {name} has no master: nothing can be sent to it.",
-            "Start its master again, or let the controllers elect one.",
-        )
+        yield Trouble("brokers", "No broker is registered", "Start a broker with the address of these name servers.")
     for row in brokers:
-        if not row.is_alive:
-            yield Problem(
-                f"Broker {row.name} ({row.role}, {row.address}) does not answer: {row.why_not}",
-                "Check that its process runs, and that its port can be reached from the dashboard.",
-            )
-        elif row.disk_ratio >= _DISK_FULL:
-            yield Problem(
-                f"The disk of broker {row.name} is full to {row.disk_ratio:.0%}: it refuses sends soon or now.",
+        if row.disk_ratio >= _DISK_FULL:
+            yield Trouble(
+                "disk",
+                f"The disk of broker {row.name} is full to {row.disk_ratio:.0%}: it refuses sends soon or now",
                 "Free space, add a disk, or lower fileReservedTime.",
             )
         elif row.disk_ratio >= _DISK_WARNING:
-            yield Problem(
-                f"The disk of broker {row.name} is full to {row.disk_ratio:.0%}.",
+            yield Trouble(
+                "disk",
+                f"The disk of broker {row.name} is full to {row.disk_ratio:.0%}",
                 "Free space, or lower fileReservedTime before sends are refused.",
             )
-        for slave in row.slaves:
-            if not slave.is_in_sync:
-                yield Problem(
-                    f"Slave {slave.address} of broker {row.name} lacks {size(slave.lag_bytes)} of the log.",
-                    "Check its disk, its network and its log file.",
-                )
 
 
 def first(runtime: Mapping[str, str], key: str) -> float:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.at_once import answered
 from dashboard.asking.groups import GroupAnswers, GroupTables, Offsets
 from dashboard.views.words import duration
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.at_once import answered
 from sprocket.client.admin.broker_figures import queues_of
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, ProcessQueueInfo

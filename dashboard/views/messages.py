@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.at_once import Outcomes
 from dashboard.views.words import size
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.at_once import Outcomes
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.trace.encoding import TraceKind

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.at_once import Outcomes, answered
 from dashboard.asking.topics import Extents, TopicAnswers
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.at_once import Outcomes, answered
 from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.bodies.stats import BrokerStatsData
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE

@@ -51,6 +51,9 @@ restart.
 
 | Question | Query | Act when |
 |---|---|---|
+| Are sends confirmed? | `sprocket_sends_confirmed` | 0, or no value where there was one |
+| Is a replica gone? | `sprocket_replicas_gone` of controllers | above 0 |
+| Is a slave out of sync? | `sprocket_replicas_in_sync` | fewer than in the last day |
 | Is a group behind? | `rocketmq_consumer_lag_latency_milliseconds` | above the delay that the application allows |
 | Is it stuck? | `sprocket_consumer_stalled_time_milliseconds` | minutes: it has messages and makes no progress |
 | Is one queue behind the others? | `sprocket_consumer_lag_skew` | above 3 with a lag: one key or one slow member |
@@ -132,7 +135,7 @@ def page() -> str:
     with tempfile.TemporaryDirectory() as folder:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
         broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store")).metrics.metrics
-    own = node_metrics(ControllerConfig(), LiveBrokers(0), bool, lambda folder: 0)
+    own = node_metrics(ControllerConfig(), LiveBrokers(0), tuple, bool, lambda folder: 0)
     controller = [*own, *ControllerCounts(SystemClock()).metrics()]
     return (
         _HEAD

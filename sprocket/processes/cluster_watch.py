@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError, ConfigRefused
+from sprocket.client.admin.at_once import AtOnce
+from sprocket.client.admin.cluster_health import UNKNOWN_ID, ClusterHealth, Seen, judge
+from sprocket.client.admin.cluster_look import look_at
 from sprocket.client.errors import BrokerRefused, PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
@@ -25,6 +28,7 @@ _ASK_LIMIT_S: Final = 3.0
 # A slave learns its master's address when it registers, and retries every 5 s; slow machines need more.
 _UP_LIMIT_S: Final = 90.0
 _POLL_S: Final = 0.2
+_ASKED_AT_ONCE: Final = 16
 _PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 RUNNING: Final = "running"
 REFUSING: Final = "refusing"
@@ -72,11 +76,22 @@ class ClusterWatch:
         self._credentials = credentials
         self._clock = clock
 
-    async def status(self) -> list[MemberStatus]:
-        """Return the status of all members, in the order of the cluster."""
+    def _admin(self) -> AdminClient:
         name_servers = [one.address for one in self._cluster.name_servers]
         tls = None if self._cluster.tls is None else self._cluster.tls.client_settings()
-        async with AdminClient(name_servers, timeout_s=_ASK_LIMIT_S, credentials=self._credentials, tls=tls) as admin:
+        return AdminClient(name_servers, timeout_s=_ASK_LIMIT_S, credentials=self._credentials, tls=tls)
+
+    async def health(self) -> ClusterHealth:
+        """Return whether sends are confirmed and which brokers are missing.  Raises AdminError."""
+        async with self._admin() as admin:
+            look = await look_at(admin, AtOnce(_ASKED_AT_ONCE), await admin.cluster_info())
+        brokers = (member for member in self._cluster.members if member.is_broker)
+        should = [Seen(member.broker_name, UNKNOWN_ID, member.address) for member in brokers]
+        return judge(look, should, self._clock.wall_ms())
+
+    async def status(self) -> list[MemberStatus]:
+        """Return the status of all members, in the order of the cluster."""
+        async with self._admin() as admin:
             found = await asyncio.gather(*(self._one(admin, member) for member in self._cluster.members))
             tables = {status.member.name: status for status, _ in found}
             registered = [addresses for status, addresses in found if addresses is not None]

@@ -107,7 +107,7 @@ class BackPressure:
         if self._busy_until_s and self._clock.monotonic() >= self._busy_until_s:
             self._busy_until_s = 0.0
         self._set_limit()
-        for cause in self._logged - {self._cause(unflushed_bytes, waiting_bytes)}:
+        for cause in self._logged - {self.cause(unflushed_bytes, waiting_bytes)}:
             self._logged.discard(cause)
             _log.warning("event=back_pressure state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
 
@@ -126,6 +126,20 @@ class BackPressure:
 
     # Refusals
 
+    def cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
+        """Return the cause for which appends are refused; None if they are not."""
+        if self._disk_full:
+            return Cause.DISK_FULL
+        if self._lacks_replicas:
+            return Cause.REPLICAS_NOT_ENOUGH
+        if self._busy_until_s > 0:
+            return Cause.PAGE_CACHE_BUSY
+        if self._is_flush_slow():
+            return Cause.SLOW_FLUSH
+        if unflushed_bytes >= self._config.max_unflushed_bytes:
+            return Cause.FLUSH_BEHIND
+        return Cause.WAITING if waiting_bytes >= self._config.max_waiting_bytes else None
+
     def refusal(self, messages: int, unflushed_bytes: int, waiting_bytes: int) -> StoreError | None:
         """Return the error for an append of `messages`; None if no cause holds any more."""
         if self._busy_until_s and self._clock.monotonic() >= self._busy_until_s:
@@ -135,7 +149,7 @@ class BackPressure:
             # The slow flush may have ended since the last check.
             self._flush_s = self._flushing_s()
             self._set_limit()
-        cause = self._cause(unflushed_bytes, waiting_bytes)
+        cause = self.cause(unflushed_bytes, waiting_bytes)
         if cause is None:
             return None
         self.refused[cause] += messages
@@ -163,19 +177,6 @@ class BackPressure:
         return DiskFull(
             f"the broker's disk is full: no space left ({used}); retry after {self._config.clean_resource_interval} ms"
         )
-
-    def _cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
-        if self._disk_full:
-            return Cause.DISK_FULL
-        if self._lacks_replicas:
-            return Cause.REPLICAS_NOT_ENOUGH
-        if self._busy_until_s > 0:
-            return Cause.PAGE_CACHE_BUSY
-        if self._is_flush_slow():
-            return Cause.SLOW_FLUSH
-        if unflushed_bytes >= self._config.max_unflushed_bytes:
-            return Cause.FLUSH_BEHIND
-        return Cause.WAITING if waiting_bytes >= self._config.max_waiting_bytes else None
 
     def _reason(self, cause: Cause, unflushed_bytes: int, waiting_bytes: int) -> tuple[str, int]:
         """Return the reason with its figures, and after how many ms to retry."""

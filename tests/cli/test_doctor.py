@@ -23,7 +23,8 @@ def test_doctor_of_a_cluster_and_a_configuration(cluster: Cluster, tmp_path: Pat
     assert ("name servers", "warning") in found
     assert ("clock", "ok") in found
     assert ("versions", "ok") in found
-    assert ("routes", "ok") in found
+    assert ("replicas", "ok") in found
+    assert (document["findings"][0]["check"], document["findings"][0]["level"]) == ("sends", "ok")
     assert any(one["text"].startswith("broker-a id 0: no access control") for one in document["findings"])
     assert list(tmp_path.glob(".sprocket-doctor-*")) == []
 

@@ -29,10 +29,12 @@ async def readings(site: Site) -> dict[str, list[tuple[Mapping[str, str], Value]
 async def test_requests_proposals_and_elections(site: Site) -> None:
     async with group_of(site, 2) as (master, slave):
         await site.elect(master.broker_id, expect=ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+        assert values(await readings(site), "sprocket_replicas_gone") == {(GROUP, CLUSTER): 0}
         await master.die()
         await site.until(lambda: site.group.master_id == slave.broker_id)
         found = await readings(site)
     assert values(found, "active_broker_num") == {(GROUP, CLUSTER): 1}
+    assert values(found, "sprocket_replicas_gone") == {(GROUP, CLUSTER): 1}
     elections = values(found, "election_total")
     assert elections[GROUP, CLUSTER, "keep_current_master"] >= 1  # type: ignore[operator] # a number
     assert elections[GROUP, CLUSTER, "new_master_elected"] >= 1  # type: ignore[operator]

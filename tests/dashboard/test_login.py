@@ -39,7 +39,7 @@ async def test_login_cookie_and_logout(guarded: Broker) -> None:
         cookie = next(one for one in mine.http.cookie_jar if one.key == "sprocket_session")
         assert cookie["httponly"] and cookie["samesite"] == "Strict" and len(cookie.value) == 43
         page = await mine.get("/")
-        assert page.status == 200 and "Log out root" in page.text and "No problem found" in page.text
+        assert page.status == 200 and "Log out root" in page.text and "No other problem found" in page.text
         async with visitor(dashboard) as other:
             assert (await other.get("/")).status == 303
         token = await mine.token("/")

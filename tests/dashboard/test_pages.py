@@ -27,7 +27,7 @@ async def test_cluster_map(broker: Broker) -> None:
     async with running(broker.namesrv) as (_, visitor):
         page = await visitor.get("/")
     assert page.status == 200
-    assert "No problem found" in page.text
+    assert "Sends are confirmed by 1 of 1 broker groups. No other problem found" in page.text
     assert f"answers {broker.address}" in page.text
     assert "master" in page.text and "V5_3_3" in page.text and f"answers {broker.namesrv}" in page.text
 

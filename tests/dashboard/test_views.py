@@ -5,7 +5,7 @@ import pytest
 from dashboard.asking.cluster import ClusterAnswers
 from dashboard.asking.groups import GroupAnswers
 from dashboard.sampling.chart import begin_of, chart, nice_top
-from dashboard.sampling.history import MAX_BROKERS, Counts, History, counts_of, point_between
+from dashboard.sampling.history import MAX_BROKERS, MAX_MEMBERS, Counts, History, counts_of, point_between
 from dashboard.security.login_answers import is_proved
 from dashboard.security.sessions import Sessions
 from dashboard.views.cluster import cluster_map
@@ -15,6 +15,7 @@ from dashboard.views.offsets import preview_rows
 from dashboard.views.slices import slice_of
 from dashboard.views.words import duration, number, size
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.cluster_health import ClusterLook, Seen
 from sprocket.remoting.bodies.client import Connection, ConsumerConnection, MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, ProcessQueueInfo
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -88,28 +89,30 @@ def test_map_of_a_cluster_with_slaves() -> None:
         {"a": BrokerData("c", "a", {0: "m:1", 1: "s:1"}), "b": BrokerData("c", "b", {1: "s:2"})}, {"c": ["b", "a"]}
     )
     behind = HAConnectionRuntimeInfo("9:9", 0, 2048, False, 10)
-    answers = ClusterAnswers(
+    look = ClusterLook(
         info,
-        {"n:1": AdminError("no connection")},
         {"m:1": {"putTps": "2.5 1 1", "commitLogDiskRatio": "0.95", "bootTimestamp": "x"}, "s:1": {"putTps": "nan"},
          "s:2": AdminError("timeout")},
         {"m:1": member([behind]), "s:1": member([], is_master=False)},
     )  # fmt: skip
-    found = cluster_map(answers, NOW_MS)
+    answers = ClusterAnswers({"n:1": AdminError("no connection")}, look)
+    found = cluster_map(answers, [Seen("a", 2, "s:3", NOW_MS)], NOW_MS)
+    assert (found.replicas, found.gone) == (4, 2)
     assert [(row.name, row.role, row.replication) for row in found.brokers] == [
         ("a", "master", "0 of 1 slaves in sync"), ("a", "slave", "follows 1:2, 2.0 KiB behind"), ("b", "slave", ""),
     ]  # fmt: skip
     assert found.put_per_s == 2.5
     problems = [one.what for one in found.problems]
-    assert len(problems) == 5
-    for part in (
+    parts = (
+        "b: sends fail: the group has no master",
+        "a: 1 of 3 replicas gone since",
+        "b: 1 of 1 replica gone: s:2 (no answer: timeout)",
+        "a: slave 9:9 is not in sync",
         "Name server n:1",
-        "group b has no master",
         "full to 95%",
-        "Slave 9:9 of broker a lacks 2.0 KiB",
-        "s:2",
-    ):
-        assert any(part in problem for problem in problems), (part, problems)
+    )
+    assert len(problems) == len(parts)
+    assert all(part in problem for part, problem in zip(parts, problems, strict=True)), problems
 
 
 def test_rates_of_samples() -> None:
@@ -132,6 +135,20 @@ def test_history_is_bounded() -> None:
     assert {len(one) for one in history.points().values()} == {2}
     history.forget_before(300 * 60_000)
     assert history.points() == {}
+
+
+def test_history_remembers_when_brokers_last_answered() -> None:
+    history = History(60.0)
+    info = ClusterInfo({"a": BrokerData("c", "a", {0: "m:1", 1: "s:1"})}, {"c": ["a"]})
+    history.saw(info, {"m:1": {}, "s:1": {}}, 1)
+    history.saw(info, {"m:1": {}, "s:1": AdminError("timeout")}, 2)
+    assert sorted(history.members, key=lambda one: one.address) == [Seen("a", 0, "m:1", 2), Seen("a", 1, "s:1", 1)]
+    history.forget("s:1")
+    assert [one.address for one in history.members] == ["m:1"]
+    for port in range(MAX_MEMBERS):
+        each = ClusterInfo({"b": BrokerData("c", "b", {0: f"h:{port}"})}, {"c": ["b"]})
+        history.saw(each, {f"h:{port}": {}}, 3)
+    assert len(history.members) == MAX_MEMBERS and "m:1" not in {one.address for one in history.members}
 
 
 def test_charts_interrupt_lines_at_gaps() -> None:

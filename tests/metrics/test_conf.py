@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.config import ControllerConfig
+from controller.live_brokers import LiveBrokers
+from controller.metrics import node_metrics
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
@@ -54,6 +57,9 @@ def panels() -> Iterator[tuple[str, str]]:
             yield panel["title"], target["expr"].replace("$cluster", ".*").replace("$__rate_interval", "5m")
 
 
+OF_CONTROLLERS = {
+    metric.name: metric.labels for metric in node_metrics(ControllerConfig(), LiveBrokers(0), tuple, bool, lambda _: 0)
+}
 QUERIES = dict([*rules(), *panels()])
 
 
@@ -131,6 +137,9 @@ def test_query_names_what_a_broker_shows(title: str, families: dict[str, Family]
     names, labels = names_and_labels(QUERIES[title])
     assert names or title == "ServerAway"
     for name in names:
+        if name in OF_CONTROLLERS:
+            assert labels <= set(OF_CONTROLLERS[name]), f"{name} has no labels {labels}"
+            continue
         base = next((name.removesuffix(part) for part in _PARTS if name.removesuffix(part) in families), name)
         assert base in families, f"{name}: no such series"
         is_histogram = families[base].kind == "histogram"
@@ -147,18 +156,18 @@ def test_dashboard_asks_for_clusters_by_a_metric_that_is_there(families: dict[st
 
 
 @pytest.fixture(scope="module")
-def prometheus() -> str:
-    """Path of the server."""
+def programs() -> Path:
+    """Folder of the server and of promtool."""
     found = shutil.which("prometheus")
     if found is not None:
-        return found
+        return Path(found).parent
     try:
-        return str(unpacked(["prometheus"], limit_s=120) / "usr/bin/prometheus")
+        return unpacked(["prometheus"], limit_s=120) / "usr/bin"
     except PackageMissingError as missing:
         pytest.skip(str(missing))
 
 
-def test_prometheus_evaluates_the_queries(prometheus: str, port: int, tmp_path: Path) -> None:
+def test_prometheus_evaluates_the_queries(programs: Path, port: int, tmp_path: Path) -> None:
     shutil.copy(CONF / "prometheus" / "alerts.yml", tmp_path)
     config: dict[str, Any] = yaml.safe_load((CONF / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -166,8 +175,8 @@ def test_prometheus_evaluates_the_queries(prometheus: str, port: int, tmp_path: 
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     own = ports.free_port()
     command = [
-        prometheus, f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{own}",
+        programs / "prometheus", f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{own}",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
@@ -178,6 +187,49 @@ def test_prometheus_evaluates_the_queries(prometheus: str, port: int, tmp_path: 
                 assert found or title in empty, f"{title}: no series"
         finally:
             server.terminate()
+
+
+LOST = [
+    # What is lost, the series each minute, and the alerts 10 minutes later.
+    ("nothing", {"sends_confirmed": "1x20", "replicas_in_sync": "3x20", "replicas_gone": "0x20"}, []),
+    ("slave", {"sends_confirmed": "1x20", "replicas_in_sync": "3x5 2x15"}, ["FewerReplicas"]),
+    ("replica", {"sends_confirmed": "1x20", "replicas_gone": "0x5 1x15"}, ["ReplicaGone"]),
+    ("both slaves", {"sends_confirmed": "1x5 0x15"}, ["SendsNotConfirmed"]),
+    ("group", {"sends_confirmed": "1x5 stale"}, ["SendsNotConfirmed"]),
+]
+
+
+@pytest.mark.parametrize(("series", "expected"), [row[1:] for row in LOST], ids=[row[0] for row in LOST])
+def test_alerts_of_lost_replicas(programs: Path, tmp_path: Path, series: dict[str, str], expected: list[str]) -> None:
+    shutil.copy(CONF / "prometheus" / "alerts.yml", tmp_path)
+    alerts = {
+        "SendsNotConfirmed": ("critical", "sends to b fail, or are answered SLAVE_NOT_AVAILABLE"),
+        "ReplicaGone": ("critical", "replicas of b that send the controllers no heartbeats: 1"),
+        "FewerReplicas": ("warning", "replicas of b in sync: 2, fewer than in the last day"),
+    }
+    own = {"cluster": "C", "node_id": "b"}
+    of_set = {"cluster": "C", "broker_set": "b"}
+
+    def firing(alert: str) -> dict[str, Any]:
+        severity, summary = alerts[alert]
+        labels = {"severity": severity} | (of_set if alert == "ReplicaGone" else own)
+        fires = [{"exp_labels": labels, "exp_annotations": {"summary": summary}}] if alert in expected else []
+        return {"eval_time": "16m", "alertname": alert, "exp_alerts": fires}
+
+    def selector(name: str) -> str:
+        labels = of_set if name == "replicas_gone" else own
+        return f"sprocket_{name}{{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
+
+    one = {
+        "interval": "1m",
+        "input_series": [{"series": selector(name), "values": values} for name, values in series.items()],
+        "alert_rule_test": [firing(alert) for alert in alerts],
+    }
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["alerts.yml"], "tests": [one]}))
+    done = subprocess.run(
+        [programs / "promtool", "test", "rules", tmp_path / "test.yml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _ask(port: int, query: str) -> list[Any]:

@@ -19,7 +19,7 @@ from sprocket.cli.columns import fitted
 from sprocket.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sprocket.processes.cluster_watch import MemberStatus
+    from sprocket.processes.cluster_watch import ClusterWatch, MemberStatus
     from sprocket.processes.local_cluster import LocalCluster
 
 _HEAD = ("member", "role", "address", "pid", "state", "logEnd", "slaveLag", "inSync", "epoch")
@@ -73,17 +73,20 @@ def up(
 @_directory_option
 @json_option
 def status(directory: Path, as_json: bool) -> None:
-    """Show the members, the lag of slaves in bytes, and under controllers who leads in which epoch.
+    """Show whether sends are confirmed, the members, the lag of slaves in bytes, and who leads in which epoch.
 
-    Exit status 0 if every member runs, is registered and follows its master; else 1.
+    Exit status 0 if sends are confirmed, and every member runs, is registered and follows its master; else 1.
+    With --json, the lines about sends and missing replicas go to stderr.
     """
     from sprocket.common.clock import SystemClock
     from sprocket.processes.cluster_watch import ClusterWatch
 
     cluster = _opened(directory)
-    found = run(ClusterWatch(cluster, SystemClock(), tool_credentials()).status())
+    watch = ClusterWatch(cluster, SystemClock(), tool_credentials())
+    is_well = _show_health(watch, to_stderr=as_json)
+    found = run(watch.status())
     _show(cluster, found, as_json)
-    if not all(one.is_up for one in found):
+    if not is_well or not all(one.is_up for one in found):
         raise SystemExit(CommandFailed.exit_code)
 
 
@@ -144,6 +147,19 @@ def _held(cluster: "LocalCluster") -> Iterator[None]:
             yield
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
+
+
+def _show_health(watch: "ClusterWatch", *, to_stderr: bool) -> bool:
+    """Say first whether sends are confirmed, then what is missing.  Return whether nothing is wrong."""
+    try:
+        health = run(watch.health())
+    except CommandFailed as error:
+        click.echo(f"Whether sends are confirmed is unknown: {error.message}", err=to_stderr)
+        return False
+    click.echo(health.headline, err=to_stderr)
+    for trouble in health.troubles:
+        click.echo(f"{trouble.what}. {trouble.advice}", err=to_stderr)
+    return health.confirms_sends and not health.troubles
 
 
 def _show(cluster: "LocalCluster", found: "list[MemberStatus]", as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from sprocket.cli.doctor.facts import Cluster, Facts, Local, Machine
 
 _GIB: Final = 1024**3
+_MASTER_ID: Final = 0
 # What a broker asks for: three descriptors per segment and queue file, and one per connection.
 _OPEN_FILES: Final = 65_536
 _MAP_COUNT: Final = 262_144
@@ -42,7 +43,8 @@ class Finding:
 
 def findings(facts: Facts) -> list[Finding]:
     """Return what all checks find, in the order of the checks; each check gives one finding or more."""
-    found = list(_limits(facts.machine))
+    found = [] if facts.cluster is None else list(_health(facts.cluster))
+    found += _limits(facts.machine)
     if facts.local is not None:
         for check in _LOCAL:
             found += check(facts.local)
@@ -195,27 +197,31 @@ def _name_servers(cluster: Cluster) -> Iterator[Finding]:
         yield Finding("name servers", Level.OK, f"all {len(good)} answer")
 
 
+def _health(cluster: Cluster) -> Iterator[Finding]:
+    """Yield first whether sends are confirmed, then which members are missing."""
+    from sprocket.client.admin.cluster_health import judge
+
+    health = judge(cluster.look, (), cluster.now_ms)
+    yield Finding(
+        "sends", Level.OK if health.confirms_sends else Level.FAILURE, health.headline,
+        "" if health.confirms_sends else "see the failures below",
+    )  # fmt: skip
+    for trouble in health.troubles:
+        level = Level.WARNING if trouble.subject == "replication" else Level.FAILURE
+        yield Finding(trouble.subject, level, trouble.what, trouble.advice)
+    if health.groups and not any(group.gone for group in health.groups):
+        count = sum(group.replicas for group in health.groups)
+        yield Finding("replicas", Level.OK, f"all {count} that should be there answer at the address in their routes")
+
+
 def _routes(cluster: Cluster) -> Iterator[Finding]:
-    silent = [broker for broker in cluster.brokers if broker.error is not None]
-    for broker in silent:
-        text = (
-            f"{broker.name} id {broker.broker_id}: routes name {broker.address}, which does not answer: {broker.error}"
-        )
-        advice = "start it; if it runs, set brokerIP1 to an address that clients reach, and open the port"
-        yield Finding("routes", Level.FAILURE, text, advice)
-    if not cluster.brokers:
-        if any(server.error is None for server in cluster.name_servers):
-            yield Finding("routes", Level.FAILURE, "no broker is registered", "start a broker with this namesrvAddr")
-    elif not silent:
-        yield Finding("routes", Level.OK, f"all {len(cluster.brokers)} brokers answer at the address in their routes")
+    if not cluster.brokers and any(server.error is None for server in cluster.name_servers):
+        yield Finding("routes", Level.FAILURE, "no broker is registered", "start a broker with this namesrvAddr")
     groups = defaultdict(set)
     for broker in cluster.brokers:
         groups[broker.name].add(broker.broker_id)
     for name, ids in sorted(groups.items()):
-        if 0 not in ids:
-            text = f"{name}: has no master: sends to it are refused"
-            yield Finding("routes", Level.FAILURE, text, "start its master, or let controllers elect one")
-        elif len(ids) == 1:
+        if ids == {_MASTER_ID}:
             text = f"{name}: has no slave: losing its disk loses messages"
             yield Finding("routes", Level.WARNING, text, "add a slave, and back the store up: sprocket store backup")
 

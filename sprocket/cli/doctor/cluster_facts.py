@@ -11,6 +11,7 @@ from sprocket.common.errors import SprocketError
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.remoting.bodies.route import ClusterInfo
     from sprocket.remoting.credentials import Credentials
     from sprocket.remoting.tls.settings import TlsSettings
 
@@ -28,9 +29,12 @@ async def cluster(
 ) -> Cluster:
     """Ask every name server, then every broker that one of them lists."""
     from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.at_once import AtOnce
+    from sprocket.client.admin.cluster_look import look_at
+    from sprocket.remoting.bodies.route import ClusterInfo
 
     name_servers = []
-    brokers: dict[str, tuple[str, int]] = {}
+    found = ClusterInfo()
     for address in addresses:
         try:
             async with AdminClient([address], credentials=credentials, tls=tls) as admin, asyncio.timeout(_LIMIT_S):
@@ -38,31 +42,35 @@ async def cluster(
         except (SprocketError, TimeoutError) as error:
             name_servers.append(NameServerState(address, error=_reason(error)))
             continue
-        listed = {
-            broker: (data.broker_name, broker_id)
-            for data in info.broker_addr_table.values()
-            for broker_id, broker in data.broker_addrs.items()
-        }
-        brokers |= listed
-        name_servers.append(NameServerState(address, brokers=frozenset(listed)))
-    limit = asyncio.Semaphore(_AT_ONCE)
+        for name, data in info.broker_addr_table.items():
+            found.broker_addr_table.setdefault(name, data).broker_addrs.update(data.broker_addrs)
+        name_servers.append(NameServerState(address, brokers=frozenset(_addresses(info))))
+    at_once = AtOnce(_AT_ONCE)
+    async with AdminClient(addresses, timeout_s=_LIMIT_S, credentials=credentials, tls=tls) as admin:
+        look = await look_at(admin, at_once, found)
+        places = _addresses(found)
+        states = await at_once.each(sorted(places), lambda address: _state(admin, address, *places[address], clock))
+    brokers = [state for state in states.values() if isinstance(state, BrokerState)]
+    return Cluster(name_servers, brokers, look, clock.wall_ms())
 
-    async def state(address: str) -> BrokerState:
-        async with limit, AdminClient(addresses, credentials=credentials, tls=tls) as admin:
-            return await _state(admin, address, *brokers[address], clock)
 
-    return Cluster(name_servers, list(await asyncio.gather(*map(state, sorted(brokers)))))
+def _addresses(info: "ClusterInfo") -> dict[str, tuple[str, int]]:
+    """Return name and id of each broker by address."""
+    return {
+        address: (name, broker_id)
+        for name, data in info.broker_addr_table.items()
+        for broker_id, address in data.broker_addrs.items()
+    }
 
 
 async def _state(admin: "AdminClient", address: str, name: str, broker_id: int, clock: Clock) -> BrokerState:
-
     try:
         async with asyncio.timeout(_LIMIT_S):
             asked_ms = clock.wall_ms()
             info = await admin.broker_runtime_info(address)
             answered_ms = clock.wall_ms()
-    except (SprocketError, TimeoutError) as error:
-        return BrokerState(name, broker_id, address, error=_reason(error))
+    except (SprocketError, TimeoutError):
+        return BrokerState(name, broker_id, address)  # the look says why
     keys: Mapping[str, str] = {}
     try:
         async with asyncio.timeout(_LIMIT_S):

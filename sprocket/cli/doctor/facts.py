@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.cluster_health import ClusterLook
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class NameServerState:
 
 @dataclass(frozen=True)
 class BrokerState:
-    """Response of one broker that a name server lists.
+    """Response of one broker that a name server lists; without an answer, nothing more is known.
 
     `skew_ms` is its clock minus ours, with an error of `skew_error_ms`; None if it does not tell.
     """
@@ -75,7 +79,6 @@ class BrokerState:
     name: str
     broker_id: int
     address: str
-    error: str | None = None
     version: str = ""
     sprocket_version: str = ""
     skew_ms: float | None = None
@@ -85,10 +88,12 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that answered."""
+    """Everything that answered; `look` at `now_ms`."""
 
     name_servers: list[NameServerState]
     brokers: list[BrokerState]
+    look: "ClusterLook"
+    now_ms: int
 
 
 @dataclass(frozen=True)

@@ -527,3 +527,23 @@ async def test_operators_see_how_far_slaves_are(tmp_path: Path) -> None:
         assert (one.diff, one.behind_millis) == (0, 0)
         table = loads((await it.client.ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)).body, KVTable).table
         assert (table["haSlaveLagBytes"], table["haSlaveLagMillis"], table["confirmOffset"]) == ("0", "0", str(it.end))
+
+
+async def send_status(it: Master) -> str:
+    """Return what the broker says that a send gets now; its metric must say the same."""
+    table = loads((await it.client.ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)).body, KVTable).table
+    metrics = {one.name: one for one in it.broker.replication.exported_metrics()}
+    assert metrics["sprocket_sends_confirmed"].read() == [((), int(table["sendStatus"] == "confirmed"))]
+    assert metrics["sprocket_replicas_in_sync"].read() == [((), int(table["haInSyncReplicas"]))]
+    return table["sendStatus"]
+
+
+@pytest.mark.parametrize(("least", "alone"), [(1, "one_copy"), (2, "replicas_not_enough")])
+async def test_operators_see_whether_sends_are_confirmed(tmp_path: Path, least: int, alone: str) -> None:
+    async with master(tmp_path, min_in_sync_replicas=least) as it:
+        assert await send_status(it) == alone
+        async with fake_slave(it.port):
+            await it.in_sync(1)
+            assert await send_status(it) == "confirmed"
+        await it.in_sync(0)
+        assert await send_status(it) == alone

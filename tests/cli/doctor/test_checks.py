@@ -1,6 +1,7 @@
 """Checks of `sprocket doctor` on given facts."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,10 @@ from sprocket.cli.doctor.facts import (
     Port,
     StorePlace,
 )  # fmt: skip
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.cluster_health import ClusterLook
+from sprocket.remoting.bodies.route import BrokerData, ClusterInfo
+from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 
 GIB = 1024**3
 MACHINE = Machine(1 << 20, 1 << 20, 8 * GIB, 4 * GIB)
@@ -33,7 +38,19 @@ LOCAL = Local(SAFE, STORE, [Port("listenPort", 10911, False)], [Certificate("tls
 MASTER = BrokerState("a", 0, "h:1", sprocket_version="2", skew_ms=300, skew_error_ms=1000, keys=SAFE)
 SLAVE = replace(MASTER, broker_id=1, address="h:2")
 KNOWN = frozenset({"h:1", "h:2"})
-CLUSTER = Cluster([NameServerState("n:1", brokers=KNOWN), NameServerState("n:2", brokers=KNOWN)], [MASTER, SLAVE])
+WELL = {"sendStatus": "confirmed"}
+LOOK = ClusterLook(ClusterInfo({"a": BrokerData("c", "a", {0: "h:1", 1: "h:2"})}), {"h:1": WELL, "h:2": WELL}, {})
+CLUSTER = Cluster(
+    [NameServerState("n:1", brokers=KNOWN), NameServerState("n:2", brokers=KNOWN)], [MASTER, SLAVE], LOOK, 0
+)
+SILENT = AdminError("timeout")
+NOTHING = ClusterLook(ClusterInfo(), {}, {})
+BEHIND = HAConnectionRuntimeInfo("h:9", 0, 10, False)
+HEADLESS = ClusterInfo({"a": BrokerData("c", "a", {1: "h:2"})})
+
+
+def looking(**changes: Any) -> Facts:
+    return Facts(MACHINE, None, replace(CLUSTER, look=replace(LOOK, **changes)))
 
 
 def bad(facts: Facts) -> list[tuple[str, str]]:
@@ -45,7 +62,8 @@ def test_a_sound_cluster_has_nothing_to_do() -> None:
     assert bad(Facts(MACHINE, LOCAL, CLUSTER)) == []
     assert worst(found) is Level.OK
     assert {one.check for one in found} == {
-        "limits", "memory", "disk", "ports", "certificates", "settings", "name servers", "routes", "clock", "versions",
+        "sends", "replicas", "limits", "memory", "disk", "ports", "certificates", "settings", "name servers", "clock",
+        "versions",
     }  # fmt: skip
 
 
@@ -68,8 +86,9 @@ def test_a_sound_cluster_has_nothing_to_do() -> None:
         (Facts(MACHINE, replace(LOCAL, keys=SAFE | {"authenticationEnabled": "false"})), ("settings", "warning")),
         (Facts(MACHINE, replace(LOCAL, keys=SAFE | {"tls.server.mode": "permissive"})), ("settings", "warning")),
         (Facts(MACHINE, replace(LOCAL, keys=SAFE | {"flushDiskType": "ASYNC_FLUSH"})), ("settings", "warning")),
-        (Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER, replace(SLAVE, error="x")])), ("routes", "failure")),
-        (Facts(MACHINE, None, replace(CLUSTER, brokers=[SLAVE])), ("routes", "failure")),
+        (looking(runtime={"h:1": WELL, "h:2": SILENT}), ("replicas", "failure")),
+        (looking(replication={"h:1": HARuntimeInfo(ha_connection_info=[BEHIND])}), ("replication", "warning")),
+        (looking(controllers={"c:1": SILENT}), ("controllers", "failure")),
         (Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER])), ("routes", "warning")),
         (Facts(MACHINE, None, replace(CLUSTER, brokers=[])), ("routes", "failure")),
         (Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER, replace(SLAVE, skew_ms=-5000)])), ("clock", "warning")),
@@ -85,6 +104,16 @@ def test_each_trouble_is_found_alone_and_says_what_to_do(facts: Facts, expected:
     assert all(one.advice for one in findings(facts) if one.level is not Level.OK)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"runtime": {"h:1": {"sendStatus": "one_copy"}, "h:2": WELL}}, {"info": HEADLESS}, {"info": ClusterInfo()}],
+)
+def test_sends_that_are_not_confirmed_are_the_first_finding(changes: dict[str, Any]) -> None:
+    first = findings(looking(**changes))[0]
+    assert (first.check, first.level) == ("sends", Level.FAILURE)
+    assert "not confirmed" in first.text.lower()
+
+
 def test_a_port_taken_by_the_broker_of_this_store_is_fine() -> None:
     local = replace(LOCAL, ports=[Port("listenPort", 1, True)], store=replace(STORE, is_in_use=True))
     assert bad(Facts(MACHINE, local)) == []
@@ -94,7 +123,9 @@ def test_name_servers_that_are_down_or_disagree() -> None:
     one, two = CLUSTER.name_servers
     down = replace(one, error="refused", brokers=frozenset())
     assert bad(Facts(MACHINE, None, replace(CLUSTER, name_servers=[down, two]))) == [("name servers", "warning")]
-    assert ("name servers", "failure") in bad(Facts(MACHINE, None, Cluster([down], [])))
+    assert ("name servers", "failure") in bad(
+        Facts(MACHINE, None, replace(CLUSTER, name_servers=[down], brokers=[], look=NOTHING))
+    )
     fewer = replace(two, brokers=frozenset({"h:1"}))
     assert bad(Facts(MACHINE, None, replace(CLUSTER, name_servers=[one, fewer]))) == [("name servers", "warning")]
     assert worst([Finding("x", Level.FAILURE, ""), Finding("y", Level.WARNING, "")]) is Level.FAILURE

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from sprocket.client.admin.admin_client import AdminDenied, AdminError
+from sprocket.client.admin.admin_requests import AdminDenied, AdminError
 from sprocket.common.errors import ClientError
 
 K = TypeVar("K")
@@ -14,7 +14,7 @@ Outcomes = dict[K, T | AdminError]
 
 
 class AtOnce:
-    """Runner of requests, at most `max_requests` at a time over all pages."""
+    """Runner of requests, at most `max_requests` at a time."""
 
     def __init__(self, max_requests: int) -> None:
         self._free = asyncio.Semaphore(max_requests)
