@@ -18,6 +18,7 @@ from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient, AdminDenied, AdminError
 from sprocket.client.admin.at_once import AtOnce, answered
 from sprocket.common.clock import Clock
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.credentials import Credentials
 
 logger = logging.getLogger(__name__)
@@ -140,9 +141,9 @@ class Access:
             raise
         if not is_user:
             self._close_later(client)
-            logger.warning("event=login_refused user=%r peer=%s", user, peer)
+            peer_lines.warning(logger, peer, "event=login_refused user=%r peer=%s", user, peer)
             raise LoginRefused("No broker accepts this user name and password.")
-        logger.info("event=login user=%r peer=%s", user, peer)
+        peer_lines.info(logger, peer, "event=login user=%r peer=%s", user, peer)
         return self._sessions.begin(user, Signed(client, credentials), now)
 
     async def _is_user(self, client: AdminClient) -> bool:

@@ -26,6 +26,7 @@ from sprocket.client.admin.at_once import AtOnce
 from sprocket.client.errors import PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.credentials import Credentials
 
 logger = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class Pages:
                 caller, 504, "Too slow", what, "Check the cluster map for servers that do not answer."
             )
         except Exception as error:
-            logger.error("event=page_failed path=%r", request.path, exc_info=error)
+            peer_lines.error(logger, request.remote or "", "event=page_failed path=%r", request.path, exc_info=error)
             response = self._error(
                 caller, 500, "A fault of the dashboard", "This page failed.", "See the dashboard's log for the cause."
             )
@@ -163,8 +164,8 @@ class Pages:
                     return refused
                 if not self._settings.allow_changes:
                     return self._error(caller, 403, "Read-only", "Nothing was changed.", _READ_ONLY)
-                logger.info(
-                    "event=change path=%r user=%r peer=%s",
+                peer_lines.info(
+                    logger, request.remote or "", "event=change path=%r user=%r peer=%s",
                     route.path, caller.session.user if caller.session else "", request.remote,
                 )  # fmt: skip
             return await self._shown(request, caller, route.handler, fields)

@@ -61,6 +61,7 @@ from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import ClientError
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.metrics.declared import Metric, gauge
 from sprocket.metrics.export import MetricsExport, server_labels
@@ -425,7 +426,7 @@ class Proxy:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("event=proxy_task_failed", exc_info=task.exception())
+            peer_lines.error(logger, "", "event=proxy_task_failed", exc_info=task.exception())
 
 
 def _metric_labels(config: ProxyConfig) -> dict[str, str]:

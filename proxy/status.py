@@ -8,6 +8,7 @@ from typing import Final
 
 from sprocket.client.errors import BrokerRefused, RemotingTimeout, TopicNotFound
 from sprocket.common.errors import SprocketError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.codes import ResponseCode
 
@@ -61,7 +62,7 @@ def status_of(error: BaseException) -> wire.Status:
     if isinstance(error, RemotingTimeout):
         return status(wire.PROXY_TIMEOUT, str(error))
     if not isinstance(error, SprocketError):
-        logger.error("event=call_failed reason=%r", str(error), exc_info=error)
+        peer_lines.error(logger, "", "event=call_failed reason=%r", str(error), exc_info=error)
     return status(wire.INTERNAL_SERVER_ERROR, str(error))
 
 

@@ -19,6 +19,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared
+from sprocket.common.logs.peer_lines import peer_lines
 from store.appender import Appender, Batch, UsualRecords
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
@@ -319,7 +320,7 @@ class MessageStore:
         if batch is not None:
             return batch, batch.end_offset
         if scan.end_offset < self._commit_log.wrote_offset:
-            _log.error("event=records_unreadable offset=%d reason=%r", scan.end_offset, scan.reason)
+            peer_lines.error(_log, "", "event=records_unreadable offset=%d reason=%r", scan.end_offset, scan.reason)
         return None, self._commit_log.segment_end(scan.end_offset)
 
     def holds(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:

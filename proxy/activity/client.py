@@ -18,6 +18,7 @@ from proxy.convert.settings import merged
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,9 @@ class ClientActivity:
         if kind == "settings":
             await self._take_settings(call, command.settings, stream)
         elif kind in _ANSWERS and not self._commands.answered(call.client_id, command):
-            logger.info("event=telemetry_answer_unasked client=%r kind=%s", call.client_id, kind)
+            peer_lines.info(
+                logger, call.client_id, "event=telemetry_answer_unasked client=%r kind=%s", call.client_id, kind
+            )
 
     async def _take_settings(self, call: Call, reported: wire.Settings, stream: TelemetryStream) -> None:
         kind = reported.WhichOneof("pub_sub")

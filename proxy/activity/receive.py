@@ -27,6 +27,7 @@ from proxy.status import Refusal, status, status_of
 from proxy.validation import check_invisible, group_of, topic_of
 from sprocket.client.errors import ClientError
 from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms, timestamp
 from sprocket.remoting.bodies.client import SubscriptionData
@@ -181,7 +182,7 @@ class ReceiveActivity:
         try:
             await work
         except (Refusal, ClientError) as error:
-            logger.info("event=after_pop_failed reason=%r", str(error))
+            peer_lines.info(logger, "", "event=after_pop_failed reason=%r", str(error))
 
     def hold(self, call: Call, group: str, topic: str, message: PoppedMessage, receipt: Receipt, given: str) -> None:
         """Renew a message from now on while its client lives."""

@@ -19,6 +19,7 @@ from proxy.validation import topic_of
 from sprocket.client.errors import ConnectFailed
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
 from sprocket.remoting.codes import RequestCode
@@ -105,12 +106,12 @@ class OrphanedTransactions:
         try:
             messages = decode_records(request.body, MessageQueue("", "", 0))
         except ProtocolError as error:
-            logger.warning("event=check_unreadable reason=%r", str(error))
+            peer_lines.warning(logger, request.channel.peer, "event=check_unreadable reason=%r", str(error))
             return
         host, port = request.channel.peer
         broker_name = header.broker_name or self._broker_at(f"{host}:{port}")
         if len(messages) != 1 or not broker_name:
-            logger.warning("event=check_unknown peer=%s:%d messages=%d", host, port, len(messages))
+            peer_lines.warning(logger, host, "event=check_unknown peer=%s:%d messages=%d", host, port, len(messages))
             return
         message = messages[0]
         group = message.properties.get(names.PRODUCER_GROUP, "")
@@ -119,7 +120,7 @@ class OrphanedTransactions:
             return
         producers = self._clients.publishing(group)
         if not producers:
-            logger.info("event=check_without_producer group=%r", group)  # the broker asks again
+            peer_lines.info(logger, "", "event=check_without_producer group=%r", group)  # the broker asks again
             return
         message_id = header.transaction_id or message.message_id
         transaction = TransactionId(message_id, broker_name, header.tran_state_table_offset, header.commit_log_offset)

@@ -20,6 +20,7 @@ from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound,
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
@@ -114,7 +115,7 @@ class Brokers:
             if name not in there and MASTER_ID in members:
                 code = RequestCode.UPDATE_AND_CREATE_TOPIC
                 self.success(await self.ask(name, code, header, timeout_s=TIMEOUT_S), name)
-                logger.info("event=topic_created topic=%s broker=%s", topic, name)
+                peer_lines.info(logger, "", "event=topic_created topic=%s broker=%s", topic, name)
 
     async def pop(self, broker_name: str, header: PopMessageRequestHeader, wait_s: float) -> list[PoppedMessage]:
         """Return what a pop took; nothing if no message came in time."""
@@ -207,7 +208,9 @@ class Brokers:
                 await self.ack(receipt, group, topic)
             except (ClientError, Refusal) as error:
                 # It is redelivered once more, and then found in both places: better than in none.
-                logger.warning("event=ack_of_dead_letter_failed id=%s reason=%r", message_id, str(error))
+                peer_lines.warning(
+                    logger, "", "event=ack_of_dead_letter_failed id=%s reason=%r", message_id, str(error)
+                )
         return response
 
     async def _check_topic(self, receipt: Receipt, topic: str) -> None:

@@ -13,6 +13,7 @@ from proxy.config import ProxyConfig
 from proxy.status import Refusal
 from sprocket.client.answers import body_of
 from sprocket.client.errors import BrokerRefused, ClientError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -64,7 +65,7 @@ class _Kept(Generic[T]):
         try:
             found = await self._ask(name)
         except (ClientError, Refusal) as error:
-            logger.info("event=metadata_not_read name=%s reason=%r", name, str(error))
+            peer_lines.info(logger, "", "event=metadata_not_read name=%s reason=%r", name, str(error))
             known = self._known.get(name)
             return self._fallback if known is None else known[1]
         self._known.pop(name, None)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import Connection, ConsumerData, SubscriptionData
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
@@ -119,8 +120,8 @@ class Consumers:
         self._groups_of.setdefault(member.key, set()).add(data.group_name)
         is_changed = group.take(data)
         if is_new:
-            logger.info(
-                "event=consumer_joined group=%s client=%s address=%s proxy=%s members=%d",
+            peer_lines.info(
+                logger, member.client_id, "event=consumer_joined group=%s client=%s address=%s proxy=%s members=%d",
                 data.group_name, member.client_id, member.address, member.proxy, len(group.members),
             )  # fmt: skip
         if member.proxy is None:
@@ -143,8 +144,8 @@ class Consumers:
             del self._groups[name]
         if member.proxy is not None:
             self.remote_count -= 1
-        logger.info(
-            "event=consumer_left group=%s client=%s reason=%s members=%d",
+        peer_lines.info(
+            logger, member.client_id, "event=consumer_left group=%s client=%s reason=%s members=%d",
             name, member.client_id, reason, len(group.members),
         )  # fmt: skip
         if member.proxy is None:

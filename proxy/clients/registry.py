@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.status import Refusal
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class Clients:
             client = self.remove(client_id)
             if client is not None and client.stream is not None:
                 client.stream.close()
-            logger.info("event=client_expired client=%r", client_id)
+            peer_lines.info(logger, "", "event=client_expired client=%r", client_id)
         return dead
 
     def _is_dead(self, client: Client, now: float) -> bool:

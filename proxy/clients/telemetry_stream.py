@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,10 @@ class TelemetryStream:
     def send(self, command: wire.TelemetryCommand) -> bool:
         """Write `command` soon.  Return False, and end the stream, if too many wait."""
         if len(self._waiting) >= MAX_WAITING:
-            logger.warning("event=telemetry_unread client=%r waiting=%d", self.client_id, len(self._waiting))
+            peer_lines.warning(
+                logger, self.client_id, "event=telemetry_unread client=%r waiting=%d", self.client_id,
+                len(self._waiting),
+            )  # fmt: skip
             self.close()
             return False
         self._waiting.append(command)
@@ -67,7 +71,9 @@ class TelemetryStream:
                     await self._write(command)
         except Exception as error:
             # gRPC raises its own errors for a call that has ended.
-            logger.info("event=telemetry_write_failed client=%r reason=%r", self.client_id, str(error))
+            peer_lines.info(
+                logger, self.client_id, "event=telemetry_write_failed client=%r reason=%r", self.client_id, str(error)
+            )
             self.close()
         finally:
             self._writing = None

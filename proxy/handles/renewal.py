@@ -17,6 +17,7 @@ from proxy.convert.settings import retry_delay_ms
 from proxy.handles.held_handles import Held, HeldHandles
 from proxy.status import Refusal
 from sprocket.client.errors import ClientError, ConnectFailed, ConnectionLost, RemotingTimeout
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 
@@ -109,7 +110,7 @@ class Renewal:
         """Release what a client that has died holds: it is redelivered soon."""
         taken = self.held.take_client(client_id)
         if taken:
-            logger.info("event=handles_released client=%r count=%d", client_id, len(taken))
+            peer_lines.info(logger, client_id, "event=handles_released client=%r count=%d", client_id, len(taken))
             self._spawn(self.release(taken))
 
     async def release(self, taken: Iterable[Held]) -> None:
@@ -123,7 +124,7 @@ class Renewal:
                 delay_ms = self._config.invisible_time_millis_when_clear
                 await self._brokers.change_invisible(receipt, group, topic, delay_ms)
             except (ClientError, Refusal) as error:
-                logger.info("event=release_failed handle=%r reason=%r", receipt.encode(), str(error))
+                peer_lines.info(logger, "", "event=release_failed handle=%r reason=%r", receipt.encode(), str(error))
 
     async def _release(self, held: Held) -> None:
         await self._settled(held)
@@ -167,10 +168,14 @@ class Renewal:
 
     def _failed(self, held: Held, reason: str) -> None:
         held.failures += 1
-        logger.warning("event=renewal_failed message=%s failures=%d reason=%r", held.message_id, held.failures, reason)
+        peer_lines.warning(
+            logger, held.client_id, "event=renewal_failed message=%s failures=%d reason=%r", held.message_id,
+            held.failures, reason,
+        )  # fmt: skip
 
     def _drop(self, held: Held, reason: str) -> None:
         if self.held.drop(held):
-            logger.warning(
-                "event=renewal_ended message=%s client=%r reason=%r", held.message_id, held.client_id, reason
-            )
+            peer_lines.warning(
+                logger, held.client_id, "event=renewal_ended message=%s client=%r reason=%r", held.message_id,
+                held.client_id, reason,
+            )  # fmt: skip

@@ -17,6 +17,7 @@ from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
 from proxy.server.write_limit import WriteLimit
 from proxy.status import Refusal, status, status_of
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ class Dispatcher:
                     finally:
                         limit.close()
             except TimeoutError:
-                logger.info("event=stream_unread peer=%s", context.peer())
+                peer_lines.info(logger, context.peer(), "event=stream_unread peer=%s", context.peer())
                 await _ended(context)
 
         return serve

@@ -10,6 +10,7 @@ import logging
 from typing import Final, cast
 
 from sprocket.common.errors import ConfigError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.listening import bound, reason_of, serve
 
@@ -124,7 +125,7 @@ class _Visitor(asyncio.Protocol):
         try:
             inner, _ = await asyncio.get_running_loop().create_connection(lambda: _Inner(self), _LOOPBACK, port)
         except OSError as error:
-            logger.warning("event=entrance_failed reason=%r", str(error))
+            peer_lines.warning(logger, "", "event=entrance_failed reason=%r", str(error))
             self.close()
             return
         self._inner = inner

@@ -24,6 +24,7 @@ from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.common.errors import ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import ConsumerData, MessageQueue
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -176,7 +177,10 @@ class HeartbeatSyncer:
         except (ClientError, Refusal) as error:
             # The next heartbeat tells it again.
             self._told.pop((group, member.key), None)
-            logger.warning("event=sync_not_sent group=%s client=%s reason=%r", group, member.client_id, str(error))
+            peer_lines.warning(
+                logger, member.client_id, "event=sync_not_sent group=%s client=%s reason=%r", group, member.client_id,
+                str(error),
+            )  # fmt: skip
 
     # Hearing
 
@@ -218,7 +222,9 @@ class HeartbeatSyncer:
             try:
                 self._take(message.body)
             except ProtocolError as error:
-                logger.warning("event=sync_message_ignored offset=%d reason=%r", message.queue_offset, str(error))
+                peer_lines.warning(
+                    logger, "", "event=sync_message_ignored offset=%d reason=%r", message.queue_offset, str(error)
+                )
         return found.next_begin_offset
 
     def _take(self, body: bytes) -> None:

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from sprocket.common.logs.peer_lines import peer_lines
+
 logger = logging.getLogger(__name__)
 
 Message = dict[str, Any]
@@ -44,7 +46,7 @@ class Link:
         """Send a message to one worker or to all others."""
         line = encoded({"kind": kind, "to": to, **fields})
         if len(line) > MAX_LINE_BYTES or self._writer.transport.get_write_buffer_size() > MAX_WAITING_BYTES:
-            logger.warning("event=worker_message_dropped kind=%s size=%d", kind, len(line))
+            peer_lines.warning(logger, "", "event=worker_message_dropped kind=%s size=%d", kind, len(line))
             return
         self._writer.write(line)
 

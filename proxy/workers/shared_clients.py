@@ -21,6 +21,7 @@ from proxy.handles.held_handles import Held, HeldHandles
 from proxy.status import Refusal
 from proxy.workers.link import Link, Message
 from sprocket.client.connection.wakeup import pause
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,9 @@ class SharedClients:
         try:
             getattr(self, f"_on_{message['kind']}")(message)
         except (KeyError, AttributeError, TypeError, ValueError, DecodeError, Refusal) as error:
-            logger.error("event=worker_message_unreadable message=%r reason=%r", str(message)[:200], str(error))
+            peer_lines.error(
+                logger, "", "event=worker_message_unreadable message=%r reason=%r", str(message)[:200], str(error)
+            )
 
     def _on_joined(self, message: Message) -> None:
         """Tell a worker that has just started."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from sprocket.common.errors import ConfigError
+from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class HttpPage(HttpServer):
         try:
             body = await self._read()
         except Exception as error:
-            logger.error("event=metrics_not_read", exc_info=error)
+            peer_lines.error(logger, "", "event=metrics_not_read", exc_info=error)
             return message(b"500 Internal Server Error", "the metrics cannot be read; see the server's log\n")
         more = f"Content-Type: {self._content_type}\r\n"
         if _accepts_gzip(fields):

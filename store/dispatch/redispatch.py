@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
@@ -243,7 +244,9 @@ class Redispatch:
         try:
             queue = self._table.get_or_create(topic, queue_id)
         except RequestError as error:
-            _log.warning("event=record_not_dispatched physical_offset=%d reason=%r", physical_offset, str(error))
+            peer_lines.warning(
+                _log, "", "event=record_not_dispatched physical_offset=%d reason=%r", physical_offset, str(error)
+            )
             return None
         self._firsts.setdefault(queue, queue.next_offset)
         return queue
@@ -265,8 +268,8 @@ class Redispatch:
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
         if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and queue.topic in self._table.light:
-            _log.warning(
-                "event=entry_not_dispatched topic=%s offset=%d queue_end=%d reason=gap_too_large",
+            peer_lines.warning(
+                _log, "", "event=entry_not_dispatched topic=%s offset=%d queue_end=%d reason=gap_too_large",
                 queue.topic, offset, queue.next_offset,
             )  # fmt: skip
             return

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from store.appender import Batch
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.disk.disk import DiskFile
@@ -141,7 +142,7 @@ class Confirmation:
                 listener()
             except Exception:
                 # The messages are stored: an error of replication must not become a failed send.
-                _log.exception("event=replication_listener_failed")
+                peer_lines.error(_log, "", "event=replication_listener_failed", exc_info=True)
         touched = [(queue, first, queue.next_offset) for queue, first in batch.touched]
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
@@ -309,4 +310,4 @@ def _tell(listeners: list[ArrivalListener], arrivals: list[Arrival]) -> None:
         except Exception:
             # The messages are stored: an error of a listener must not become a failed send.
             queues = [f"{queue.topic}:{queue.queue_id}" for queue, _, _ in arrivals]
-            _log.exception("event=arrival_listener_failed queues=%s", queues)
+            peer_lines.error(_log, "", "event=arrival_listener_failed queues=%s", queues, exc_info=True)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from store.disk.disk import DiskFile
 from store.index.key_scan import IndexEntries
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
@@ -244,7 +245,7 @@ class IndexFile:
             if previous <= _INVALID or time < begin:
                 return
             index = previous
-        _log.warning("event=index_search_ended file=%s slot=%d reason=chain_too_long", self.path, slot)
+        peer_lines.warning(_log, "", "event=index_search_ended file=%s slot=%d reason=chain_too_long", self.path, slot)
 
     def _slot(self, slot: int) -> int:
         slots = self._slots

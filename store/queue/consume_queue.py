@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.disk.disk import Disk, DiskFile
@@ -200,7 +201,9 @@ class ConsumeQueue:
         at = offset * UNIT
         self._files.begin_at(at - at % self._files.file_bytes)
         self._write_blanks(self.first_offset, offset)
-        _log.info("event=queue_begins_with_blanks topic=%s queue=%d until=%d", self.topic, self.queue_id, offset)
+        peer_lines.info(
+            _log, "", "event=queue_begins_with_blanks topic=%s queue=%d until=%d", self.topic, self.queue_id, offset
+        )
 
     def _write_blanks(self, start: int, end: int) -> None:
         while start < end:

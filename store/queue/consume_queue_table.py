@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.pause_gc import pause_gc
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import is_light
@@ -114,7 +115,9 @@ class ConsumeQueueTable:
             raise
         except StoreError as error:
             # The log holds everything that a ConsumeQueue holds.
-            _log.warning("event=queue_rebuild topic=%s queue=%d reason=%r", queue.topic, queue.queue_id, str(error))
+            peer_lines.warning(
+                _log, "", "event=queue_rebuild topic=%s queue=%d reason=%r", queue.topic, queue.queue_id, str(error)
+            )
             queue.destroy()
             return False
         return True

@@ -24,6 +24,7 @@ from typing import Final
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
 from sprocket.common.figures import Declared, Figure, FigureFamily
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
@@ -109,7 +110,9 @@ class BackPressure:
         self._set_limit()
         for cause in self._logged - {self.cause(unflushed_bytes, waiting_bytes)}:
             self._logged.discard(cause)
-            _log.warning("event=back_pressure state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
+            peer_lines.warning(
+                _log, "", "event=back_pressure state=accepting cause=%s refused=%d", cause.value, self.refused[cause]
+            )
 
     def append_was_slow(self, seconds: float) -> None:
         """Note that an append took `seconds`.  Called only for a millisecond or more."""
@@ -156,9 +159,10 @@ class BackPressure:
         text, retry_ms = self._reason(cause, unflushed_bytes, waiting_bytes)
         if cause not in self._logged:
             self._logged.add(cause)
-            _log.warning(
-                "event=back_pressure state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms
-            )
+            peer_lines.warning(
+                _log, "", "event=back_pressure state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text,
+                retry_ms,
+            )  # fmt: skip
         remark = f"{text}; retry after {retry_ms} ms"
         if cause is Cause.REPLICAS_NOT_ENOUGH:
             return ReplicasNotEnough(text)
@@ -171,7 +175,7 @@ class BackPressure:
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
             cause = Cause.DISK_FULL.value
-            _log.warning("event=back_pressure state=refusing cause=%s reason=%r", cause, str(error))
+            peer_lines.warning(_log, "", "event=back_pressure state=refusing cause=%s reason=%r", cause, str(error))
         # The figures are up to a second old.
         used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last check"
         return DiskFull(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from store.record.record import PendingMessage
 from store.timer.timed_message import TOPIC_FIELD, TimedMessage, read_timed
@@ -258,7 +259,9 @@ class TimerDequeue:
                 self._put(real, delivery)
                 return
             reason = "no real topic and queue"
-        _log.error("event=timed_message_dropped physical_offset=%d reason=%r", unit.physical_offset, reason)
+        peer_lines.error(
+            _log, "", "event=timed_message_dropped physical_offset=%d reason=%r", unit.physical_offset, reason
+        )
 
     def _put(self, message: PendingMessage, delivery: _Delivery) -> None:
         delivery.messages.append(message)

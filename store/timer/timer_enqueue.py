@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
@@ -179,9 +180,9 @@ class TimerEnqueue:
             return True
         message = read_timed(state.store, physical_offset, size_bytes)
         if isinstance(message, str):
-            _log.error(
-                "event=timed_message_dropped queue_offset=%d physical_offset=%d reason=%r", offset, physical_offset,
-                message,
+            peer_lines.error(
+                _log, "", "event=timed_message_dropped queue_offset=%d physical_offset=%d reason=%r", offset,
+                physical_offset, message,
             )  # fmt: skip
             return True
         slot_ms = message.due_ms // state.slot_ms * state.slot_ms
@@ -205,7 +206,7 @@ class TimerEnqueue:
         state = self._state
         real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
         if real is None or real.topic in state.barred_topics:
-            _log.error("event=timed_message_dropped topic=%s reason=no_such_place", message.real_topic)
+            peer_lines.error(_log, "", "event=timed_message_dropped topic=%s reason=no_such_place", message.real_topic)
         else:
             late.append((real, message.real_topic))
 

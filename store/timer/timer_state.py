@@ -7,6 +7,7 @@ from typing import Any
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreBusy, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.store_config import StoreConfig
 from store.config.timer_config import BLANK_SLOTS
@@ -128,7 +129,7 @@ class TimerState:
         """Raise `error`, unless it is an unknown one and timerSkipUnknownError tells to drop the messages then."""
         if isinstance(error, (DiskFull, StoreBusy, DiskFailed)) or not self.config.timer_skip_unknown_error:
             raise error
-        _log.error("event=timed_messages_dropped count=%d reason=%r", messages, str(error))
+        peer_lines.error(_log, "", "event=timed_messages_dropped count=%d reason=%r", messages, str(error))
 
     def cancel(self) -> None:
         """Abandon the delivery in flight; its messages stay due."""
@@ -138,4 +139,4 @@ class TimerState:
 
 
 def _log_dropped(message: PendingMessage, reason: str) -> None:
-    _log.error("event=timed_message_dropped topic=%s reason=%r", message.topic, reason)
+    peer_lines.error(_log, "", "event=timed_message_dropped topic=%s reason=%r", message.topic, reason)

@@ -20,6 +20,7 @@ from proxy.workers.link import MAX_LINE_BYTES, MAX_WAITING_BYTES, encoded
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
+from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +148,9 @@ class ProxyWorkers:
             if worker is sender or wanted not in (None, worker.number) or worker.writer.is_closing():
                 continue
             if worker.writer.transport.get_write_buffer_size() > MAX_WAITING_BYTES:
-                logger.warning("event=worker_message_dropped number=%d kind=%s", worker.number, message["kind"])
+                peer_lines.warning(
+                    logger, "", "event=worker_message_dropped number=%d kind=%s", worker.number, message["kind"]
+                )
                 continue
             worker.writer.write(line)
 
