@@ -118,26 +118,32 @@ class Failover:
             try:
                 outcome = await self.elections.elect(name, "", None, is_designated=False)
             except RequestError as error:
-                logger.warning("event=election_failed group=%s attempt=%d reason=%r", name, attempt + 1, error.remark)
+                peer_lines.warning(
+                    logger, "", "event=election_failed group=%s attempt=%d reason=%r", name, attempt + 1, error.remark
+                )
                 if error.code == ResponseCode.CONTROLLER_NOT_LEADER:
                     return
                 continue
             if outcome.group is None and self._service.has_leases(name):
                 # A replica may have been too busy to answer.
-                logger.warning("event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark)
+                peer_lines.warning(
+                    logger, "", "event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark
+                )
                 await asyncio.sleep(_RETRY_S)
                 continue
             # An earlier attempt, whose answer was lost, may have elected the master that exists.
             is_new = outcome.code == ResponseCode.SUCCESS or attempt > 0
             group = outcome.group
             if is_new and group is not None:
-                logger.info(
-                    "event=master_elected group=%s master=%s addr=%s master_epoch=%d",
+                peer_lines.info(
+                    logger, "", "event=master_elected group=%s master=%s addr=%s master_epoch=%d",
                     name, group.master_id, group.address_of(group.master_id), group.master_epoch,
                 )  # fmt: skip
                 self.announce(group)
             else:
-                logger.warning("event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark)
+                peer_lines.warning(
+                    logger, "", "event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark
+                )
             return
 
     def _start_notice(self, address: str, group: Group) -> None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from acl.auth.errors import AuthRefused
 from acl.auth.model import Acl, PolicyType, Resource, Subject, SubjectType, User, UserStatus, UserType
+from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class AuthTables:
                 return
             raise AuthRefused("The user is existed")
         self._put_user(user)
-        logger.info("event=user_created name=%r type=%s", user.username, user.user_type.value)
+        peer_lines.info(logger, "", "event=user_created name=%r type=%s", user.username, user.user_type.value)
 
     def update_user(
         self, name: str, password: str | None, user_type: UserType | None, user_status: UserStatus | None
@@ -100,8 +101,8 @@ class AuthTables:
             user_status=user_status or old.user_status,
         )
         self._put_user(new)
-        logger.info(
-            "event=user_updated name=%r type=%s status=%s password_changed=%s",
+        peer_lines.info(
+            logger, "", "event=user_updated name=%r type=%s status=%s password_changed=%s",
             name, new.user_type.value, new.user_status.value, new.password != old.password,
         )  # fmt: skip
 
@@ -114,7 +115,7 @@ class AuthTables:
         if acls.pop(Subject(name).key, None) is None and not is_known:
             return
         self._change(AuthContent(users, acls))
-        logger.info("event=user_deleted name=%r", name)
+        peer_lines.info(logger, "", "event=user_deleted name=%r", name)
 
     # Acls
 
@@ -138,7 +139,7 @@ class AuthTables:
         self._demand(acl.subject, f"The subject of {acl.subject.key} is not exist.")
         old = self._content.acls.get(acl.subject.key)
         self._put_acl(acl if old is None else old.updated(acl.policies))
-        logger.info("event=acl_updated subject=%r resources=%r", acl.subject.key, _resources(acl))
+        peer_lines.info(logger, "", "event=acl_updated subject=%r resources=%r", acl.subject.key, _resources(acl))
 
     def delete_acl(self, subject: Subject, policy_type: PolicyType, resource: Resource | None) -> None:
         """Remove the entry for `resource`, or all without a resource.  Raises AuthRefused."""
@@ -154,7 +155,10 @@ class AuthTables:
             self._change(replace(self._content, acls=acls))
         else:
             self._put_acl(left)
-        logger.info("event=acl_deleted subject=%r resource=%r", subject.key, None if resource is None else resource.key)
+        peer_lines.info(
+            logger, "", "event=acl_deleted subject=%r resource=%r", subject.key,
+            None if resource is None else resource.key,
+        )  # fmt: skip
 
     def _demand(self, subject: Subject, otherwise: str) -> None:
         if subject.subject_type is SubjectType.USER and self.user(subject.name) is None:

@@ -14,6 +14,7 @@ from proxy.brokers.metadata import Metadata
 from proxy.clients.members import Consumers, Member
 from proxy.status import Refusal
 from sprocket.client.errors import ClientError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import ConsumerData
 from sprocket.remoting.message.topic_names import retry_topic
 
@@ -56,5 +57,5 @@ class RetryTopics:
                 await self._brokers.create_topic(retry_topic(name), self._cluster, max(1, group.retry_queue_nums))
                 return
         except (ClientError, Refusal) as error:
-            logger.info("event=retry_topic_not_created group=%s reason=%r", name, str(error))
+            peer_lines.info(logger, "", "event=retry_topic_not_created group=%s reason=%r", name, str(error))
         self._seen.discard(name)

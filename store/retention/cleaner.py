@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskFile
 from store.flush.confirm_mark import ConfirmMark
@@ -164,7 +165,7 @@ class Cleaner:
         """Remove expired segments from the next round on, whatever the hour."""
         self._manual_rounds = _MANUAL_ROUNDS
         self._next_round_s = self._clock.monotonic()
-        _log.info("event=cleaning_requested reserved_hours=%d", self._config.file_reserved_time)
+        peer_lines.info(_log, "", "event=cleaning_requested reserved_hours=%d", self._config.file_reserved_time)
 
     def retain(self, rules: Mapping[str, TopicRule]) -> None:
         """Replace the topics' rules and apply them now."""

@@ -51,6 +51,7 @@ FORBIDDEN_NAME = re.compile(
 # The form of a log line: ``event=term key=value``.  A value is one word, a field, or fields in quotation marks.
 LOG_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 LOG_LINE = re.compile(r"event=[a-z][a-z0-9_]*( [A-Za-z][A-Za-z0-9_]*=([^ =']+|'[^']*'))*( %s)?")
+# `sprocket.common.logs.peer_lines`
 PEER_LINES = "peer_lines"
 # The interface of a NamedTuple: these names do not clash with its fields.
 TUPLE_METHODS = frozenset({"_replace", "_asdict", "_make", "_fields"})
@@ -116,6 +117,20 @@ def forbidden_names(module: str, source: str) -> Iterator[Finding]:
 
 def free_log_lines(source: str) -> Iterator[Finding]:
     """Calls of a logger whose first argument is not a text in the form of a log line."""
+    for node, _, line in _log_calls(source):
+        if not isinstance(line, ast.Constant) or not LOG_LINE.fullmatch(str(line.value)):
+            yield Finding(node.lineno, "log line", ast.unparse(line))
+
+
+def unlimited_lines(source: str) -> Iterator[Finding]:
+    """Events that are written by a logger itself, not by `PEER_LINES`, which limits the lines of a peer."""
+    for node, writer, line in _log_calls(source):
+        if writer != PEER_LINES and isinstance(line, ast.Constant):
+            yield Finding(node.lineno, "unlimited line", str(line.value).partition(" ")[0].removeprefix("event="))
+
+
+def _log_calls(source: str) -> Iterator[tuple[ast.Call, str, ast.expr]]:
+    """Every call that writes a log line: the call, the name of its logger or `PEER_LINES`, and the line's argument."""
     tree = _parsed(source)
     loggers = {
         target.id
@@ -131,9 +146,7 @@ def free_log_lines(source: str) -> Iterator[Finding]:
         if node.func.attr in LOG_LEVELS and isinstance(name, ast.Name) and name.id in {*loggers, PEER_LINES}:
             # Logger and peer stand before it, and the level.
             before = 2 * (name.id == PEER_LINES) + (node.func.attr == "log")
-            line = node.args[before]
-            if not isinstance(line, ast.Constant) or not LOG_LINE.fullmatch(str(line.value)):
-                yield Finding(node.lineno, "log line", ast.unparse(line))
+            yield node, name.id, node.args[before]
 
 
 def _is_get_logger(node: ast.expr) -> bool:

@@ -144,6 +144,21 @@ def test_other_call_is_no_free_log_line(call: str) -> None:
     assert list(rules.free_log_lines(f"import logging\nlog = logging.getLogger('a')\n{call}")) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("log.warning('event=refused peer=%s', peer)", ["refused"]),
+        ("log.log(level, 'event=refused')", ["refused"]),
+        ("log.exception('event=refused')", ["refused"]),
+        ("peer_lines.warning(log, peer, 'event=refused peer=%s', peer)", []),
+        ("peer_lines.log(log, level, peer, 'event=refused')", []),
+    ],
+)
+def test_line_without_a_limit_is_found(call: str, found: list[str]) -> None:
+    source = f"import logging\nlog = logging.getLogger('a')\n{call}"
+    assert [finding.what for finding in rules.unlimited_lines(source)] == found
+
+
 def test_private_access_is_found_if_the_name_is_the_products_alone() -> None:
     product = rules.private_names(
         "_LIMIT = 1\nclass A:\n    def __init__(self):\n        self._rows = self.all = ()\n    def _walk(self): ...\n"

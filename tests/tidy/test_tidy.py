@@ -11,6 +11,7 @@ import pytest
 from sprocket.common.refusal_reasons import Reason
 from tests.tidy.allowed import ALLOWED, LATE_ATTRIBUTES, MAX_PRIVATE_ACCESSES
 from tests.tidy.late_attributes import Attributes, attributes, late_attributes
+from tests.tidy.own_lines import OWN_LINES, SERVERS
 from tests.tidy.rules import (
     Finding,
     forbidden_names,
@@ -22,6 +23,7 @@ from tests.tidy.rules import (
     private_names,
     seam_uses,
     uncounted_refusals,
+    unlimited_lines,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +114,16 @@ def test_allowance_is_still_needed(name: str, rule: str) -> None:
     assert (ROOT / name).is_file(), f"{name} is gone: remove its line from tests/tidy/allowed.py"
     found = findings_of(name) + list(machine_paths((ROOT / name).read_text(encoding="utf-8")))
     assert rule in {finding.rule for finding in found}, f"{name} no longer needs '{rule}': remove its line"
+
+
+def test_every_log_line_that_a_peer_can_cause_has_a_limit() -> None:
+    found = [(name, one) for name in sources(SERVERS) for one in unlimited_lines((ROOT / name).read_text("utf-8"))]
+    broken = [f"{name} {one}" for name, one in found if one.what not in OWN_LINES]
+    assert not broken, "write it with peer_lines, or say in own_lines.py why no peer can cause it:\n  " + "\n  ".join(
+        broken
+    )
+    unused = OWN_LINES - {one.what for _, one in found}
+    assert not unused, "nothing writes these lines: remove them from tests/tidy/own_lines.py"
 
 
 def test_no_machine_path_in_any_file() -> None:

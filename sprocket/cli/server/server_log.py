@@ -9,6 +9,7 @@ from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.logs.json_lines import JsonFormatter
 from sprocket.common.logs.levels import LogLevels, parse_levels
 from sprocket.common.logs.line_format import timed_formatter
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.logs.rolling_file import RollingFileHandler, RollingLimits
 from sprocket.common.logs.settings import LogSettings
 
@@ -40,7 +41,7 @@ class ServerLog:
             if "logLevels" in keys:
                 text = current().log_levels
                 # Before it takes effect: the new levels might leave out the line.
-                logger.warning("event=log_levels_changed levels=%r", text)
+                peer_lines.warning(logger, "", "event=log_levels_changed levels=%r", text)
                 self._levels.apply(parse_levels(text))
 
         return changed
