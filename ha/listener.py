@@ -20,7 +20,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.flow.joined_buffers import write_buffers
-from sprocket.remoting.listening import KeptPort, reason_of
+from sprocket.remoting.listening import CannotListen, KeptPort
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 
@@ -251,11 +251,7 @@ class SlaveListener:
         self._sweep_and_repeat()
 
     def _cannot_listen(self, error: OSError) -> ConfigError:
-        host, port = self._address
-        return ConfigError(
-            f"haListenPort = {port}: cannot listen on {host}:{port}: {reason_of(error)}. "
-            "Stop what uses the port, or choose another one with haListenPort."
-        )
+        return CannotListen(*self._address, error, "haListenPort")
 
     def _new_entrance(self, tls: ServerTls, allows_cleartext: bool) -> Entrance:
         return Entrance(

@@ -43,7 +43,9 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     namesrv_addr: str = text_setting("namesrvAddr", "", "Name servers, with ; between them; -n overrides it.")
     proxy_mode: str = text_setting("proxyMode", "CLUSTER", "CLUSTER, or LOCAL with a broker in this process.")
     broker_config_path: str = text_setting("brokerConfigPath", "", "The broker's file in local mode; -bc overrides it.")
-    bind_address: str = text_setting("bindAddress", "0.0.0.0", "Address to listen on.")
+    bind_address: str = text_setting(
+        "bindAddress", "0.0.0.0", "Address to listen on; 0.0.0.0 and :: mean all, of IPv4 and IPv6."
+    )
     grpc_server_port: int = int_setting(
         "grpcServerPort", 8081, "Port for gRPC clients; 0: any free one.", 0, maximum=65535
     )

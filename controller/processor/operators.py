@@ -154,7 +154,7 @@ class OperatorProcessor:
             refused = sorted({entry.key for entry in update_entries(request.body)} - set(allowed))
             if refused:
                 named = ", ".join(refused[:_MAX_NAMED_KEYS])
-                remark = f"Can not update {named}; these can be updated: {', '.join(allowed)}"
+                remark = f"Can not update {named}: set it in the server's file and restart the server"
                 raise RequestError(ResponseCode.NO_PERMISSION, remark)
             changed = self._settings.update(request.body)
         except ConfigError as error:

@@ -13,7 +13,9 @@ from sprocket.common.config.setting_fields import int_setting, text_setting
 class ConnectionSettings:
     """Address, buffers and limits of one listener, but for the port."""
 
-    bind_address: str = text_setting("bindAddress", "0.0.0.0", "Address to listen on.")
+    bind_address: str = text_setting(
+        "bindAddress", "0.0.0.0", "Address to listen on; 0.0.0.0 and :: mean all, of IPv4 and IPv6."
+    )
     server_channel_max_idle_time_seconds: int = int_setting(
         "serverChannelMaxIdleTimeSeconds",
         120,

@@ -9,6 +9,33 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from typing import Final
+
+from sprocket.common.errors import ConfigError
+
+# Java listens on all addresses of both families for any of these, and so do RocketMQ's servers.
+EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+_BOTH_FAMILIES: Final = ("0.0.0.0", "::")
+# Another process may take a port that was free for both families a moment ago.
+_TRIES: Final = 16
+
+
+class CannotListen(ConfigError):
+    """A port cannot be listened on; `setting` names what chooses another one."""
+
+    def __init__(self, host: str, port: int, error: OSError, setting: str) -> None:
+        super().__init__(
+            f"cannot listen on {host}:{port}: {reason_of(error)}. "
+            f"Stop what uses the port, or choose another one with {setting}."
+        )
+        self.port = port
+        self._where = host, error
+        self.setting = setting
+
+    def named(self, setting: str) -> "CannotListen":
+        """Return the same error with another name of the setting, such as an option of a command."""
+        host, error = self._where
+        return CannotListen(host, self.port, error, setting)
 
 
 async def bound(
@@ -16,14 +43,37 @@ async def bound(
 ) -> asyncio.Server:
     """Return a server that is bound and does not listen yet.  Raises OSError, also for an invalid port.
 
+    A host of `EVERYWHERE` means all addresses, of IPv4 and, where the machine has it, of IPv6.
     With `reuse_port` other processes of the same user may bind the port too, and share its connections.
     """
+    is_everywhere = host in EVERYWHERE and _has_ipv6()
+    tries = _TRIES if is_everywhere and not port else 1
+    for left in reversed(range(tries)):
+        try:
+            return await asyncio.get_running_loop().create_server(
+                factory, _BOTH_FAMILIES if is_everywhere else host, port or (_free_port() if is_everywhere else 0),
+                backlog=backlog, reuse_address=True, reuse_port=reuse_port, start_serving=False,
+            )  # fmt: skip
+        except OverflowError:
+            raise OSError(f"{port} is no port, allowed are 0 to 65535") from None
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _has_ipv6() -> bool:
     try:
-        return await asyncio.get_running_loop().create_server(
-            factory, host, port, backlog=backlog, reuse_address=True, reuse_port=reuse_port, start_serving=False
-        )
-    except OverflowError:
-        raise OSError(f"{port} is no port, allowed are 0 to 65535") from None
+        with socket.create_server(("::", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    """Return a port that is free for both families at this moment."""
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as probe:
+        return int(probe.getsockname()[1])
 
 
 async def serve(server: asyncio.Server) -> None:

@@ -13,7 +13,7 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.flow.receive_window import set_buffers
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.listener_settings import ConnectionSettings
-from sprocket.remoting.listening import bound, reason_of, serve
+from sprocket.remoting.listening import CannotListen, bound, serve
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
@@ -110,10 +110,7 @@ class RemotingServer:
         self._sweep_task = asyncio.get_running_loop().create_task(self._sweep_forever())
 
     def _cannot_listen(self, error: OSError) -> ConfigError:
-        return ConfigError(
-            f"cannot listen on {self._settings.bind_address}:{self._requested_port}: {reason_of(error)}. "
-            "Stop what uses the port, or choose another one with listenPort."
-        )
+        return CannotListen(self._settings.bind_address, self._requested_port, error, "listenPort")
 
     async def _bound(self, port: int) -> asyncio.Server:
         settings = self._settings

@@ -8,6 +8,7 @@ from store.inspection.finding import Severity
 from store.inspection.inspected_store import InspectedStore
 from store.inspection.queue_inspection import UNIT, Kind, LogBounds, QueueInspection
 from store.inspection.queue_table_inspection import end_entry
+from store.inspection.small_files import builds_all_queues
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import BLANK_SIZE
 
@@ -40,15 +41,22 @@ def describe(store: InspectedStore, topics: set[str] | None) -> None:
             text += " that do not follow the one before: no consumer sees them"
             path, position = store.relative(store.log.path_at(place)), place % store.log.file_bytes
             findings.add("record-misplaced", Severity.NOTE, path, text, "", position)
+    is_building = not store.is_running and builds_all_queues(store.root)
+    unbuilt = 0
     for (topic, queue_id), queue in store.queues.missing.items():
         count = queue.next_offset - queue.first
         path = store.relative(queue.files.directory)
         if topics is not None and topic not in topics:
             text = f"is not there; the log has {count} records of it, but the broker does not know the topic"
             findings.add("queue-deleted", Severity.NOTE, path, text)
+        elif is_building:
+            unbuilt += 1
         else:
             text = f"is missing: the log has {count} records of topic {topic} queue {queue_id}"
             findings.add("queue-absent", Severity.WRONG, path, text, _REBUILD)
+    if unbuilt:
+        text = f"{unbuilt} queues are not built yet: the first start of a broker builds all queues and the index"
+        findings.add("queue-unbuilt", Severity.NOTE, "consumequeue", text)
     for batch in store.batch_queues:
         if batch.bad:
             path = store.relative(batch.files.path_at(batch.first_bad * BATCH_CONSUME_QUEUE_UNIT_BYTES))

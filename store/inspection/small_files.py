@@ -117,6 +117,13 @@ def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
     return True
 
 
+def builds_all_queues(root: Path) -> bool:
+    """Return whether a broker's next start builds all queues from the log: ``queuelist`` says so after a restore."""
+    content = _unsealed(root, "queuelist", b"QLST", Findings(), "")
+    listed = None if content is None else list_content(content)
+    return not isinstance(listed, str | None) and listed.must_rebuild
+
+
 def check_flushed_mark(root: Path, findings: Findings, log_end: int) -> bool:
     """Return whether ``flushed`` can stay: it is whole and promises no more than the log holds."""
     if not (root / "flushed").exists():

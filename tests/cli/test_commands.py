@@ -48,10 +48,12 @@ def test_what_is_sent_is_consumed(cluster: Cluster, topic: str) -> None:
 def test_group_goes_on_where_it_was(cluster: Cluster, topic: str) -> None:
     sprocket(cluster, "send", topic, text="1\n2\n3\n4\n")
     flags = ("-g", topic, "--from", "first", "--wait", "30")
-    first = sprocket(cluster, "consume", topic, *flags, "--max", "4").stdout.split()
+    first = sprocket(cluster, "consume", topic, *flags, "--max", "4")
+    assert "continues" not in first.stderr
     sprocket(cluster, "send", topic, "5")
-    then = sprocket(cluster, "consume", topic, *flags, "--max", "1").stdout.split()
-    assert (sorted(first), then) == (["1", "2", "3", "4"], ["5"])
+    then = sprocket(cluster, "consume", topic, *flags, "--max", "1")
+    assert (sorted(first.stdout.split()), then.stdout.split()) == (["1", "2", "3", "4"], ["5"])
+    assert f"group {topic} continues: " in then.stderr and "queue 0 at offset 2 of " in then.stderr
 
 
 def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes(cluster: Cluster, topic: str) -> None:

@@ -1,7 +1,7 @@
 """`sprocket send` and `sprocket consume`: messages from and to a terminal or a pipe."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,7 +18,11 @@ from sprocket.cli.client_session import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
     from sprocket.client.message import ReceivedMessage, SendResult
+
+# Queues of a group that `consume` names.
+_MAX_PLACES: Final = 8
 
 
 def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
@@ -142,6 +146,10 @@ def consume(
         async with PatientAdminClient(servers.split(";"), credentials=tool_credentials(), tls=tool_tls()) as admin:
             await admin.cluster_info()
             await check_may_consume(admin, topic, tags, group)
+            continues = await _continues(admin, topic, group)
+        if continues:
+            # A group that has read everything prints nothing until the next message.
+            click.echo(f"group {group} continues: {continues}", err=True)
         async with Consumer(group, {topic: tags}, client=client_settings(servers), consume_from=begin) as consumer:
             count = 0
             while limit is None or count < limit:
@@ -155,6 +163,26 @@ def consume(
                 count += 1
 
     run(consume_all())
+
+
+async def _continues(admin: "AdminClient", topic: str, group: str) -> str:
+    """Return where the group stands in each queue that it has read from; empty for a new group, or if none answers."""
+    from sprocket.client.admin.admin_client import AdminError
+
+    try:
+        offsets = (await admin.consume_stats(group, topic, topic)).offset_table
+    except AdminError:
+        return ""
+    known = sorted(
+        (queue.broker_name, queue.queue_id, stand) for queue, stand in offsets.items()
+        if queue.topic == topic and stand.consumer_offset > 0
+    )  # fmt: skip
+    places = [
+        f"{broker} queue {queue_id} at offset {stand.consumer_offset} of {stand.broker_offset}"
+        for broker, queue_id, stand in known[:_MAX_PLACES]
+    ]
+    more = len(known) - len(places)
+    return ", ".join(places) + (f", and {more} more queues" if more > 0 else "")
 
 
 def _print_received(message: "ReceivedMessage", as_json: bool) -> None:

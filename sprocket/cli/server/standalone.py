@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dashboard.server import Dashboard
     from namesrv.server import NameServer
     from proxy.proxy_server import Proxy
-    from sprocket.cli.server.server_process import Process
+    from sprocket.cli.server.server_process import Process, Server
     from sprocket.common.config.configuration import Configuration
     from sprocket.remoting.tls.settings import TlsSettings
 
@@ -94,6 +94,25 @@ class _Beside:
     allow_changes: bool
 
 
+@dataclass(frozen=True)
+class _OnPort:
+    """Server whose port is an option of the command: an error names the option in place of the key."""
+
+    server: "Server"
+    option: str
+
+    async def start(self) -> None:
+        from sprocket.remoting.listening import CannotListen
+
+        try:
+            await self.server.start()
+        except CannotListen as error:
+            raise (error.named(self.option) if error.setting == "listenPort" else error) from None
+
+    async def stop(self) -> None:
+        await self.server.stop()
+
+
 def run_standalone(
     configuration: "Configuration", host: str, namesrv_port: int, as_json: bool, log_level: str, beside: _Beside
 ) -> None:
@@ -118,13 +137,13 @@ def run_standalone(
     proxies: list[Proxy] = []
     dashboards: list[Dashboard] = []
 
-    def make_broker() -> Broker:
+    def make_broker() -> Server:
         # The name server has started, so its port is known (--namesrv-port may be 0).
         config = replace(configuration.of(BrokerConfig), namesrv_addr=f"{host}:{name_server.port}")
         brokers.append(Broker(config, store, tls=tls, on_fatal=process.fail, file=ConfigurationFile.of(configuration)))
         brokers[0].config.on_update.append(log.follow(lambda: brokers[0].config.broker))
         health.watch(broker_conditions(brokers[0]))
-        return brokers[0]
+        return _OnPort(brokers[0], "--port")
 
     def make_proxy() -> "Proxy":
         from proxy.config import ProxyConfig
@@ -142,11 +161,11 @@ def run_standalone(
         if as_json:
             return broker_line(brokers[0], as_json, _facts_beside(proxies, dashboards))
         lines = [namesrv_line(host, name_server.port, as_json), *(proxy_line(proxy, as_json) for proxy in proxies)]
-        lines += [dashboard_line(served, as_json) for served in dashboards]
-        return "\n".join([*lines, broker_line(brokers[0], as_json)])
+        lines += [*(dashboard_line(served, as_json) for served in dashboards), broker_line(brokers[0], as_json)]
+        return "\n".join([*lines, f"export NAMESRV_ADDR={host}:{name_server.port}"])
 
     health = HealthServer(configuration.of(BrokerConfig))
-    servers: list[Callable[[], Server]] = [lambda: health, lambda: name_server, make_broker]
+    servers: list[Callable[[], Server]] = [lambda: health, lambda: _OnPort(name_server, "--namesrv-port"), make_broker]
     if configuration.of(BrokerConfig).keeps_tables:
         servers.append(lambda: TableProcess(brokers[0].config.broker, store, SystemClock()))
     if beside.proxy_port is not None:

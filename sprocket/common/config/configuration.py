@@ -246,7 +246,7 @@ def updated(configuration: Configuration, text: bytes | str) -> tuple[Configurat
             if not setting.mutable:
                 raise ConfigError(
                     f"{entry.key} cannot be changed while the server runs; "
-                    f"these can: {', '.join(mutable_keys(configuration))}"
+                    "set it in the server's file and restart the server. docs/configuration.md says which keys can"
                 )
             value = convert(setting, entry.value, source, {})
             if value != getattr(held, setting.field):

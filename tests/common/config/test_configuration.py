@@ -190,7 +190,7 @@ def test_update_changes_what_the_allowlist_holds() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("listenPort=5", "listenPort cannot be changed while the server runs; these can: autoCreateTopicEnable"),
+        ("listenPort=5", "listenPort cannot be changed while the server runs; set it in the server's file and restart"),
         ("storePathRootDir=/etc", "storePathRootDir cannot be changed"),
         ("noSuchKeyAtAll=1", "noSuchKeyAtAll: unknown key"),
         ("defaultTopicQueueNums=0", "allowed is an integer from 1"),
