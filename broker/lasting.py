@@ -7,9 +7,10 @@ for its whole life.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from acl.peer_identity import BROKER, PeerKind
 from broker.auth.access_control import AccessControl
 from broker.auth.name_server_probe import NameServerProbe
-from broker.auth.peer_identity import PeerIdentity
+from broker.auth.peer_identity import BrokerIdentity
 from broker.auth.users import Users
 from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.config.broker_config import BrokerRole
@@ -56,11 +57,11 @@ class Lasting:
 
     access: AccessControl
     users: Users
-    identity: PeerIdentity
+    identity: BrokerIdentity
     server_tls: ServerTls
     client_tls: ClientTls | None
     client: RemotingClient
-    new_client: Callable[[], RemotingClient]
+    new_client: Callable[[PeerKind], RemotingClient]
     consumers: ConsumerRegistry
     producers: ProducerRegistry
     filters: ConsumerFilters
@@ -91,10 +92,10 @@ def build_lasting(
         is_slave=lambda: live.broker.broker_role is BrokerRole.SLAVE,
     )  # fmt: skip
     access = AccessControl(config, clock, store, settings, users.policy)
-    client_tls, identity = ClientTls.of(tls), PeerIdentity(live, access)
+    client_tls, identity = ClientTls.of(tls), BrokerIdentity(live, access)
 
-    def new_client() -> RemotingClient:
-        return RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover)
+    def new_client(kind: PeerKind) -> RemotingClient:
+        return RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover(kind))
 
     consumers = ConsumerRegistry(clock, lambda: live.broker.notify_consumer_ids_changed_enable)
     filters = ConsumerFilters(live, environment.file("consumerFilter.json"), clock)
@@ -102,7 +103,7 @@ def build_lasting(
     consumers.on_left.append(filters.group_left)
     return Lasting(
         access=access, users=users, identity=identity, server_tls=ServerTls(settings), client_tls=client_tls,
-        client=new_client(), new_client=new_client,
+        client=new_client(BROKER), new_client=new_client,
         consumers=consumers, producers=ProducerRegistry(clock), filters=filters,
         fast_failure=FastFailure(live, clock), refusals=Refusals(), ha_port=KeptPort(), queue_types=QueueTypes(),
         flow=MessageFlow(), latency=RpcLatency() if is_exporting(config) else None, creations=CreationTimes(clock),

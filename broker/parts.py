@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from acl.peer_identity import BROKER
 from broker.auth.access_control import AccessControl
 from broker.client.queue_locks import QueueLocks
 from broker.coldctr.cold_flow import ColdFlow
@@ -241,7 +242,7 @@ def build_core(environment: Environment, role: Role, lasting: Lasting, store: Me
     """Build the store, the tables, and everything else that all parts depend on."""
     config, clock = environment.config, environment.clock
     # The end of a role ends its requests to others: they may take seconds.
-    client = lasting.new_client() if config.broker.enable_controller_mode else lasting.client
+    client = lasting.new_client(BROKER) if config.broker.enable_controller_mode else lasting.client
     topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
     lasting.queue_types.follow(topics)
     if store is None:

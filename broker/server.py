@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from acl.peer_identity import CONTROLLER
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.config.local_address import resolved
@@ -162,7 +163,7 @@ class Broker:
         return ControlledReplica(
             config=self.config, clock=self.clock, lease=lease, lease_now=lease_now, switch=switch,
             store=lambda: self.store, sync_state=lambda: self.replication, epochs=epochs,
-            on_newer_epoch=self._environment.on_newer_epoch, new_client=lambda: self.lasting.new_client(),
+            on_newer_epoch=self._environment.on_newer_epoch, new_client=lambda: self.lasting.new_client(CONTROLLER),
             fail=self._environment.fail,
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from acl.auth.server_access import AccessControl
+from acl.peer_identity import CONTROLLER, PeerIdentity, is_dialed
 from controller.config import ControllerConfig
 from controller.consensus import MakeConsensus, Surroundings, raft
 from controller.failover import Failover
@@ -15,6 +16,7 @@ from controller.processor.brokers import BrokerProcessor
 from controller.processor.operators import OperatorProcessor
 from controller.replica_service import ReplicaService
 from controller.state.machine import ControllerMachine
+from ha.shared_secret import secret_of
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.common.config.live_settings import LiveSettings
@@ -83,12 +85,17 @@ class Controller:
         counts = ControllerCounts(self._clock)
         self.service = ReplicaService(self.machine, self.consensus, self.live, self.settings, self._now_ms, counts)
         self.failover = Failover(self.service, self._client, self.settings)
+        account = self.access.credentials
+        identity = PeerIdentity(
+            CONTROLLER, b"" if account is None else secret_of(account), self.access.gate, self._is_dialed
+        )
         self._next_scan_ms = self._next_master_scan_ms = self._now_ms() + _FIRST_SCAN_MS
         self.routes = self.access.guard(
             RouteTable(
                 [
                     *counts.timed(BrokerProcessor(self.service, self.failover).routes()),
                     *counts.timed(OperatorProcessor(self.service, self.consensus, self.settings).routes()),
+                    *identity.routes(),
                     *(self.access.routes() if self._owns_access else ()),
                 ]
             )
@@ -201,6 +208,9 @@ class Controller:
     def _channel_closed(self, channel: RemotingChannel) -> None:
         gone: list[Heartbeat] = self.live.close_channel(channel.id)
         self.failover.lost(gone, "connection_closed")
+
+    def _is_dialed(self, address: str, channel: RemotingChannel) -> bool:
+        return is_dialed(f"{self._config.own.host}:{self.port}", address, channel.local[0])
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

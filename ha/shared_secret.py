@@ -18,6 +18,7 @@ from sprocket.remoting.credentials import Credentials
 logger = logging.getLogger(__name__)
 
 _MAX_SECRET_BYTES: Final = 64 * 1024
+_SERVERS: Final = b"sprocket replication 1"
 
 
 def derived_secret(account: Credentials, purpose: bytes) -> bytes:
@@ -26,6 +27,11 @@ def derived_secret(account: Credentials, purpose: bytes) -> bytes:
     `purpose` tells what for, because the account's key also signs requests.
     """
     return hmac.digest(account.secret_key.encode(), purpose + b"\0" + account.access_key.encode(), hashlib.sha256)
+
+
+def secret_of(account: Credentials) -> bytes:
+    """Return the secret of all servers that sign as `account`: of replication, and of the proofs between servers."""
+    return derived_secret(account, _SERVERS)
 
 
 def read_secret(path: Path) -> bytes:

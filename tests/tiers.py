@@ -50,6 +50,7 @@ _FOLDERS: Final = {
     "tests/checkers": _QUICK,
     "tests/cli": _QUICK_PROCESSES,
     "tests/client": _QUICK_PROCESSES,
+    "tests/combinations": _FULL_PROCESSES,
     "tests/common": _QUICK,
     "tests/compat": _FULL_CLIENTS,
     "tests/contrib": _QUICK_PROCESSES,

@@ -15,6 +15,7 @@ from acl.auth.start import fill
 from acl.auth.tables import AuthTables
 from acl.gate import Gate
 from acl.gate_settings import GateSettings
+from acl.peer_identity import SELF_CHECKED
 from acl.weak_settings import Exposure, warn_of
 from sprocket.common.clock import Clock
 from sprocket.remoting.credentials import Credentials
@@ -45,9 +46,9 @@ class AccessControl:
         self.tables = AuthTables(self._files.save)
         # None if no user is required.
         self.policy = AuthPolicy(auth, self.tables, required) if auth.asks_for_users else None
-        # Signs the notices to brokers about their group.
+        # Signs the notices to brokers about their group, and proves a controller's identity to them.
         self.credentials: Credentials | None = auth.inner_credentials()
-        self.gate = Gate(() if self.policy is None else (self.policy,), gate, clock)
+        self.gate = Gate(() if self.policy is None else (self.policy,), gate, clock, self_checked=SELF_CHECKED)
 
     def routes(self) -> list[Route]:
         """Return the routes that manage its users: ``mqadmin createUser -b`` with the server's address."""

@@ -11,6 +11,7 @@ from acl.access_request import AccessRequest
 from acl.auth.model import Action
 from acl.auth.requests import check_rules
 from acl.gate import Gate, Policy
+from acl.peer_identity import SELF_CHECKED
 from acl.plain.files import PlainFiles
 from acl.weak_settings import Exposure, warn_of
 from broker.client.clients import ClientChannel
@@ -21,7 +22,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
 from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.tls.settings import TlsSettings
@@ -46,7 +47,7 @@ class AccessControl(Service):
         self._users = users  # the policy of ACL 2.0
         self._is_guarded = self._files is not None or config.asks_for_users
         # With these the broker signs its requests to other brokers and name servers.
-        self.credentials: Credentials | None = config.inner_credentials() or _tool_credentials(self._files)
+        self.credentials: Credentials | None = server_account(config)
         self.gate = Gate(
             self._policies(),
             config,
@@ -54,7 +55,7 @@ class AccessControl(Service):
             cluster=config.broker_cluster_name,
             is_white=self._is_white,
             refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
-            self_checked={RequestCode.PROVE_BROKER_IDENTITY: "proof"},
+            self_checked=SELF_CHECKED,
         )
 
     def guard(self, table: RouteTable) -> RouteTable:
@@ -148,5 +149,10 @@ def _files(config: BrokerConfig) -> PlainFiles | None:
     return PlainFiles(Path(config.rocketmq_home))
 
 
-def _tool_credentials(files: PlainFiles | None) -> Credentials | None:
-    return None if files is None else files.tool_credentials()
+def server_account(config: BrokerConfig) -> Credentials | None:
+    """Return the account with which a broker signs: the configured one, or with aclEnable that of ``tools.yml``.
+
+    Raises ConfigError.
+    """
+    configured, files = config.inner_credentials(), _files(config)
+    return files.tool_credentials() if configured is None and files is not None else configured

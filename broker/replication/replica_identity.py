@@ -14,16 +14,13 @@ from broker.auth.access_control import AccessControl
 from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
-from ha.shared_secret import derived_secret, read_secret
+from ha.shared_secret import read_secret, secret_of
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
-from sprocket.remoting.credentials import Credentials as Account
 
 _STORE_ID_BYTES: Final = 16
 _SECRET_BYTES: Final = 32
-# Purpose of the derived key, because the account's key also signs requests.
-_PURPOSE: Final = b"sprocket replication 1"
 
 
 class HaStore(msgspec.Struct, rename="camel"):
@@ -62,11 +59,6 @@ def _secret_of(access: AccessControl, random_bytes: Callable[[int], bytes]) -> b
     """Return the secret of a broker that accepts only signed requests; random if it signs nothing itself."""
     account = access.credentials
     return random_bytes(_SECRET_BYTES) if account is None else secret_of(account)
-
-
-def secret_of(account: Account) -> bytes:
-    """Return the 32 bytes that only brokers that sign as `account` can derive."""
-    return derived_secret(account, _PURPOSE)
 
 
 def new_nonce(size_bytes: int) -> bytes:

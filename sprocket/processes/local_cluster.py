@@ -342,7 +342,7 @@ def _configuration(
     if tls is not None:
         keys = tls.properties("broker" if member.is_broker else "namesrv")
         own |= {"tls.server.mode": "enforcing", "tls.config.file": str(keys)}
-        if member.is_broker and tls.replication_secret.is_file():
+        if (member.is_broker or plan.has_controller) and tls.replication_secret.is_file():
             own["haSecretFile"] = str(tls.replication_secret)
     given = {entry.key: entry.value for entry in parse(plan.content)}
     if given.keys() & own.keys():

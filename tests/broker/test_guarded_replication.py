@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication.replica_identity import secret_of
 from broker.server import Broker
+from ha.shared_secret import secret_of
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from acl.auth.model import Acl, Action, Decision, Environment, Policy, PolicyEntry, PolicyType, Resource, User
+from acl.peer_identity import BROKER, CONTROLLER, PeerKind, demand_proof, is_dialed
 from controller.config import ControllerConfig
 from controller.server import Controller
+from ha.shared_secret import secret_of
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
 from sprocket.common.errors import ConfigError
-from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import ConnectFailed, RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.headers.base import Header
@@ -21,6 +24,7 @@ from sprocket.remoting.headers.controller import (
     ElectMasterRequestHeader,
     GetReplicaInfoRequestHeader,
 )
+from tests.broker.test_guarded_replication import relay_to
 from tests.compat.ports import free_port
 from tests.controller.lone_consensus import LoneConsensus
 from tests.controller.site import CLUSTER, GROUP, Site, site_at
@@ -121,6 +125,71 @@ async def test_a_controller_in_a_name_server_has_its_users(tmp_path: Path, conne
     assert not any(entry.code == RequestCode.AUTH_CREATE_USER for entry in controller.routes.entries.values())
     await controller.stop()
     await name_server.stop()
+
+
+def dialing(account: Credentials, kind: PeerKind) -> RemotingClient:
+    """A client that demands a proof, and that knows `account`."""
+
+    async def demand(channel: RemotingChannel, address: str) -> None:
+        await demand_proof(kind, secret_of(account), "0f", channel, address)
+
+    return RemotingClient(credentials=account, prover=demand)
+
+
+@pytest.mark.code(RequestCode.PROVE_BROKER_IDENTITY)
+async def test_a_controller_proves_itself_to_brokers_of_its_account(site: Site) -> None:
+    code = RequestCode.CONTROLLER_GET_METADATA_INFO
+    # `controllerAddr` may name it otherwise than controllerDLegerPeers.
+    for address in (site.address, f"localhost:{site.server.port}"):
+        client = dialing(INNER, CONTROLLER)
+        assert await answer(address, client, code) == ResponseCode.SUCCESS
+        await client.close()
+    stranger = dialing(STRANGER, CONTROLLER)
+    with pytest.raises(ConnectFailed, match="sign with the same account"):
+        await answer(site.address, stranger, code)
+    await stranger.close()
+    assert site.server.access.gate.refused == 1
+
+
+async def test_a_stranger_cannot_pass_the_question_on_to_a_controller(site: Site) -> None:
+    relay = await relay_to(site.server.port)
+    port = relay.sockets[0].getsockname()[1]
+    # One that a name server calls a broker, and one at a wrong address of a controller.
+    for kind, host, reason in (
+        (BROKER, "localhost", "the proof is wrong"),
+        (CONTROLLER, "127.0.0.1", "not the address of this controller"),
+        (CONTROLLER, "localhost", "not the address of this controller"),
+    ):
+        client = dialing(INNER, kind)
+        with pytest.raises(ConnectFailed, match=reason):
+            await answer(f"{host}:{port}", client, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        await client.close()
+    relay.close()
+
+
+async def test_a_controller_without_an_account_says_so(tmp_path: Path) -> None:
+    async with site_at(tmp_path) as site:
+        client = dialing(INNER, CONTROLLER)
+        with pytest.raises(ConnectFailed, match="no account with which it signs"):
+            await answer(site.address, client, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "local", "is_own"),
+    [
+        ("10.0.0.1:9878", "10.0.0.7", True),  # as in controllerDLegerPeers, behind a translated address
+        ("10.0.0.7:9878", "10.0.0.7", True),
+        ("controllers.example:9878", "10.0.0.7", True),
+        ("10.0.0.2:9878", "10.0.0.7", False),
+        ("[fe80::1]:9878", "fe80::1", True),
+        ("10.0.0.7:9879", "10.0.0.7", False),
+        ("controllers.example:9879", "10.0.0.7", False),
+        ("9878", "10.0.0.7", False),
+    ],
+)
+def test_addresses_at_which_a_controller_proves_itself(address: str, local: str, is_own: bool) -> None:
+    assert is_dialed("10.0.0.1:9878", address, local) is is_own
 
 
 def test_controllers_that_cannot_know_each_other_do_not_start_with_access_control(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from cryptography import x509
 
+from controller.config import ControllerConfig
 from sprocket.cli.client_session import tool_tls
 from sprocket.cli.main import main
 from sprocket.cli.server.server_config import broker_configuration, namesrv_configuration
@@ -90,13 +91,18 @@ def test_clients_of_other_names(folder: Path) -> None:
 
 
 def test_a_cluster_gets_its_keys(folder: Path, tmp_path: Path) -> None:
-    plans = Plan("namesrv-a", "NAMESRV"), Plan("broker-a", "ASYNC_MASTER", "brokerName=broker-a\n", "C", "broker-a")
+    beside = "enableControllerInNamesrv=true\ncontrollerDLegerGroup=g\n"
+    plans = (
+        Plan("namesrv-a", "NAMESRV"), Plan("namesrv-b", "NAMESRV", beside, has_controller=True),
+        Plan("broker-a", "ASYNC_MASTER", "brokerName=broker-a\n", "C", "broker-a"),
+    )  # fmt: skip
     LocalCluster.create(tmp_path / "cluster", Profile("one", plans), 20_000, TlsFolder(folder))
     cluster = LocalCluster(tmp_path / "cluster")
     assert cluster.tls is not None
     conf = tmp_path / "cluster" / "conf"
     for configuration in (
         namesrv_configuration(conf / "namesrv-a.properties"),
+        namesrv_configuration(conf / "namesrv-b.properties"),
         broker_configuration(conf / "broker-a.properties", None),
     ):
         settings = configuration.of(TlsSettings)
@@ -108,6 +114,7 @@ def test_a_cluster_gets_its_keys(folder: Path, tmp_path: Path) -> None:
     # A client's certificate opens the port for slaves no more than a stranger's.
     secret = broker_configuration(conf / "broker-a.properties", None).of(StoreConfig).ha_secret_file
     assert Path(str(secret)) == folder / "replication.secret"
+    assert namesrv_configuration(conf / "namesrv-b.properties").of(ControllerConfig).ha_secret_file == secret
     assert stat.S_IMODE(Path(str(secret)).stat().st_mode) == 0o600 and len(Path(str(secret)).read_bytes()) > 64
     with pytest.raises(ConfigError, match=r"has no client\.properties"):
         LocalCluster.create(tmp_path / "cluster", Profile("one", plans), 20_000, TlsFolder(tmp_path))

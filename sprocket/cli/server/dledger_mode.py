@@ -5,11 +5,13 @@ acknowledged when a majority of the group has it.  Source of the keys: RocketMQ 
 `DLedgerConfig`.
 """
 
+import json
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
+from broker.auth.access_control import server_account
 from broker.config.broker_config import BrokerConfig, BrokerRole
 from controller.config import ControllerConfig
 from ha.raft.members import check_members, parse_members
@@ -71,6 +73,13 @@ def dledger_mode(broker: BrokerConfig, store: StoreConfig) -> DLedgerMode | None
 
 def _controller(broker: BrokerConfig, store: StoreConfig) -> ControllerConfig:
     shared: dict[str, Any] = {one.name: getattr(broker, one.name) for settings in _SHARED for one in fields(settings)}
+    account = server_account(broker)
+    if account is not None:
+        # With ACL 1.0 too, the members prove themselves to each other, and brokers answer signed questions only.
+        names = {"accessKey": account.access_key, "secretKey": account.secret_key}
+        shared["inner_client_authentication_credentials"] = json.dumps(
+            names | {"securityToken": account.security_token}
+        )
     return ControllerConfig(
         **shared,
         bind_address=broker.bind_address,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from acl.peer_identity import peer_proof
 from broker.auth.name_server_probe import NameServerProbe
-from broker.auth.peer_identity import peer_proof
-from broker.replication.replica_identity import secret_of
 from broker.server import Broker
+from ha.shared_secret import secret_of
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
 from sprocket.remoting.client import ConnectFailed, RemotingClient

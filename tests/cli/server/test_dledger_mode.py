@@ -8,6 +8,7 @@ import pytest
 from broker.config.broker_config import BrokerConfig, BrokerRole
 from sprocket.cli.server.dledger_mode import DLedgerMode, dledger_mode
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.credentials import Credentials
 from store.config.store_config import StoreConfig
 
 PEERS = "n0-10.0.0.1:40911;n1-10.0.0.2:40911;n2-[fd00::3]:40911"
@@ -45,6 +46,17 @@ def test_a_majority_has_each_message(tmp_path: Path, count: int, majority: int) 
 def test_a_preferred_leader_is_elected_first(tmp_path: Path) -> None:
     assert _mode(tmp_path, preferred_leader_id="n0;n1").broker.broker_election_priority == 0
     assert _mode(tmp_path, preferred_leader_id="n0").broker.broker_election_priority > 0
+
+
+def test_the_controller_signs_as_its_broker_does(tmp_path: Path) -> None:
+    """With ACL 1.0 alone, that is the account of ``tools.yml``."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "tools.yml").write_text("accessKey: servers\nsecretKey: its secret\n")
+    broker: dict[str, Any] = {"acl_enable": True, "rocketmq_home": str(tmp_path)}
+    assert _mode(tmp_path, broker).controller.inner_credentials() == Credentials("servers", "its secret")
+    configured = {"inner_client_authentication_credentials": '{"accessKey":"inner","secretKey":"another"}'}
+    assert _mode(tmp_path, broker | configured).controller.inner_credentials() == Credentials("inner", "another")
+    assert _mode(tmp_path).controller.inner_credentials() is None
 
 
 def test_without_the_mode_there_is_nothing_to_run(tmp_path: Path) -> None:

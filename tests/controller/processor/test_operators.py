@@ -155,4 +155,4 @@ async def test_what_a_controller_does_not_serve_is_refused_by_name(site: Site) -
     ):
         refused = await site.ask(code, expect=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         assert refused.remark == f" request type {int(code)} ({code.name}) not supported"
-    assert len(site.server.routes.entries) == 14
+    assert len(site.server.routes.entries) == 15
