@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
 from sprocket.common.extras import install
+from sprocket.common.logs.line_format import WHOLE
 from sprocket.metrics.declared import Reading
 from sprocket.metrics.http_page import HttpPage
 from sprocket.metrics.prometheus_text import CONTENT_TYPE, rendered
@@ -141,7 +142,7 @@ class MetricsExport:
             if self._collector is None:
                 from sprocket.metrics.otlp import as_json
 
-                logger.info("event=metrics data=%s", await asyncio.to_thread(as_json, data))
+                logger.info("event=metrics data=%s", await asyncio.to_thread(as_json, data), extra={WHOLE: True})
                 return
             is_taken = await asyncio.to_thread(self._collector.export, data)
         except Exception as error:

@@ -11,8 +11,8 @@ from functools import lru_cache
 from time import gmtime, strftime
 from typing import Final
 
-# Of a message, of a value and of a traceback; a longer one is cut.
-MAX_TEXT_CHARS: Final = 32_768
+from sprocket.common.logs.line_format import MAX_LINE_CHARS, MAX_TRACEBACK_CHARS, WHOLE, cut
+
 _PAIR: Final = re.compile(r"(?:(?<=\s)|^)([A-Za-z_][\w.]*)=('[^']*'|\"[^\"]*\"|\S*)")
 _SPECIFIER: Final = re.compile(r"%(?!%)[#0\- +]*\d*(?:\.\d+)?[a-zA-Z]")
 _OWN: Final = frozenset(("time", "level", "logger", "message", "traceback"))
@@ -32,14 +32,16 @@ class JsonFormatter(logging.Formatter):
         # First, so that a record with wrong arguments fails here as it does in every formatter.
         message = record.getMessage()
         line.update(_pairs(record))
-        line["message"] = _cut(message)
+        line["message"] = message
+        if not hasattr(record, WHOLE):
+            line = {key: cut(value, MAX_LINE_CHARS) for key, value in line.items()}
         below = []
         if record.exc_info:
             below.append(self.formatException(record.exc_info))
         if record.stack_info:
             below.append(self.formatStack(record.stack_info))
         if below:
-            line["traceback"] = _cut("\n".join(below))
+            line["traceback"] = cut("\n".join(below), MAX_TRACEBACK_CHARS)
         return json.dumps(line)
 
 
@@ -54,7 +56,7 @@ def _pairs(record: logging.LogRecord) -> dict[str, str]:
         own = arguments[first : first + count]
         # The quotes of a repr belong to lines of text: a string of JSON has its own.
         value = str(own[0]) if text == "%r" else text % own if arguments else text
-        pairs[f"{key}_" if key in _OWN else key] = _cut(value)
+        pairs[f"{key}_" if key in _OWN else key] = value
     return pairs
 
 
@@ -69,9 +71,3 @@ def _parsed(template: str) -> tuple[tuple[str, str, int, int], ...]:
         first = len(_SPECIFIER.findall(template, 0, match.start()))
         found.append((match.group(1), text, first, len(_SPECIFIER.findall(text))))
     return tuple(found)
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MAX_TEXT_CHARS:
-        return text
-    return f"{text[:MAX_TEXT_CHARS]}... ({len(text)} characters)"

@@ -1,7 +1,7 @@
-"""Formatter of log lines: no text from a peer can begin a line or control a terminal.
+"""Formatter of log lines: no text from a peer can begin a line, control a terminal, or fill the log.
 
-Group names, KV values and remarks come from peers and may hold line breaks.  They are escaped here, once, for every
-logger of a process.
+Group names, KV values and remarks come from peers and may hold line breaks, or megabytes.  They are escaped and cut
+here, once, for every logger of a process.
 """
 
 import logging
@@ -13,6 +13,11 @@ from typing import Final
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _TIMED: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
+# Of a message with its time and logger, and of a traceback; a longer one is cut.
+MAX_LINE_CHARS: Final = 4_096
+MAX_TRACEBACK_CHARS: Final = 32_768
+# A record with this attribute (`extra={WHOLE: True}`) is not cut: metrics that are exported to the log.
+WHOLE: Final = "is_whole"
 # Before every line of a traceback: a line that begins a record never begins with a space.
 _INDENT: Final = "  "
 
@@ -20,6 +25,11 @@ _INDENT: Final = "  "
 def escaped(text: str) -> str:
     """Return `text` with its control characters as escapes of Python, such as ``\\n``."""
     return _CONTROL.sub(_escape, text)
+
+
+def cut(text: str, max_chars: int) -> str:
+    """Return the first `max_chars` characters of `text`, and how many there were if that is more."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]}... ({len(text)} characters)"
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -34,7 +44,8 @@ class LineFormatter(logging.Formatter):
         self.converter = gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 # the name that logging gives it
-        return escaped(super().formatMessage(record))
+        text = escaped(super().formatMessage(record))
+        return text if hasattr(record, WHOLE) else cut(text, MAX_LINE_CHARS)
 
     def format(self, record: logging.LogRecord) -> str:
         # A formatter before this one may have kept its own text of the traceback in the record.
@@ -50,7 +61,7 @@ class LineFormatter(logging.Formatter):
 
 def _indented(text: str) -> str:
     # Only by "\n": other line breaks are escaped.
-    return "\n".join(_INDENT + escaped(line) for line in text.split("\n"))
+    return "\n".join(_INDENT + escaped(line) for line in cut(text, MAX_TRACEBACK_CHARS).split("\n"))
 
 
 def timed_formatter() -> LineFormatter:

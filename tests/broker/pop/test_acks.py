@@ -86,6 +86,16 @@ async def test_offsets_that_are_not_there_are_left_out_of_a_batch(tmp_path: Path
         assert (await ack_batch(client, too_many)).code == CODE.MESSAGE_ILLEGAL
 
 
+async def test_a_batch_of_900_unknown_queues_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker(tmp_path) as (_, client):
+        await client.send()
+        caplog.clear()
+        unknown = [BatchAck(GROUP, TOPIC, "0", 0, 100 + number, 0, 1, 60_000, b"\x01") for number in range(900)]
+        assert (await ack_batch(client, *unknown)).code == CODE.SUCCESS
+    (line,) = [text for text in caplog.messages if "unknown_queue" in text]
+    assert line == f"event=batch_ack_unknown_queue queues=900 topic={TOPIC} group={GROUP} queue=100"
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "remark"),
     [

@@ -11,9 +11,10 @@ import pytest
 from sprocket.cli import exit_codes
 from sprocket.cli.server.server_process import exit_status
 from sprocket.common.errors import ClientError, ConfigError, DiskFailed, InvariantError
+from sprocket.common.logs import peer_lines
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.namesrv import PutKVConfigRequestHeader
+from sprocket.remoting.headers.namesrv import PutKVConfigRequestHeader, RegisterTopicRequestHeader
 from tests.cli.processes import BROKER_FLAGS, STOP_TIMEOUT_S, run, server
 
 
@@ -170,3 +171,30 @@ def test_what_a_peer_sends_begins_no_line_of_the_log(tmp_path: Path) -> None:
     assert not [line for line in lines if line.startswith("2026-11-22T00:00:00.000Z WARNING sprocket.audit")]
     (told,) = [line for line in lines if "event=access" in line]
     assert " event=kv_put namespace=v\\n2026" in told
+
+
+def test_a_flood_of_bad_requests_and_of_garbage_leaves_a_few_lines_and_their_number(tmp_path: Path) -> None:
+    flood, written = 200, peer_lines.MAX_LINES_OF_PEER
+    route = b'{"queueDatas":[{"brokerName":"none","perm":6,"readQueueNums":1,"writeQueueNums":1}]}'
+
+    async def attack(port: int) -> None:
+        client = RemotingClient()
+        try:
+            for number in range(flood):
+                header = RegisterTopicRequestHeader(topic=f"T{number}")
+                await client.invoke(f"127.0.0.1:{port}", RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, route)
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                assert not await reader.read()
+                writer.close()
+        finally:
+            await client.close()
+
+    with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
+        asyncio.run(attack(name_server.port))
+        assert name_server.stop() == exit_codes.SUCCESS
+        lines = name_server.log.read_text().splitlines()
+    for event in ("topic_refused", "protocol_error"):
+        assert len([line for line in lines if f" event={event} " in line]) == written
+        (left_out,) = [line for line in lines if f" event=lines_left_out of={event} " in line]
+        assert left_out.endswith(f" lines={flood - written} seconds=60 most_from=127.0.0.1")

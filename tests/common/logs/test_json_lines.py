@@ -7,7 +7,8 @@ import sys
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sprocket.common.logs.json_lines import MAX_TEXT_CHARS, JsonFormatter
+from sprocket.common.logs.json_lines import JsonFormatter
+from sprocket.common.logs.line_format import MAX_LINE_CHARS
 
 
 def line(template: str, *arguments: object, failed: bool = False) -> dict[str, str]:
@@ -62,5 +63,5 @@ def test_a_traceback_is_one_value() -> None:
 
 
 def test_a_long_value_is_cut() -> None:
-    found = line("event=long text=%s", "x" * (MAX_TEXT_CHARS + 1))
-    assert found["text"] == "x" * MAX_TEXT_CHARS + "... (32769 characters)"
+    found = line("event=long text=%s", "x" * (MAX_LINE_CHARS + 1))
+    assert found["text"] == "x" * MAX_LINE_CHARS + "... (4097 characters)"

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sprocket.common.logs.line_format import LineFormatter, escape_unconfigured, escaped, timed_formatter
+from sprocket.common.logs.json_lines import JsonFormatter
+from sprocket.common.logs.line_format import (
+    MAX_LINE_CHARS,
+    MAX_TRACEBACK_CHARS,
+    WHOLE,
+    LineFormatter,
+    escape_unconfigured,
+    escaped,
+    timed_formatter,
+)
 
 FORGED = "g\n2026-11-22T00:00:00.000Z WARNING sprocket.audit event=access decision=allow"
 
@@ -49,6 +58,23 @@ def test_the_lines_of_a_traceback_begin_no_record(text: str) -> None:
 def test_what_can_be_printed_stays_as_it_is() -> None:
     assert escaped("Bestellungen für Köln 注文 \\n 'x' \"y\"") == "Bestellungen für Köln 注文 \\n 'x' \"y\""
     assert escaped("a\tb\nc\x1b\u2028") == "a\\tb\\nc\\x1b\\u2028"
+
+
+def test_a_long_line_and_a_long_traceback_are_cut() -> None:
+    text = "\n" * 100_000
+    try:
+        raise ValueError("y" * 100_000)
+    except ValueError as error:
+        first, *rest = written(text, error=error).splitlines()
+    assert len(first) < MAX_LINE_CHARS + 30 and first.endswith("\\n... (200070 characters)")
+    assert MAX_TRACEBACK_CHARS < sum(map(len, rest)) < MAX_TRACEBACK_CHARS + 100
+    assert rest[-1].endswith(" characters)")
+
+
+def test_a_record_that_must_be_whole_is_not_cut() -> None:
+    record = logging.LogRecord("a", logging.INFO, "f", 1, "event=metrics data=%s", ("x" * 100_000,), None)
+    setattr(record, WHOLE, True)
+    assert all("x" * 100_000 in one.format(record) for one in (LineFormatter(), JsonFormatter()))
 
 
 def test_another_handler_does_not_bring_its_traceback_along() -> None:
