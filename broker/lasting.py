@@ -88,7 +88,8 @@ def build_lasting(
     live, settings, clock = environment.config, tls or TlsSettings(), environment.clock
     config, store = live.broker, live.store
     users = Users(
-        config, store.store_path_root_dir / "config", environment.fail,
+        config, store.store_path_root_dir / "config",
+        lambda error: environment.notify(lambda: environment.fail(error)),
         is_slave=lambda: live.broker.broker_role is BrokerRole.SLAVE,
     )  # fmt: skip
     access = AccessControl(config, clock, store, settings, users.policy)

@@ -28,6 +28,7 @@ from store.flush.checkpoint import Checkpoint
 from store.flush.confirmation import ArrivalListener, Confirmation, ConfirmListener
 from store.flush.group_commit import GroupCommit, Notify
 from store.flush.queue_flush import QueueFlush
+from store.flush.queue_list import QueueKey
 from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
@@ -49,7 +50,7 @@ from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
 from store.retention.back_pressure import Cause
 from store.retention.cleaner import Cleaner
-from store.retention.queue_removal import QueueRemoval
+from store.retention.queue_removal import QueueRemoval, Removal
 from store.scan.record_batch import RecordBatch
 from store.statistics import StoreStatistics
 from store.worker import ThreadWorker, Workers
@@ -104,7 +105,7 @@ class MessageStore:
             config, clock, disk=self.disk, log=self._commit_log, table=self._table, confirmation=self.confirmation,
             group_commit=self._group_commit, notify=notify, workers=workers,
         )  # fmt: skip
-        self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
+        self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
         self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
@@ -490,16 +491,24 @@ class MessageStore:
         """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFull` or `DiskFailed`.
 
         The log keeps the messages until they expire.  The deletion is recorded first, durably, so that recovery does
-        not restore them.  This does not wait for a sync of the queues.
+        not restore them; `topic_removal` does that in another thread.  This does not wait for a sync of the queues.
         """
-        return self._removal.delete_topic(topic)
+        return self.topic_removal(topic).run()
+
+    def topic_removal(self, topic: str) -> Removal[dict[QueueKey, int]]:
+        """Return the steps of `delete_topic`."""
+        return self._removal.of_topic(topic)
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
         """Remove queues whose messages have all expired, except those of topics for which `is_kept` is true.
 
         Return how many were removed.  Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
         """
-        return self._removal.delete_expired_queues(is_kept)
+        return self.expired_removal(is_kept).run()
+
+    def expired_removal(self, is_kept: Callable[[str], bool]) -> Removal[dict[QueueKey, LogicQueue]]:
+        """Return the steps of `delete_expired_queues`."""
+        return self._removal.of_expired(is_kept)
 
     def first_store_time(self) -> int:
         """Return the store time of the oldest message, ms since 1970; -1 if there is none."""

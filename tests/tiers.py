@@ -82,6 +82,7 @@ _FOLDERS: Final = {
 _FILES: Final = {
     "tests/test_examples.py": _FULL_PROCESSES,
     "tests/test_footprint.py": _QUICK,
+    "tests/test_loop_syncs.py": _QUICK,
     "tests/broker/controller/test_many_changes.py": Place(Tier.FULL),
     "tests/broker/controller/test_processes.py": _FULL_PROCESSES,
     "tests/broker/controller/test_role_processes.py": _FULL_PROCESSES,

@@ -6,6 +6,8 @@ not count as one of a super user.  An unreadable request changes nothing (in Roc
 whole acl).
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from acl.auth.errors import AuthRefused
@@ -14,6 +16,7 @@ from acl.auth.model import Subject, User, UserStatus, UserType
 from acl.auth.policy import AuthPolicy
 from acl.auth.tables import AuthTables
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.next_turn import to_its_end
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.auth import AclInfo, UserInfo
 from sprocket.remoting.codec.body_limits import SETTINGS
@@ -39,7 +42,7 @@ NOT_CONFIGURED: Final = "The authenticationMetadataProvider is not configured: s
 
 
 class AuthAdminProcessor:
-    """Handler of requests about users and policies.  It belongs to the event loop's thread.
+    """Handler of requests about users and policies.  It belongs to the event loop's thread; changes run in another.
 
     If no user is required `policy` is None, and nobody is told a password.  Unless `is_served`, every request is
     refused: otherwise users that strangers create today would be valid once users are required.
@@ -49,6 +52,7 @@ class AuthAdminProcessor:
         self._tables = tables
         self._policy = policy
         self._is_served = is_served
+        self._changing = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         """Return the routes of this processor."""
@@ -71,7 +75,7 @@ class AuthAdminProcessor:
 
     # Users
 
-    def create_user(self, request: Request[UserRequestHeader]) -> Response:
+    async def create_user(self, request: Request[UserRequestHeader]) -> Response:
         """Add a user.  Only a super user may add a super user."""
         name = _name(request.header)
         info = _body(request, UserInfo)
@@ -79,10 +83,9 @@ class AuthAdminProcessor:
         user = User(name, info.password or "", user_type, user_status_of(info) or UserStatus.ENABLE)
         if user.is_super and not self._is_asked_by_super(request):
             raise RequestError(ResponseCode.SYSTEM_ERROR, _CREATED_BY_SUPER)
-        self._tables.create_user(user)
-        return Response()
+        return await self._change(lambda: self._tables.create_user(user))
 
-    def update_user(self, request: Request[UserRequestHeader]) -> Response:
+    async def update_user(self, request: Request[UserRequestHeader]) -> Response:
         """Change the fields of a user that the body gives.  Only a super user may change a super user."""
         name = _name(request.header)
         info = _body(request, UserInfo)
@@ -90,15 +93,14 @@ class AuthAdminProcessor:
         if user_type is UserType.SUPER and not self._is_asked_by_super(request):
             raise RequestError(ResponseCode.SYSTEM_ERROR, _UPDATED_BY_SUPER)
         self._demand_right_over(name, request)
-        self._tables.update_user(name, info.password, user_type, user_status_of(info))
-        return Response()
+        status = user_status_of(info)
+        return await self._change(lambda: self._tables.update_user(name, info.password, user_type, status))
 
-    def delete_user(self, request: Request[UserRequestHeader]) -> Response:
+    async def delete_user(self, request: Request[UserRequestHeader]) -> Response:
         """Remove a user and its acl.  Only a super user may remove a super user."""
         name = request.header.username or ""
         self._demand_right_over(name, request)
-        self._tables.delete_user(name)
-        return Response()
+        return await self._change(lambda: self._tables.delete_user(name))
 
     def get_user(self, request: Request[UserRequestHeader]) -> Response:
         """Return a user; no body if it does not exist."""
@@ -115,6 +117,16 @@ class AuthAdminProcessor:
         users = self._tables.list_users(request.header.filter)
         tells = self._tells_passwords(request)
         return Response(body=dumps([user_info(user, with_password=tells) for user in users]) if users else b"")
+
+    async def _change(self, change: Callable[[], None]) -> Response:
+        """Make one change after the other, in a thread: it waits for the disk."""
+
+        async def run() -> None:
+            async with self._changing:
+                await asyncio.to_thread(change)
+
+        await to_its_end(run())
+        return Response()
 
     def _demand_right_over(self, name: str, request: Request[UserRequestHeader]) -> None:
         user = self._tables.user(name)
@@ -134,21 +146,21 @@ class AuthAdminProcessor:
 
     # Acls
 
-    def put_acl(self, request: Request[AclRequestHeader]) -> Response:
+    async def put_acl(self, request: Request[AclRequestHeader]) -> Response:
         """Replace the policies for the same resources; keep all others."""
         info = _body(request, AclInfo)
         if not info.policies:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
-        self._tables.update_acl(acl_of(info, request.header.subject))
-        return Response()
+        acl = acl_of(info, request.header.subject)
+        return await self._change(lambda: self._tables.update_acl(acl))
 
-    def delete_acl(self, request: Request[DeleteAclRequestHeader]) -> Response:
+    async def delete_acl(self, request: Request[DeleteAclRequestHeader]) -> Response:
         """Remove a resource from a subject's policy of one type; without a resource remove the subject's acl."""
         header = request.header
         named = header.resource is not None and header.resource.strip()
         resource = resource_of(header.resource) if named else None
-        self._tables.delete_acl(_subject(header.subject), policy_type_of(header.policy_type), resource)
-        return Response()
+        subject, policy_type = _subject(header.subject), policy_type_of(header.policy_type)
+        return await self._change(lambda: self._tables.delete_acl(subject, policy_type, resource))
 
     def get_acl(self, request: Request[AclRequestHeader]) -> Response:
         """Return the acl of a subject; no body if it has none."""

@@ -36,9 +36,9 @@ def _is_no_copy() -> bool:
 
 
 class AuthTables:
-    """Tables of users and acls.  They belong to one thread.
+    """Tables of users and acls.  Changes come one at a time, in any thread: `save` makes each durable and may block.
 
-    `save` makes a change durable.  If it raises, nothing changes.
+    If `save` raises, nothing changes.  If `take` was called meanwhile, that content stays.
 
     If the table `is_copy` of another, a change that is already made is accepted.  Tools make each change on master and
     slave, and the master's change may reach the slave before the tool does.
@@ -172,8 +172,10 @@ class AuthTables:
 
     def _change(self, content: AuthContent) -> None:
         if content != self._content:
+            changes = self.changes
             self._save(content)
-            self.take(content)
+            if self.changes == changes:
+                self.take(content)
 
 
 def _wanted(part: str | None) -> str:

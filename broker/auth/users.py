@@ -5,6 +5,7 @@ these credentials, or with a master of RocketMQ, nothing is replicated; then too
 Source of the files: RocketMQ 5.3.3, `BrokerController`, where slaves do not replicate users.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -84,7 +85,16 @@ class Users(Service):
 
     def periodic(self) -> list[Periodic]:
         """Return the periodic save of replicated users."""
-        return [Periodic("auth_tables", _SAVE_S, self.save)] if self.is_kept else []
+        return [Periodic("auth_tables", _SAVE_S, self._save_received)] if self.is_kept else []
+
+    async def _save_received(self) -> None:
+        content, self._unsaved = self._unsaved, None
+        if content is not None:
+            try:
+                await asyncio.to_thread(self._save, content)
+            except BaseException:
+                self._unsaved = self._unsaved or content
+                raise
 
     def save(self) -> None:
         """Write the file if it is unsaved.  Raises StoreError."""

@@ -283,13 +283,13 @@ class Membership(Service):
             pending = self._files.pending()
             if pending is None:
                 code = f"{self._replica.config.broker.address};{self._replica.clock.wall_ms()}"
-                pending = self._files.apply_for(await self.controllers.next_id(), code)
+                pending = await asyncio.to_thread(self._files.apply_for, await self.controllers.next_id(), code)
             try:
                 await self.controllers.apply_id(pending.broker_id, pending.check_code)
             except ControllerRefused:
                 self._files.give_up()  # another broker was faster
                 raise
-            identity = self._files.assign(pending)
+            identity = await asyncio.to_thread(self._files.assign, pending)
             logger.info("event=broker_id_assigned id=%d", identity.broker_id)
         await self.controllers.register(identity.broker_id, self._replica.config.broker.address)
         found = await self.controllers.info()

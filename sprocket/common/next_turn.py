@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 # The loop itself keeps no reference to a task.
 _unfinished: Final[set[asyncio.Task[Any]]] = set()
@@ -16,9 +18,12 @@ async def next_turn() -> None:
     await turn
 
 
-async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for `work`, which continues if the waiting task is cancelled: a client may disconnect at any time."""
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`.
+
+    It continues if the waiting task is cancelled: a client may disconnect at any time.
+    """
     task = asyncio.get_running_loop().create_task(work)
     _unfinished.add(task)
     task.add_done_callback(_unfinished.discard)
-    await asyncio.shield(task)
+    return await asyncio.shield(task)

@@ -157,18 +157,22 @@ class ConsumeQueueTable:
             return BatchConsumeQueue(self._disk, self._batch_directory, topic, queue_id, self._batch_file_bytes)
         return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
 
+    def of_topic(self, topic: str) -> list[LogicQueue]:
+        """Return all queues of `topic`."""
+        return [queue for key, queue in self.by_key.items() if key[0] == topic]
+
     def delete_topic(self, topic: str) -> int:
         """Remove all queues of `topic`; return how many there were.  Not durable: see `DeletedTopics`."""
-        keys = [key for key in self.by_key if key[0] == topic]
-        for key in keys:
-            self.by_key.pop(key).destroy()
+        queues = self.of_topic(topic)
+        for queue in queues:
+            self.by_key.pop((topic, queue.queue_id)).destroy()
             _DELETE_BETWEEN_QUEUES()
         _QUEUES_DELETED()
         self._types.pop(topic, None)
         self.light.discard(topic)
         for directory in (self._directory, self._batch_directory):
             self._disk.remove_files(directory / topic, ())
-        return len(keys)
+        return len(queues)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Remove one queue."""

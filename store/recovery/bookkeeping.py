@@ -45,6 +45,7 @@ class Bookkeeping:
         self._list_file = QueueListFile(disk, root)
         self._mark = FlushedMark(disk, root)
         self._deleted = DeletedTopics(disk, root)
+        self._deleted_lock = threading.Lock()
         self._truncation = Truncation(disk, root, log)
         # Store timestamp, ms, of the newest message that the last run had stored.
         self.store_timestamp = 0
@@ -188,7 +189,10 @@ class Bookkeeping:
         self._disk.write_small(self._checkpoint, checkpoint.encode())
 
     def queues_deleted(self, keys: set[QueueKey]) -> None:
-        """Note that these expired queues are about to be deleted.  Raises `DiskFull` or `DiskFailed`."""
+        """Note that these expired queues are about to be deleted.  May run in any thread.
+
+        Raises `DiskFull` or `DiskFailed`.
+        """
         with self._list_lock:
             listed = self._listed
             if listed is not None and not keys.isdisjoint(listed.end_units):
@@ -199,9 +203,13 @@ class Bookkeeping:
         self._listed = replace(queue_list, end_units=kept)
         self._list_file.write(self._listed)
 
-    def topic_deleted(self, topic: str) -> None:
-        """Note that the topic's queues are about to be deleted.  Raises `DiskFull` or `DiskFailed`."""
-        self._deleted.add(topic, self._log.wrote_offset, self._log.min_offset)
+    def topic_deleted(self, topic: str, end: int) -> None:
+        """Note that the topic's records before `end` do not count any more, because its queues are about to be deleted.
+
+        May run in any thread.  Raises `DiskFull` or `DiskFailed`.
+        """
+        with self._deleted_lock:
+            self._deleted.add(topic, end, self._log.min_offset)
 
     def intend_cut(self, end: int, reason: str) -> None:
         """Note that the next start must end the log at `end`, for `reason`.  Copy aside what lies after `end`.

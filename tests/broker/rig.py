@@ -25,6 +25,7 @@ from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import StoreConfig
 from store.record.record import Record, decode
+from tests.loop_syncs import loop_syncs
 from tests.send_headers import send_header
 
 TOPIC = "Orders"
@@ -161,7 +162,7 @@ async def running_broker(
     on_fatal: Callable[[SprocketError], None] | None = None,
     **changes: Any,
 ) -> AsyncIterator[tuple[Broker, TestClient]]:
-    """A started broker and a client; both are stopped in the end."""
+    """A started broker and a client; both are stopped in the end.  Meanwhile the broker syncs nothing on the loop."""
     fatal: list[SprocketError] = []
     broker = Broker(
         broker_config(**changes),
@@ -172,11 +173,13 @@ async def running_broker(
     await broker.start()
     client = TestClient(f"127.0.0.1:{broker.port}")
     try:
-        yield broker, client
+        with loop_syncs() as syncs:
+            yield broker, client
     finally:
         await client.close()
         await broker.stop()
     assert not fatal
+    assert not syncs, "\n".join(syncs)
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:

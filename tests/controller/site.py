@@ -34,6 +34,7 @@ from sprocket.remoting.server import RemotingServer
 from tests.clock import ManualClock
 from tests.compat.ports import free_port
 from tests.controller.lone_consensus import LoneConsensus
+from tests.loop_syncs import loop_syncs
 
 WAIT_S = 30.0
 CLUSTER, GROUP = "c", "broker-a"
@@ -199,11 +200,13 @@ async def site_at(tmp_path: Path, clock: Clock | None = None, **changes: Any) ->
     site = Site(tmp_path, changes, clock)
     await site.server.start()
     try:
-        yield site
+        with loop_syncs() as syncs:
+            yield site
     finally:
         for client in site.clients:
             await client.close()
         await site.server.stop()
+    assert not syncs, "\n".join(syncs)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
 from tests.clock import ManualClock
+from tests.loop_syncs import loop_syncs
 from tests.namesrv.reports import body, header
 
 WAIT_S = 60.0
@@ -86,8 +87,10 @@ async def site_at(tmp_path: Path, **changes: Any) -> AsyncIterator[Site]:
     site = Site(tmp_path, changes)
     await site.server.start()
     try:
-        yield site
+        with loop_syncs() as syncs:
+            yield site
     finally:
         for client in site.clients:
             await client.close()
         await site.server.stop()
+    assert not syncs, "\n".join(syncs)

@@ -176,6 +176,28 @@ def test_a_topic_is_deleted_and_begins_again_at_zero(stores: Stores) -> None:
     assert bodies(again, "Stays") == [b"body"]
 
 
+def test_a_message_that_arrives_while_its_topics_deletion_is_noted_is_deleted_too(stores: Stores) -> None:
+    store = stores.open()
+    store.append([message("Gone"), message("Stays")])
+    removal, notes = store.topic_removal("Gone"), 0
+    while removal.must_note():
+        if not notes:
+            store.append([message("Gone", 1)])
+        removal.note()
+        notes += 1
+    assert (notes, removal.finish(), store.queues()) == (2, 2, [("Stays", 0)])
+    stores.crash(store)
+    for path in stores.queue_files("Stays", 0):
+        path.unlink()  # so that queues are rebuilt from the log
+    assert stores.open().queues() == [("Stays", 0)]
+
+
+def test_nothing_is_written_for_a_topic_without_queues(stores: Stores) -> None:
+    store = stores.open()
+    assert store.delete_topic("Unknown") == 0
+    assert not (stores.root / "deletedtopics").exists()
+
+
 def test_times_of_messages(stores: Stores) -> None:
     store = stores.open()
     assert store.earliest_store_time("Orders", 0) == -1

@@ -3,14 +3,18 @@
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.deleteExpiredCommitLog`, `cleanExpiredConsumeQueue`.
 """
 
+import asyncio
 import logging
+from typing import Any
 
 from broker.topic.topics import TopicTable
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
+from store.retention.queue_removal import Removal
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +44,18 @@ class CleaningProcessor:
         self._store.cleaner.clean_now()
         return Response()
 
-    def clean_expired_consume_queue(self, request: Request[NoHeader]) -> Response:
+    async def clean_expired_consume_queue(self, request: Request[NoHeader]) -> Response:
         """Delete queues whose messages have all expired from the log, except those of system topics."""
-        removed = self._store.delete_expired_queues(self._topics.is_system)
+        removed = await to_its_end(remove_queues(self._store.expired_removal(self._topics.is_system)))
         peer_lines.info(
             logger, request.channel.peer, "event=clean_expired_consume_queue peer=%s:%s removed=%d",
             *request.channel.peer, removed,
         )  # fmt: skip
         return Response()
+
+
+async def remove_queues(removal: Removal[Any]) -> int:
+    """Remove queues; return how many.  Only a thread waits for the disk.  Raises `DiskFull` or `DiskFailed`."""
+    while removal.must_note():
+        await asyncio.to_thread(removal.note)
+    return removal.finish()

@@ -4,14 +4,16 @@ Source: RocketMQ 5.3.2, `AdminBrokerProcessor.updateAndCreateAccessConfig` and t
 `getBrokerClusterAclConfig`.  Different here: no response has a secret key, and only ``plain_acl.yml`` can be created.
 """
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from acl.plain.changes import AccountChange
 from acl.plain.files import PlainFiles
 from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -24,6 +26,9 @@ from sprocket.remoting.headers.plain_acl import (
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # RocketMQ uses these codes twice, also as POLLING_FULL and its neighbours.
 UPDATE_FAILED: Final = 209
@@ -45,6 +50,7 @@ class PlainAccountsProcessor:
         self._files = files
         self._changed = changed
         self._clock = clock
+        self._changing = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         """The routes of this processor."""
@@ -62,7 +68,7 @@ class PlainAccountsProcessor:
             Route(code.GET_BROKER_CLUSTER_ACL_CONFIG, NoHeader, self.accounts, cluster, Action.GET),
         ]  # fmt: skip
 
-    def put(self, request: Request[Any]) -> Response:
+    async def put(self, request: Request[Any]) -> Response:
         """Create or change an account."""
         header: CreateAccessConfigRequestHeader = request.header
         try:
@@ -75,17 +81,26 @@ class PlainAccountsProcessor:
                 header.default_topic_perm, header.default_group_perm,
                 _split(header.topic_perms), _split(header.group_perms),
             )  # fmt: skip
-            self._enabled().put_account(change, self._clock.wall_ms())
+            await self._change(self._enabled().put_account, change, self._clock.wall_ms())
         except ConfigError as error:
             raise RequestError(UPDATE_FAILED, str(error)) from None
         self._changed()
         return Response(ResponseCode.SUCCESS)
 
-    def drop(self, request: Request[Any]) -> Response:
+    async def _change(self, change: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make one change after the other, in a thread: it waits for the disk."""
+
+        async def run() -> T:
+            async with self._changing:
+                return await asyncio.to_thread(change, *args, **kwargs)
+
+        return await to_its_end(run())
+
+    async def drop(self, request: Request[Any]) -> Response:
         """Delete an account."""
         access_key: str = request.header.access_key
         try:
-            is_there = self._enabled().drop_account(access_key, self._clock.wall_ms())
+            is_there = await self._change(self._enabled().drop_account, access_key, self._clock.wall_ms())
         except ConfigError as error:
             raise RequestError(DELETE_FAILED, str(error)) from None
         if not is_there:
@@ -94,12 +109,14 @@ class PlainAccountsProcessor:
         self._changed()
         return Response(ResponseCode.SUCCESS)
 
-    def put_white_addresses(self, request: Request[Any]) -> Response:
+    async def put_white_addresses(self, request: Request[Any]) -> Response:
         """Change a file's global white list."""
         header: UpdateGlobalWhiteAddrsConfigRequestHeader = request.header
         addresses = _split(header.global_white_addrs) or []
         try:
-            self._enabled().put_white_addresses(addresses, header.acl_file_full_path, self._clock.wall_ms())
+            await self._change(
+                self._enabled().put_white_addresses, addresses, header.acl_file_full_path, self._clock.wall_ms()
+            )
         except ConfigError as error:
             raise RequestError(WHITE_ADDRESSES_FAILED, str(error)) from None
         self._changed()

@@ -13,6 +13,7 @@ from broker.config.live_config import LiveConfig
 from broker.metrics.statistics import RateWindow
 from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.processor.admin.cleaning import remove_queues
 from broker.topic.attributes import MESSAGE_TYPE, parse_changes
 from broker.topic.topics import MAX_QUEUE_NUMS, TopicTable
 from sprocket.common.errors import RequestError
@@ -160,16 +161,17 @@ class TopicProcessor:
                 self._topics.delete(name)
             await self._topics.save()
             for name in doomed:
+                await remove_queues(self._store.topic_removal(name))
                 self._offsets.remove_topic(name)
-                self._store.delete_topic(name)
 
-    def clean_unused(self, request: Request[NoHeader]) -> Response:
+    async def clean_unused(self, request: Request[NoHeader]) -> Response:
         """Delete the queues of deleted topics."""
         unused = {topic for topic, _ in self._store.queues() if topic not in self._topics}
         for topic in unused:
-            if not self._topics.is_system(topic):
+            if topic not in self._topics and not self._topics.is_system(topic):
                 peer_lines.info(logger, "", "event=unused_topic_cleaned topic=%s", topic)
-                self._store.delete_topic(topic)
+                with self._topics.leaving([topic]):
+                    await to_its_end(remove_queues(self._store.topic_removal(topic)))
         return Response()
 
     # Describing

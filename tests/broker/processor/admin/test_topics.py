@@ -113,6 +113,17 @@ async def test_topic_stats(pair: Pair) -> None:
     assert b'{"minOffset":0,"maxOffset":0,"lastUpdateTimestamp":0}' in response.body
 
 
+async def test_deleting_topics_that_do_not_exist_writes_nothing(pair: Pair) -> None:
+    broker, client = pair
+    root = broker.config.store.store_path_root_dir
+    before = (root / "config/topics.json").stat().st_mtime_ns if (root / "config/topics.json").exists() else None
+    for number in range(20):
+        await client.ask_well(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=f"Unknown{number}"))
+    assert not (root / "deletedtopics").exists()
+    after = (root / "config/topics.json").stat().st_mtime_ns if (root / "config/topics.json").exists() else None
+    assert after == before
+
+
 @pytest.mark.code(RequestCode.CLEAN_UNUSED_TOPIC)
 async def test_unused_queues_are_cleaned(pair: Pair) -> None:
     broker, client = pair
