@@ -11,6 +11,7 @@ from sprocket.common.errors import SprocketError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.frames import FrameTooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ def status_of(error: BaseException) -> wire.Status:
         return status(wire.TOPIC_NOT_FOUND, str(error))
     if isinstance(error, BrokerRefused):
         return status(code_of(error.code), error.remark or str(error.code))
+    if isinstance(error, FrameTooLarge):
+        return status(wire.PAYLOAD_TOO_LARGE, str(error))
     if isinstance(error, RemotingTimeout):
         return status(wire.PROXY_TIMEOUT, str(error))
     if not isinstance(error, SprocketError):

@@ -13,20 +13,24 @@ from proxy.clients.members import Consumers
 from proxy.clients.registry import Clients
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.config import ProxyConfig
-from proxy.convert.filters import subscription_of
 from proxy.convert.settings import merged
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
+from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData
+from sprocket.remoting.bodies.heartbeat import read_heartbeat
+from sprocket.remoting.codec.fastjson import dumps
 
 logger = logging.getLogger(__name__)
 
 _CONSUMERS = frozenset({wire.PUSH_CONSUMER, wire.SIMPLE_CONSUMER, wire.PULL_CONSUMER})
 _BUILT = _CONSUMERS | {wire.CLIENT_TYPE_UNSPECIFIED, wire.PRODUCER}
 _ANSWERS = frozenset({"thread_stack_trace", "verify_message_result"})
-_MAX_NAMES = 4096
+# Settings are kept for each client, and told to other workers and proxies.
+_MAX_SETTINGS_BYTES = 256 * 1024
 
 
 class ClientActivity:
@@ -90,17 +94,15 @@ class ClientActivity:
         group = None
         if reported.client_type not in _BUILT:
             raise Refusal(wire.UNSUPPORTED, f"clients of type {_type_name(reported.client_type)} are not supported")
+        size = reported.ByteSize()
+        if size > _MAX_SETTINGS_BYTES:
+            raise Refusal(wire.PAYLOAD_TOO_LARGE, f"the settings have {size} bytes, at most {_MAX_SETTINGS_BYTES}")
         if kind == "publishing":
-            if len(reported.publishing.topics) > _MAX_NAMES:
-                raise Refusal(wire.BAD_REQUEST, f"more than {_MAX_NAMES} topics")
             for topic in reported.publishing.topics:
                 topic_of(topic)
         elif kind == "subscription":
             group_name = group_of(reported.subscription.group)
-            if len(reported.subscription.subscriptions) > _MAX_NAMES:
-                raise Refusal(wire.BAD_REQUEST, f"more than {_MAX_NAMES} subscriptions")
-            for entry in reported.subscription.subscriptions:
-                subscription_of(entry.topic.name, entry.expression)
+            _check_heartbeat(call.client_id, consumer_data(reported))
             group = await self._metadata.group(group_name)
         else:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
@@ -114,6 +116,14 @@ class ClientActivity:
         """Record a consumer as a member of its group."""
         if reported.client_type in _CONSUMERS and reported.WhichOneof("pub_sub") == "subscription":
             self._consumers.heard(grpc_member(call, seen_at), consumer_data(reported))
+
+
+def _check_heartbeat(client_id: str, data: ConsumerData) -> None:
+    """Refuse what a broker would refuse, or another proxy ignore.  Raises Refusal."""
+    try:
+        read_heartbeat(dumps(HeartbeatData(client_id, consumer_data_set=[data])))
+    except ProtocolError as error:
+        raise Refusal(wire.BAD_REQUEST, f"no broker would take these settings: {error.detail}") from None
 
 
 def _type_name(client_type: int) -> str:

@@ -18,6 +18,7 @@ from proxy.status import OK, Refusal
 from proxy.validation import topic_of
 from sprocket.client.errors import ConnectFailed
 from sprocket.client.pull.record_decoder import decode_records
+from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -165,4 +166,5 @@ class TransactionalProducers:
         """Return the heartbeat for brokers; None while there is no such producer."""
         if not self._groups:
             return None
-        return HeartbeatData(client_id, [ProducerData(group) for group in sorted(self._groups)])
+        groups = sorted(self._groups)[: limits.MAX_HEARTBEAT_GROUPS]
+        return HeartbeatData(client_id, [ProducerData(group) for group in groups])

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.framing import JSON, frame_prefix
+from sprocket.remoting.frames import request_prefix
+from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle
@@ -26,10 +27,10 @@ def ack_header(group: str, stored_topic: str, handle: PopHandle, offset: int) ->
 
 
 def encoded_ack(group: str, stored_topic: str, handle: PopHandle, offset: int, opaque: int) -> bytes:
-    """Return the frame of the request; it is that of `encode_request` with `ack_header`."""
+    """Return the frame of the request; it is that of `encode_request` with `ack_header`.  Raises FrameTooLarge."""
     numbers = handle.queue_id, _encode_text(handle.encode()), offset, opaque
     header = _format(group, stored_topic) % numbers
-    return frame_prefix(JSON, len(header), 0) + header
+    return request_prefix(JSON, len(header), 0) + header
 
 
 @lru_cache(_KNOWN)

@@ -4,10 +4,19 @@ A broker knows one member for each connection, so the proxy is one member of a g
 Source: RocketMQ 5.3.3, `ClusterTransactionService`; `LocalServiceManager` shares the broker's table of consumers.
 """
 
+from collections.abc import Iterable
+from typing import Final
+
 from proxy.activity.transaction import TransactionalProducers
-from proxy.clients.members import Consumers
+from proxy.clients.members import ConsumerGroup, Consumers
 from sprocket.common import limits
-from sprocket.remoting.bodies.client import HeartbeatData
+from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData
+from sprocket.remoting.codec.body_limits import LISTS, count_values
+from sprocket.remoting.codec.fastjson import dumps
+
+# Half of what a broker takes, so that the producer groups have room beside them.
+_MAX_BYTES: Final = LISTS.size_bytes // 2
+_MAX_VALUES: Final = LISTS.values // 2
 
 
 class Memberships:
@@ -38,5 +47,21 @@ class Memberships:
         if not found:
             return data
         data = data or HeartbeatData(client_id)
-        data.consumer_data_set = [group.data for group in found[: limits.MAX_HEARTBEAT_GROUPS]]
+        data.consumer_data_set = _within_limits(found)
         return data
+
+
+def _within_limits(groups: Iterable[ConsumerGroup]) -> list[ConsumerData]:
+    """Return what fits into one heartbeat: a broker refuses a larger one, with the groups of everybody."""
+    kept: list[ConsumerData] = []
+    left_subscriptions, left_bytes, left_values = limits.MAX_HEARTBEAT_SUBSCRIPTIONS, _MAX_BYTES, _MAX_VALUES
+    for group in groups:
+        encoded = dumps(group.data)
+        subscriptions, size, values = len(group.data.subscription_data_set), len(encoded), count_values(encoded)
+        is_small = subscriptions <= left_subscriptions and size <= left_bytes and values <= left_values
+        if is_small and len(kept) < limits.MAX_HEARTBEAT_GROUPS:
+            kept.append(group.data)
+            left_subscriptions, left_bytes, left_values = (
+                left_subscriptions - subscriptions, left_bytes - size, left_values - values,
+            )  # fmt: skip
+    return kept

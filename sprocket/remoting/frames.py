@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from sprocket.common import limits
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec import codec_binary, codec_json
-from sprocket.remoting.codes import LanguageCode
+from sprocket.remoting.codes import LanguageCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Buffer, Request, Response
 from sprocket.remoting.engine import response_encoder
 from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
@@ -24,6 +25,27 @@ _BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
 
 class NotEncodable(ClientError, ValueError, TypeError):
     """A request cannot be encoded; nothing of it was sent."""
+
+
+class FrameTooLarge(NotEncodable):
+    """A request that its server would answer by closing the connection, with everybody's requests on it."""
+
+    response_code = int(ResponseCode.INVALID_PARAMETER)
+
+
+def request_prefix(serialization: int, header_bytes: int, body_bytes: int, fields: int = 0) -> bytes:
+    """Return the eight bytes that stand before the header of a request.  Raises FrameTooLarge.
+
+    RocketMQ counts the length field as part of the frame, Sprocket does not: the smaller limit holds.
+    """
+    size = 8 + header_bytes + body_bytes
+    if size > limits.MAX_FRAME_BYTES:
+        raise FrameTooLarge(f"the request has {size} bytes, at most {limits.MAX_FRAME_BYTES}; send several requests")
+    if header_bytes > limits.MAX_HEADER_BYTES:
+        raise FrameTooLarge(f"the fields of the request have {header_bytes} bytes, at most {limits.MAX_HEADER_BYTES}")
+    if fields > limits.MAX_EXT_FIELDS:
+        raise FrameTooLarge(f"the request has {fields} fields, at most {limits.MAX_EXT_FIELDS}")
+    return frame_prefix(serialization, header_bytes, body_bytes)
 
 
 def as_body(body: object) -> Buffer:
@@ -52,9 +74,9 @@ def encode_request(
     try:
         ext_fields = to_ext_fields(header) if isinstance(header, Header) else header
         encoded = encode_header(code, opaque, FLAG_ONEWAY if oneway else 0, None, ext_fields)
-        return frame_prefix(serialization, len(encoded), body_bytes) + encoded
     except (TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
         raise NotEncodable(f"request {code} cannot be encoded: {type(error).__name__}: {error}") from None
+    return request_prefix(serialization, len(encoded), body_bytes, len(ext_fields or ())) + encoded
 
 
 def encode_forwarded(request: Request[Any], opaque: int, fields: Mapping[str, str], body_bytes: int) -> bytes:
@@ -66,15 +88,17 @@ def encode_forwarded(request: Request[Any], opaque: int, fields: Mapping[str, st
         language = request.language or LanguageCode.OTHER.name
         if language.isdecimal():  # a ROCKETMQ header has the number
             language = LanguageCode(int(language)).name if int(language) in _LANGUAGE_NUMBERS else "OTHER"
+        elif language not in LanguageCode.__members__:
+            language = LanguageCode.OTHER.name
         header: dict[str, object] = {"code": request.code, "extFields": fields, "flag": request.flag & FLAG_ONEWAY}
         header |= {"language": language, "opaque": opaque, "serializeTypeCurrentRPC": "JSON"}
         header["version"] = request.version
         if request.remark is not None:
             header["remark"] = request.remark
         encoded = _encode_json(header)
-        return frame_prefix(JSON, len(encoded), body_bytes) + encoded
     except (TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
         raise NotEncodable(f"request {request.code} cannot be encoded: {type(error).__name__}: {error}") from None
+    return request_prefix(JSON, len(encoded), body_bytes, len(fields)) + encoded
 
 
 def encode_response(response: Response, opaque: int, serialization: int) -> list[Buffer]:

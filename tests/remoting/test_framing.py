@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sprocket.common import limits
+from sprocket.remoting.frames import FrameTooLarge, request_prefix
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder, frame_prefix
 
 
@@ -102,3 +104,16 @@ def test_pending_bytes_are_what_is_held() -> None:
     assert decoder.pending_bytes == 13
     assert list(decoder.feed(bytes(97))) == [(JSON, b"{}", b"abc" + bytes(97))]
     assert decoder.pending_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("header_bytes", "body_bytes", "fields"),
+    [(limits.MAX_HEADER_BYTES, 0, 0), (100, limits.MAX_FRAME_BYTES - 108, 0), (100, 0, limits.MAX_EXT_FIELDS)],
+)
+def test_requests_are_sent_up_to_what_a_server_takes(header_bytes: int, body_bytes: int, fields: int) -> None:
+    decoder = FrameDecoder()
+    decoder.feed(request_prefix(JSON, header_bytes, body_bytes, fields))
+    assert decoder.error is None
+    larger = (header_bytes + (not body_bytes and not fields), body_bytes + (body_bytes > 0), fields + (fields > 0))
+    with pytest.raises(FrameTooLarge, match="at most"):
+        request_prefix(JSON, *larger)

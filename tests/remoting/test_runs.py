@@ -9,6 +9,7 @@ from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request, Response
 from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_response
@@ -233,7 +234,9 @@ class Closing(asyncio.Transport):
 
 def many_fields(count: int, serialization: int, name: str = "f%d", value: str = "") -> bytes:
     fields = {"number": "1"} | {name % number: value or str(number) for number in range(count - 1)}
-    return encode_request(310, 7, fields, serialization=serialization)
+    codec = codec_binary if serialization == ROCKETMQ else codec_json
+    header = codec.encode_header(310, 7, 0, None, fields)
+    return frame_prefix(serialization, len(header), 0) + header
 
 
 def served_of(*contents: bytes) -> tuple[list[int], dict[str, int]]:

@@ -11,6 +11,7 @@ from sprocket.remoting.bodies.route import ClusterInfo, TopicRouteData
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.frames import NotEncodable
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
 
@@ -38,6 +39,8 @@ class NameServers:
             address = self._addresses[self._current]
             try:
                 return await self._remoting.invoke(address, code, header, timeout_s=self._timeout_s)
+            except NotEncodable:
+                raise  # nothing was sent
             except ClientError as error:
                 failures.append(str(error))
                 self._current = (self._current + 1) % len(self._addresses)

@@ -4,8 +4,8 @@ import struct
 from typing import Final
 
 from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.frames import NotEncodable
-from sprocket.remoting.framing import JSON, frame_prefix
+from sprocket.remoting.frames import NotEncodable, request_prefix
+from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.request_format import request_format
@@ -27,6 +27,6 @@ class PullHeader:
         """Return the whole request, which has no body.  Raises NotEncodable."""
         try:
             header = self._format % (queue_offset, sys_flag, commit_offset, suspend_ms, opaque)
-            return frame_prefix(JSON, len(header), 0) + header
         except (TypeError, ValueError, OverflowError, struct.error) as error:
             raise NotEncodable(f"a pull cannot be encoded: {type(error).__name__}: {error}") from None
+        return request_prefix(JSON, len(header), 0) + header

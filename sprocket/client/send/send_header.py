@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from sprocket.engine.choice import native
-from sprocket.remoting.frames import NotEncodable
-from sprocket.remoting.framing import JSON, frame_prefix
+from sprocket.remoting.frames import NotEncodable, request_prefix
+from sprocket.remoting.framing import JSON
 from sprocket.remoting.request_format import request_format
 
 _native: Final = native("client.sends")
@@ -44,9 +44,9 @@ class SendHeader:
                 if made is not None:
                     return made
             header = self._format % (sys_flag, born_ms, flag, _encode_text(properties), opaque)
-            return frame_prefix(JSON, len(header), body_bytes) + header
         except (TypeError, ValueError, OverflowError, struct.error) as error:
             raise NotEncodable(f"a send cannot be encoded: {type(error).__name__}: {error}") from None
+        return request_prefix(JSON, len(header), body_bytes) + header
 
 
 def _texts(json_format: bytes) -> tuple[bytes, ...]:

@@ -11,6 +11,11 @@ from typing import Final, NamedTuple
 from sprocket.common.errors import ProtocolError
 
 
+def count_values(body: bytes) -> int:
+    """Return how many values a body has at most."""
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
+
+
 class BodyLimit(NamedTuple):
     """Max bytes and max values of one kind of body.
 
@@ -26,7 +31,7 @@ class BodyLimit(NamedTuple):
         """Raise ProtocolError for a body beyond the limit."""
         if len(body) > self.size_bytes:
             raise ProtocolError("body", f"{len(body)} bytes, the limit is {self.size_bytes}; send several requests")
-        values = body.count(b",") + body.count(b"{") + body.count(b"[")
+        values = count_values(body)
         if values > self.values:
             raise ProtocolError("body", f"{values} values, the limit is {self.values}; send several requests")
 
