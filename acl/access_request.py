@@ -10,6 +10,7 @@ from acl.auth.model import Resource
 from acl.remote_addresses import Parts
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE
 from sprocket.remoting.message.properties import INNER_MULTI_DISPATCH, NAME_END, TIMER_DEL_UNIQKEY, VALUE_END
@@ -110,7 +111,7 @@ def _named_topics(properties: str | None, batch: bytes) -> list[str]:
     if properties and (INNER_MULTI_DISPATCH in properties or TIMER_DEL_UNIQKEY in properties):
         found += _topics_in(properties)
     if batch and (INNER_MULTI_DISPATCH.encode() in batch or TIMER_DEL_UNIQKEY.encode() in batch):
-        found += _topics_in(batch.decode("utf-8", "replace"))
+        found += _topics_in(java_text(batch))
     return found
 
 

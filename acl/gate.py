@@ -270,7 +270,11 @@ class Doorway:
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
         decoded = self._by_pass(frame, channel)
-        return self._checked(frame, channel) if decoded is None else decoded
+        try:
+            return self._checked(frame, channel) if decoded is None else decoded
+        except UnroutableRequest as error:
+            channel.reply(error.request, refusal_of(error))
+            return None
 
     def proof_of(self, code: int, channel: RemotingChannel) -> object | None:
         """Return what requests of `code` must prove to be served without the check; None if all of them need it."""
@@ -306,11 +310,7 @@ class Doorway:
         account = self._gate.admitted(asked, request)
         if account is None:
             return None
-        try:
-            decoded = self._table.routed(request, fields)
-        except UnroutableRequest as error:
-            channel.reply(request, refusal_of(error))
-            return None
+        decoded = self._table.routed(request, fields)
         if asked.code in RECHECKED:
             request.access = Access(self._gate, asked)
         elif account and decoded[0].native is not None:

@@ -21,6 +21,7 @@ from sprocket.common.files.saved_table import SavedTable
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import NAME_END, RETRY_TOPIC, find_last
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
@@ -171,7 +172,7 @@ class ConsumerFilters(SavedTable):
 
         def matches(properties: bytes) -> bool:
             origin = find_last(properties, _RETRY_TOPIC)
-            held = None if origin is None else self.find(origin.decode("utf-8", "replace"), group)
+            held = None if origin is None else self.find(java_text(origin), group)
             return held is None or held.sql.matches(properties)
 
         operations = [held.sql.operations for held in self._by_group.get(group, {}).values()]

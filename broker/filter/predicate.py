@@ -29,6 +29,7 @@ from broker.filter.expression import (
     kind_of,
 )
 from broker.filter.java_numbers import NotComparable, boolean_of, double_of, int_of, long_of, sign
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import encoded_name, find_last
 
 Value: TypeAlias = str | int | float | bool | None
@@ -101,7 +102,7 @@ def _property(expression: Property) -> Text:
 
     def text(properties: bytes) -> str | None:
         value = find_last(properties, name)
-        return None if value is None else value.decode("utf-8", "replace")
+        return None if value is None else java_text(value)
 
     return text
 

@@ -19,6 +19,7 @@ from broker.timer.recall_handle import handle_text
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, WAIT, encoded_name, find_last
@@ -175,7 +176,7 @@ class IdempotentSends:
 
 def _id_of(message: PendingMessage) -> str | None:
     found = find_last(message.properties, NAME)
-    return found.decode("utf-8", "replace") if found else None
+    return java_text(found) if found else None
 
 
 def _illegal(why: str) -> RequestError:

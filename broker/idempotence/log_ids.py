@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from broker.idempotence.id_window import FirstSend
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import (
     IDEMPOTENCE_ID,
     REAL_QUEUE_ID,
@@ -55,7 +56,7 @@ def first_send(
     stored_ms: int,
 ) -> FirstSend:
     """Return the place of a stored message."""
-    unique_key = (find_last(properties, UNIQUE_KEY_NAME) or b"")[:MAX_ID_BYTES].decode("utf-8", "replace")
+    unique_key = java_text((find_last(properties, UNIQUE_KEY_NAME) or b"")[:MAX_ID_BYTES])
     sent_queue_id, slot_ms = queue_id, 0
     if topic in WAITING_TOPICS:
         sent_queue_id = _number(properties, _REAL_QUEUE_ID)
@@ -87,7 +88,7 @@ def ids_in(batch: RecordBatch, end_offset: int) -> Iterator[tuple[str, str, Firs
         properties = batch.properties(record)
         topic = stored_topic
         if stored_topic in WAITING_TOPICS:
-            topic = (find_last(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
+            topic = java_text(find_last(properties, _REAL_TOPIC) or b"")
         if not topic or topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(_COPIES):
             continue
         id_ = find_last(properties, NAME)
@@ -97,4 +98,4 @@ def ids_in(batch: RecordBatch, end_offset: int) -> Iterator[tuple[str, str, Firs
             stored_topic, int(batch.queue_ids[record]), int(batch.queue_offsets[record]), physical_offset,
             int(batch.sizes[record]), properties, batch.store_timestamp(record),
         )  # fmt: skip
-        yield topic, id_.decode("utf-8", "replace"), place
+        yield topic, java_text(id_), place

@@ -9,7 +9,7 @@ from typing import Final
 
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Buffer
-from sprocket.remoting.message.properties import POP_CK, encode, parse_for_copy
+from sprocket.remoting.message.properties import POP_CK, encode_copy, parse_for_copy
 from sprocket.remoting.message.record import MAGIC_V2
 from store.record.record import Record, decode, topic_field
 
@@ -51,11 +51,12 @@ def renamed(record: memoryview, topic: str, handle: str) -> Buffer:
     decoded = decode(record, check_crc=False)
     if not isinstance(decoded, Record):
         return record
-    properties = parse_for_copy(bytes(decoded.properties))
+    original = bytes(decoded.properties)
+    properties = parse_for_copy(original)
     properties.setdefault(POP_CK, handle)
     # The CRC is that of the unchanged record.
     properties.pop(_SEAL, None)
-    encoded = encode(properties).encode("utf-8", "replace")
+    encoded = encode_copy(properties, original)
     if len(encoded) > MAX_PROPERTIES_BYTES:
         return record
     magic, name = topic_field(topic)

@@ -26,6 +26,7 @@ from broker.timer.recall_handle import handle_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import NoLease, RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -180,7 +181,7 @@ class SendProcessor:
         tag = find_last(properties, b"TAGS\x01") or b""
         code = self._tags.get(tag)
         if code is None:
-            code = java_hash_code(tag.decode())
+            code = java_hash_code(java_text(tag))
             if len(self._tags) < _MAX_CACHED_TAGS:
                 self._tags[tag] = code
         return code

@@ -136,7 +136,8 @@ class SendBackProcessor:
         retry: tuple[str, int],
     ) -> PendingMessage:
         header = request.header
-        properties = names.parse_for_copy(bytes(record.properties))
+        original = bytes(record.properties)
+        properties = names.parse_for_copy(original)
         properties.setdefault(names.RETRY_TOPIC, record.topic)
         properties[names.WAIT] = "false"
         for name in (names.INNER_NUM, names.INNER_BASE):
@@ -161,7 +162,7 @@ class SendBackProcessor:
         if not properties.get(names.ORIGIN_MESSAGE_ID):
             own_id = offset_message_id(record.store_host, record.physical_offset)
             properties[names.ORIGIN_MESSAGE_ID] = own_id
-        encoded = names.encode(properties).encode("utf-8", "replace")
+        encoded = names.encode_copy(properties, original)
         if len(encoded) > MAX_PROPERTIES_BYTES:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: properties have no room for a retry")
         return PendingMessage(

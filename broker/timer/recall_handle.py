@@ -9,6 +9,7 @@ import binascii
 import re
 from typing import Final, NamedTuple
 
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
@@ -45,7 +46,7 @@ class RecallHandle(NamedTuple):
             content = base64.urlsafe_b64decode(handle.rstrip("=") + "=" * (-len(handle.rstrip("=")) % 4))
         except (binascii.Error, ValueError):
             raise ValueError("recall handle is invalid") from None
-        items = content.decode("utf-8", "replace").split(" ")
+        items = java_text(content).split(" ")
         if items[0] != _VERSION or len(items) < _FIELDS:
             raise ValueError("recall handle is invalid")
         _, topic, broker_name, time, unique_key, *_ = items

@@ -26,6 +26,7 @@ from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import (
     IDEMPOTENCE_ID,
@@ -337,7 +338,7 @@ class ScheduleService(Service):
         topic, queue_id = find_last(properties, _REAL_TOPIC), find_last(properties, _REAL_QUEUE_ID)
         if topic is None or queue_id is None or not queue_id.isdigit():
             return None
-        name = topic.decode("utf-8", "replace")
+        name = java_text(topic)
         if name in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
             return None
         if _ID in properties:

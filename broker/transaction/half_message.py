@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from broker.send.message_id import offset_message_id
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import ANY_V6, BORN_V6, IPV6_HOST_BYTES, STORE_V6, SysFlag, record_size
@@ -56,14 +57,14 @@ class HalfMessage:
     def properties(self) -> dict[str, str]:
         """All properties, parsed on first use: the end of a transaction needs few of them."""
         if self._properties is None:
-            self._properties = names.parse(self._encoded.decode("utf-8", "replace"))
+            self._properties = names.parse(java_text(self._encoded))
             # The next record gets its own.
             self._properties.pop(_CRC, None)
         return self._properties
 
     def _value(self, name: bytes) -> str | None:
         value = names.find_last(self._encoded, name)
-        return None if value is None else value.decode("utf-8", "replace")
+        return None if value is None else java_text(value)
 
     @property
     def identity(self) -> Identity:
@@ -113,12 +114,16 @@ class HalfMessage:
 
     def real(self, topic: str, queue_id: int, tags_codes: TagsCodes) -> PendingMessage:
         """Return the message for its consumers; like RocketMQ's, it keeps REAL_TOPIC, REAL_QID and TRAN_MSG."""
-        record, properties = self.record, self._plain or names.encode(self.properties).encode()
+        record, properties = self.record, self._plain or self.encoded()
         return PendingMessage(
             topic, queue_id, record.body, properties, tags_codes.of("", properties, 0), record.flag,
             record.sys_flag & ~TRANSACTION_MASK | COMMIT, record.born_timestamp, record.born_host,
             record.reconsume_times, record.physical_offset,
         )  # fmt: skip
+
+    def encoded(self, changes: dict[str, str] | None = None) -> bytes:
+        """Return the encoded properties without the seal, with `changes`."""
+        return names.encode_copy(self.properties | (changes or {}), self._encoded)
 
     def checked_copy(self, tags_codes: TagsCodes) -> PendingMessage:
         """Return the half message to be written again, with one more check counted."""
@@ -141,7 +146,7 @@ class HalfMessage:
         return self._copy({}, tags_codes, TRANS_CHECK_MAX_TIME_TOPIC)
 
     def _copy(self, changes: dict[str, str], tags_codes: TagsCodes, topic: str = TRANS_HALF_TOPIC) -> PendingMessage:
-        record, properties = self.record, names.encode(self.properties | changes).encode()
+        record, properties = self.record, self.encoded(changes)
         return PendingMessage(
             topic, QUEUE_ID, record.body, properties, tags_codes.of("", properties, 0), record.flag, record.sys_flag,
             record.born_timestamp, record.born_host, record.reconsume_times, record.prepared_transaction_offset,
@@ -217,7 +222,7 @@ def _as_sent(half: HalfMessage, appended: Appended, store_host: bytes, store_tim
     """Return the message as a record under its real topic, which the producer decodes (`MessageDecoder.encode`)."""
     topic, queue_id = half.target or (TRANS_HALF_TOPIC, QUEUE_ID)
     queue_offset, physical_offset, _ = appended
-    record, properties = half.record, names.encode(half.properties).encode()
+    record, properties = half.record, half.encoded()
     message = PendingMessage(
         topic, queue_id, record.body, properties, 0, record.flag, record.sys_flag, record.born_timestamp,
         record.born_host, record.reconsume_times, record.prepared_transaction_offset,

@@ -8,6 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sprocket.remoting.codec.java_text import java_text
+
 Positions = npt.NDArray[np.int64]
 
 # No bounds check: the indexes are in bounds, and a check costs as much as the copy.
@@ -55,5 +57,5 @@ def as_text(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [None if value is None else value.decode("utf-8", "replace") for value in values.to_pylist()]
+        texts = [None if value is None else java_text(value) for value in values.to_pylist()]
         return pa.array(texts, pa.string())

@@ -15,6 +15,7 @@ import numpy as np
 from spark.files.consume_queue import BATCH, PLAIN, ConsumeQueue, Kind, open_queue, open_queues, topics_of
 from spark.files.segment import Positions, Segment
 from spark.files.store_directory import SegmentFile, StoreDirectory
+from sprocket.remoting.codec.java_text import java_text
 from store.layout import HEAD
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class KnownQueues:
                 record = opened.span(position)
                 if record is None:
                     continue
-                topic = bytes(opened.data[record.topic]).decode(errors="replace")
+                topic = java_text(opened.data[record.topic])
                 queue_id: int = HEAD.unpack_from(opened.data, position)[3]
                 at = segment.start + position
                 if any(_holds(queue, at, record.size) for queue in self._queue(topic, queue_id)):

@@ -12,6 +12,7 @@ from sprocket.client.compression import decompress
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.settlement import Settleable, Settlement
 from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 
@@ -299,7 +300,7 @@ class ReceivedMessage(Settleable):
         A batch's properties are among those of each of its messages: they may have the batch's UNIQ_KEY.
         """
         if self._properties is None:
-            self._properties = names.parse(self._raw_properties.decode(errors="replace"))
+            self._properties = names.parse(java_text(self._raw_properties))
         return self._properties
 
     @property

@@ -18,7 +18,7 @@ class Reason(Enum):
     FRAME_LENGTH = "a frame's length is over the limit, or below 4; the connection is closed"
     MALFORMED_FRAME = "the bytes are no frame or no header; the connection is closed"
     CODE_NOT_SUPPORTED = "the server does not serve the request code"
-    INVALID_HEADER = "a header field is missing or has a wrong type"
+    INVALID_HEADER = "the header cannot be read, or a field is missing or has a wrong type"
     ACCESS_DENIED = "access control denies the request"
     WRONG_SIGNATURE = "the account does not exist, or the signature or password is wrong"
     LOCKED_OUT = "too many wrong signatures came from the address, see authFailuresPerSecond"

@@ -159,7 +159,7 @@ class RemotingChannel(Outgoing):
         if frames:
             counters.frames += len(frames)
             if decoder.has_large_header:
-                frames = with_few_fields(decoder, frames)
+                frames = with_few_fields(decoder, frames, self)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
             self._handle(frames)

@@ -25,7 +25,7 @@ class FrameOpener:
         self._binary = BinaryDecoder().request
 
     def open(self, frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
-        """Return a response, or a request with its fields.  A route sets the header.  Raises ProtocolError."""
+        """Return a response, or a request with its fields.  A route sets the header.  Raises as `open_frame`."""
         serialization, header, body = frame
         if serialization != JSON:
             usual = self._binary(header, body, None)

@@ -4,26 +4,32 @@ from typing import Any
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
-from sprocket.remoting.codec.codec_json import decode_header
 from sprocket.remoting.framing import JSON, Frame, FrameDecoder, Frames
-from sprocket.remoting.routes import AdmittedFrame, Guard
+from sprocket.remoting.refusals import refusal_of
+from sprocket.remoting.routes import AdmittedFrame, Guard, UnroutableRequest, open_frame
 
 
-def with_few_fields(decoder: FrameDecoder, frames: Frames) -> Frames:
-    """Return the frames before the first whose JSON header has too many fields; that one ends the connection.
+def with_few_fields(decoder: FrameDecoder, frames: Frames, channel: Any) -> Frames:
+    """Return the frames whose JSON headers have few fields, and refuse the other requests.
 
     The decoders of routes cannot tell: they skip fields that they do not know.
     """
     decoder.note_checked()
-    for index, (serialization, header, _) in enumerate(frames):
+    found: list[Frame] = []
+    for frame in frames:
+        serialization, header, _ = frame
         if serialization == JSON and header.count(b",") >= limits.MAX_EXT_FIELDS:
             try:
-                decode_header(header)
+                open_frame(frame)
+            except UnroutableRequest as error:
+                channel.reply(error.request, refusal_of(error))
+                continue
             except ProtocolError as error:
-                if error.kind == "ext_fields":
-                    decoder.fail(error)
-                    return frames[:index]
-    return frames
+                # Takes effect after the frames before it have their responses.
+                decoder.fail(error)
+                break
+        found.append(frame)
+    return found
 
 
 def admitted(guard: Guard, decoder: FrameDecoder, frames: Frames, channel: Any) -> list[Frame]:

@@ -339,7 +339,7 @@ class RouteTable:
         """Return a request with its route, or a response.
 
         Raises ProtocolError when the header is no header, or the frame has not passed the guard, and
-        `UnroutableRequest` when the code or the fields of the header are not served.
+        `UnroutableRequest` when the header cannot be read, or its code or its fields are not served.
         """
         if self.guard is not None:
             return _admitted(frame)
@@ -515,13 +515,33 @@ class AdmittedFrame(tuple[int, bytes, bytes]):
 
 
 def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
-    """Return a response, or a request whose header stays None, with its fields.  Raises ProtocolError."""
+    """Return a response, or a request whose header stays None, with its fields.
+
+    Raises UnroutableRequest for a request whose header cannot be read, so that it alone is refused, and ProtocolError
+    for a header that does not even say which request it is.
+    """
+    try:
+        return _opened(frame)
+    except ProtocolError as error:
+        serialization, header, _ = frame
+        address = (codec_json if serialization == JSON else codec_binary).address_of(header)
+        if address is None:
+            raise
+        code, opaque, flag = address
+        remark = f"the header cannot be read: {error}"
+        if flag & FLAG_RESPONSE:
+            return ReceivedResponse(code=ResponseCode.SYSTEM_ERROR, opaque=opaque, remark=remark)
+        request: Request[Any] = Request(code=code, opaque=opaque, flag=flag, serialization=serialization)
+        raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark, Reason.INVALID_HEADER) from None
+
+
+def _opened(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
     serialization, header, body = frame
     if serialization == JSON:
         envelope, ext_fields = codec_json.decode_header(header)
         language = envelope.language
-        code, flag = envelope.code, envelope.flag
-        opaque, version, remark = envelope.opaque, envelope.version, envelope.remark
+        code, flag = envelope.code, envelope.flag or 0
+        opaque, version, remark = envelope.opaque or 0, envelope.version or 0, envelope.remark
     else:
         binary = codec_binary.decode_header(header)
         ext_fields, language = binary.ext_fields, str(binary.language)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_text import java_text
 from store.scan.distinct_names import WORD_BYTES, Integers, Words
 
 Hashes = npt.NDArray[np.uint32]
@@ -49,7 +50,7 @@ def java_hashes(data: memoryview, ends: Integers, lengths: Integers, prefixes: H
             hashes[fits], is_done[fits] = _hashes_in(data, ends[fits], lengths[fits], room)
     hashes += prefixes * _POWERS[np.minimum(lengths, _ROOMS[-1])]
     for text in np.flatnonzero(~is_done).tolist():
-        name = bytes(data[ends[text] - lengths[text] : ends[text]]).decode("utf-8", "replace")
+        name = java_text(data[ends[text] - lengths[text] : ends[text]])
         units = len(name.encode("utf-16-be", "surrogatepass")) // 2
         hashes[text] = (int(prefixes[text]) * pow(31, units, _MODULUS) + java_hash_code(name)) % _MODULUS
     return hashes

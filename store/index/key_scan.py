@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import KEYS, NAME_END_OCTET, UNIQ_KEY, VALUE_END_OCTET, encoded_name, parse
 from sprocket.remoting.message.record import SysFlag
 from store.index.java_hashes import Hashes, java_hashes
@@ -84,7 +85,7 @@ def index_hash(topic: str, key: str) -> int:
 
 def keys_of(properties: bytes) -> list[str]:
     """Return a message's keys in the order in which they are indexed."""
-    found = parse(properties.decode("utf-8", "replace"))
+    found = parse(java_text(properties))
     unique = found.get(UNIQ_KEY)
     keys = [key for key in found.get(KEYS, "").split(" ") if key]
     return keys if unique is None else [unique, *keys]

@@ -9,6 +9,7 @@ import msgspec
 
 from sprocket.common.errors import StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import KEYS, TAGS, UNIQ_KEY, encode, parse, separators_in
 from sprocket.remoting.message.record import ANY_V6, SysFlag
 from store.queue.consume_queue_table import is_file_name
@@ -39,7 +40,7 @@ class Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=Tr
 
 def row_of(record: Record) -> Row:
     """Return the row of a record without its CRC property, which belongs to the record, not to the message."""
-    properties = parse(bytes(record.properties).decode("utf-8", "replace"))
+    properties = parse(java_text(record.properties))
     properties.pop(_SEAL, None)
     return Row(
         topic=record.topic,

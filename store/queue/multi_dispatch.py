@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import (
     INNER_MULTI_DISPATCH,
@@ -58,7 +59,7 @@ def dispatches(topic: str) -> bool:
 
 def named_queues(names: bytes) -> list[str]:
     """Return the names in ``INNER_MULTI_DISPATCH``, split as in Java: empty names at the end do not count."""
-    text = names.decode("utf-8", "replace").rstrip(_SEPARATOR)
+    text = java_text(names).rstrip(_SEPARATOR)
     return text.split(_SEPARATOR) if text.strip() else []
 
 

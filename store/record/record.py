@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import DELAY, TAGS, encoded_name, find_last
 from sprocket.remoting.message.record import (
     ANY_V6,
@@ -295,7 +296,7 @@ class TagsCodes:
         """Return the hash of the tag; 0 for an empty tag."""
         code = self._hashes.get(tag)
         if code is None:
-            code = java_hash_code(tag.decode("utf-8", "replace"))
+            code = java_hash_code(java_text(tag))
             if len(self._hashes) < self._MAX_CACHED:
                 self._hashes[tag] = code
         return code

@@ -17,6 +17,7 @@ from sprocket.common.errors import ConfigError, RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.cold_flow import ColdFlowInfo, ColdReadsInfo
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
@@ -122,4 +123,4 @@ def _text(request: Request[NoHeader]) -> str:
     if len(request.body) > _MAX_BODY_BYTES:
         remark = f"the body has {len(request.body)} bytes; allowed are {_MAX_BODY_BYTES}"
         raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
-    return request.body.decode(errors="replace")
+    return java_text(request.body)

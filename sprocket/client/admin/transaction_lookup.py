@@ -12,6 +12,7 @@ from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.answers import header_of
 from sprocket.client.message import ReceivedMessage
 from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
 from sprocket.remoting.message import properties as names
@@ -43,7 +44,7 @@ async def open_transactions(admin: AdminClient) -> list[OpenTransaction]:
         done = {
             int(offset)
             for message in await _unread(admin, lookup, op_queue, address)
-            for offset in message.body.decode(errors="replace").split(",")
+            for offset in java_text(message.body).split(",")
             if offset.isdigit()
         }
         newest: dict[tuple[object, ...], ReceivedMessage] = {}

@@ -12,6 +12,7 @@ from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ProtocolError
 from sprocket.engine.choice import native
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.record import FIXED_IPV4, HEAD, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL, SysFlag
 
 # FIXED_IPV4 with each host as its 8 raw bytes.
@@ -56,7 +57,7 @@ def decode_records(
                 messages.extend(_inner_messages(message, from_offset))
             else:
                 messages.append(message)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError) as error:
         raise ProtocolError("record", f"at byte {position} of {end}: {error}") from None
     return messages
 
@@ -85,7 +86,7 @@ def _decode_one(data: bytes, at: int, end: int, queue: MessageQueue, offset_delt
         raise ProtocolError("record", f"fields exceed the size of the record at byte {at}")
     topic = queue.topic
     if topic_bytes:
-        stored = data[topic_at : topic_at + topic_bytes].decode()
+        stored = java_text(data[topic_at : topic_at + topic_bytes])
         topic = topic if stored == topic else stored
     return ReceivedMessage(
         topic=topic,

@@ -6,6 +6,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.trace.encoding import TraceRecord, decode
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.topic_names import TRACE_TOPIC
 
 # A record, and the address of the client that sent it.
@@ -38,4 +39,4 @@ class TraceLookup:
 
 def _records(message: ReceivedMessage) -> list[Found]:
     host = message.born_host[0]
-    return [(record, host) for record in decode(message.body.decode("utf-8", "replace"))]
+    return [(record, host) for record in decode(java_text(message.body))]

@@ -16,6 +16,8 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from sprocket.remoting.codec.body_limits import REGISTRATION, check_count
 from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.java_text import java_text
+from sprocket.remoting.codec.mended_json import mended
 
 VERSION_5_0_0 = 413  # ordinal of V5_0_0 in `MQVersion`
 _I32 = struct.Struct(">i")
@@ -63,7 +65,7 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel"):
         reader = _Pieces(inflate(body))
         wrapper = TopicConfigAndMapping(data_version=loads(reader.piece(), DataVersion))
         for _ in range(reader.count(limits.MAX_REGISTERED_TOPICS)):
-            config = TopicConfig.decode(reader.piece().decode(errors="replace"))
+            config = TopicConfig.decode(java_text(reader.piece()))
             wrapper.topic_config_table[config.topic_name] = config
         filter_servers = loads(reader.piece(), list[str])
         check_count("filter servers", filter_servers, _MAX_FILTER_SERVERS)
@@ -97,8 +99,11 @@ def _decode_plain(body: bytes) -> RegisterBrokerBody:
         raw_topics = _raw_topics(wrapper.topic_config_table)
         check_count("topics", raw_topics, limits.MAX_REGISTERED_TOPICS)
         topics = {name: _topic(raw) for name, raw in raw_topics.items()}
-    except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise ProtocolError("body", str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        allowed = mended(body)
+        if allowed is None:
+            raise ProtocolError("body", str(error)) from None
+        return _decode_plain(allowed)
     check_count("filter servers", large.filter_server_list, _MAX_FILTER_SERVERS)
     return RegisterBrokerBody(
         TopicConfigAndMapping(

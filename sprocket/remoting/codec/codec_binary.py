@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.common.invariant import invariant
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import LanguageCode, RequestCode
 from sprocket.remoting.command import VERSION
 
@@ -38,22 +39,30 @@ class BinaryHeader(NamedTuple):
 
 
 def decode_header(header: bytes) -> BinaryHeader:
-    """Raises ProtocolError for any length that leaves the header, bad UTF-8, or too many entries."""
+    """Raises ProtocolError for any length that leaves the header, or too many entries."""
     try:
         code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(header)
         position = _FIXED.size
         stop = position + remark_bytes
         if remark_bytes < 0 or stop + 4 > len(header):
             raise ProtocolError("binary_header", f"remark of {remark_bytes} bytes")
-        remark = header[position:stop].decode() if remark_bytes else None
+        remark = java_text(header[position:stop]) if remark_bytes else None
         (ext_bytes,) = _I32.unpack_from(header, stop)
         position = stop + 4
         if ext_bytes < 0 or position + ext_bytes > len(header):
             raise ProtocolError("binary_header", f"extFields of {ext_bytes} bytes")
         ext_fields = _decode_map(header, position, position + ext_bytes) if ext_bytes else {}
-    except (struct.error, UnicodeDecodeError) as error:
+    except struct.error as error:
         raise ProtocolError("binary_header", str(error)) from None
     return BinaryHeader(code, language, version, opaque, flag, remark, ext_fields)
+
+
+def address_of(header: bytes) -> tuple[int, int, int] | None:
+    """Return code, opaque and flag of a header that `decode_header` refuses; None if it is too short for them."""
+    if len(header) < _FIXED.size:
+        return None
+    code, _, _, opaque, flag, _ = _FIXED.unpack_from(header)
+    return code, opaque, flag
 
 
 def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
@@ -72,7 +81,7 @@ def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
             key_stop = position + 2 + size
             if size < 0 or key_stop + 4 > end:
                 raise ProtocolError("binary_header", f"key of {size} bytes")
-            key = header[position + 2 : key_stop].decode()
+            key = java_text(header[position + 2 : key_stop])
             (value_bytes,) = value_length(header, key_stop)
             position = key_stop + 4
         stop = position + value_bytes
@@ -81,7 +90,7 @@ def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
         # The reference reads an empty text as null.
         if value_bytes:
             value = whole[position:stop]
-            fields[key] = value if value.isascii() else header[position:stop].decode()
+            fields[key] = value if value.isascii() else java_text(header[position:stop])
         position = stop
         if len(fields) > limits.MAX_EXT_FIELDS:
             raise ProtocolError("ext_fields", f"more than {limits.MAX_EXT_FIELDS} entries")

@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `RemotingCommand`, `RemotingSerializable` (fastjson).  A
 ``code``, ``language``, ``version``, ``opaque``, ``flag``, ``remark`` and ``extFields``, a map of strings.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import msgspec
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.codec.mended_json import mended
 from sprocket.remoting.command import FLAG_RESPONSE, LANGUAGE, VERSION, ReceivedResponse
 from sprocket.remoting.headers.base import Int
 
@@ -19,9 +21,10 @@ class Envelope(msgspec.Struct):
     """Header whose extFields are still JSON text: decoded before the code is known."""
 
     code: int
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
+    # Null means the same as an absent member.
+    opaque: int | None = 0
+    flag: int | None = 0
+    version: int | None = 0
     language: str | None = None
     remark: str | None = None
     ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
@@ -55,10 +58,22 @@ _loose_ext_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(
 _encode = msgspec.json.Encoder().encode
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+# Members that tell where a refusal goes.  In a text, a backslash stands before the second quotation mark.
+_NUMBER = re.compile(rb'"(code|flag|opaque)"\s*+:\s*+"?(-?[0-9]{1,18})(?=[",}\s])')
 
 
 def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
     """Return a header, and its extFields as strings.  Raises ProtocolError."""
+    try:
+        return _decode_strictly(header)
+    except ProtocolError:
+        allowed = mended(header)
+        if allowed is None:
+            raise
+    return _decode_strictly(allowed)
+
+
+def _decode_strictly(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
     try:
         usual = _usual_decoder.decode(header)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -67,16 +82,20 @@ def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
     return usual, _texts(usual.ext_fields or {})
 
 
-def decode_response(header: bytes) -> ReceivedResponse | None:
-    """Return the usual response with `header`, without its body; None for all else, which `decode_header` reads.
+def address_of(header: bytes) -> tuple[int, int, int] | None:
+    """Return code, opaque and flag of a header that `decode_header` refuses; None if it has no opaque."""
+    found = {name: int(digits) for name, digits in _NUMBER.findall(header)}
+    return (found.get(b"code", 0), found[b"opaque"], found.get(b"flag", 0)) if b"opaque" in found else None
 
-    The header is small: the caller has counted the fields of a large one.
-    """
+
+def decode_response(header: bytes) -> ReceivedResponse | None:
+    """Return the usual response with `header`, without its body; None for all else, which `decode_header` reads."""
     try:
         response = _response_decoder.decode(header)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return response if response.flag & FLAG_RESPONSE else None
+    is_usual = response.flag & FLAG_RESPONSE and len(response.ext_fields) <= limits.MAX_EXT_FIELDS
+    return response if is_usual else None
 
 
 def decode_envelope(header: bytes) -> Envelope:
@@ -86,7 +105,7 @@ def decode_envelope(header: bytes) -> Envelope:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError("json", str(error)) from None
     for number in (envelope.code, envelope.opaque, envelope.flag, envelope.version):
-        if not _INT_MIN <= number <= _INT_MAX:
+        if number is not None and not _INT_MIN <= number <= _INT_MAX:
             raise ProtocolError("json", f"{number} does not fit 32 bits")
     return envelope
 

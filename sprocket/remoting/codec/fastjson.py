@@ -14,6 +14,8 @@ import msgspec
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.codec.bare_keys import quoted
 from sprocket.remoting.codec.body_limits import BodyLimit
+from sprocket.remoting.codec.java_text import java_text
+from sprocket.remoting.codec.mended_json import mended
 
 T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -95,8 +97,8 @@ def loads(data: bytes, as_type: type[T], limit: BodyLimit | None = None) -> T:
         reason = f"{len(data)} bytes that are no standard JSON, the limit is {limit.bare_key_bytes}"
         raise ProtocolError("body", f"{reason}; put every key in quotes")
     try:
-        return msgspec.convert(_parsed(data.decode()), as_type, strict=False)
-    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        return msgspec.convert(_parsed(java_text(data)), as_type, strict=False)
+    except msgspec.ValidationError as error:
         raise ProtocolError("body", str(error)) from None
 
 
@@ -106,7 +108,9 @@ def _parsed(text: str) -> Json:
         try:
             return cast(Json, _decode_any(standard))
         except (msgspec.DecodeError, RecursionError):
-            pass
+            allowed = mended(standard.encode())
+        if allowed is not None:
+            return _parsed(allowed.decode())
     if len(text) > MAX_PARSED_CHARS:
         raise ProtocolError("body", f"{len(text)} characters that are no JSON; with other keys {MAX_PARSED_CHARS}")
     return _Parser(text).parse()

@@ -7,6 +7,8 @@ Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`, `messagePrope
 from collections.abc import Mapping
 from typing import Final
 
+from sprocket.remoting.codec.java_text import java_text
+
 NAME_END: Final = "\x01"
 VALUE_END: Final = "\x02"
 # The same in encoded properties: as bytes, and as one byte's value.
@@ -14,6 +16,7 @@ NAME_END_BYTES: Final = NAME_END.encode()
 NAME_END_OCTET: Final = ord(NAME_END)
 VALUE_END_BYTES: Final = VALUE_END.encode()
 VALUE_END_OCTET: Final = ord(VALUE_END)
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"  # separated by spaces
@@ -96,7 +99,7 @@ def parse_for_copy(properties: bytes) -> dict[str, str]:
     `parse` returns the UNIQ_KEY of the batch for each message of a client's batch.  RocketMQ's copies have that one:
     consumers that look for duplicates by id would handle one message of the batch and drop the others.
     """
-    parsed = parse(properties.decode("utf-8", "replace"))
+    parsed = parse(java_text(properties))
     own = own_unique_key(properties)
     if own:
         parsed[UNIQ_KEY] = own
@@ -106,6 +109,19 @@ def parse_for_copy(properties: bytes) -> dict[str, str]:
 def encode(properties: Mapping[str, str]) -> str:
     """Return the encoded form of `properties`, the opposite of `parse`; each ends with 0x02."""
     return "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
+
+
+def encode_copy(properties: Mapping[str, str], original: bytes) -> bytes:
+    """Return the encoded form of the properties of a copy of a message, which has the properties `original`.
+
+    A property that is not UTF-8 keeps its bytes.  RocketMQ replaces them by U+FFFD.
+    """
+    encoded = encode(properties).encode()
+    if _REPLACED not in encoded:
+        return encoded
+    kept = {java_text(item): item for item in original.split(VALUE_END_BYTES)}
+    items = (f"{name}{NAME_END}{value}" for name, value in properties.items())
+    return b"".join([kept.get(item, item.encode()) + VALUE_END_BYTES for item in items])
 
 
 def separators_in(text: str) -> bool:
@@ -139,7 +155,7 @@ _UNIQUE_KEY: Final = encoded_name(UNIQ_KEY)
 
 def own_unique_key(properties: bytes) -> str:
     """Return the UNIQ_KEY that a message had before a broker appended that of its batch; empty without one."""
-    return (find(properties, _UNIQUE_KEY) or b"").decode("utf-8", "replace")
+    return java_text(find(properties, _UNIQUE_KEY) or b"")
 
 
 def find_last(properties: bytes, name: bytes) -> bytes | None:

@@ -20,6 +20,7 @@ from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerListByGroupRequestHeader,
@@ -28,8 +29,15 @@ from sprocket.remoting.headers.client import (
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
-from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
+from sprocket.remoting.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from sprocket.remoting.routes import Action, Resource, Route
 from sprocket.testing import Broker
+from tests.bad_texts import bad_between_good, bad_requests
 from tests.proxy.rig import Rig, consumer_settings, create_group, create_topic, running, until
 from tests.proxy.test_access import folder as folder
 
@@ -319,3 +327,21 @@ async def test_transaction_of_another_topic_cannot_be_ended(guarded: Rig, broker
     assert ended.code == ResponseCode.SUCCESS, ended.remark
     await root.client.close()
     await reader.client.close()
+
+
+async def test_bad_texts_harm_no_other_request(rig: Rig, topic: str) -> None:
+    headers: dict[RequestCode, type[Header]] = {
+        code.SEND_MESSAGE: SendMessageRequestHeader,
+        code.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
+        code.CONSUMER_SEND_MSG_BACK: ConsumerSendMsgBackRequestHeader,
+        code.END_TRANSACTION: EndTransactionRequestHeader,
+        code.PULL_MESSAGE: PullMessageRequestHeader,
+        code.GET_MAX_OFFSET: GetMaxOffsetRequestHeader,
+        code.GET_CONSUMER_LIST_BY_GROUP: GetConsumerListByGroupRequestHeader,
+        code.GET_ROUTEINFO_BY_TOPIC: GetRouteInfoRequestHeader,
+    }
+    routes = [Route(*one, lambda request: None, Resource.NONE, Action.NONE) for one in headers.items()]
+    requests = bad_requests(routes, {"topic": topic, "b": topic, "k": "false"})
+    good = {"topic": topic.encode()}
+    port = rig.proxy.remoting.listeners[0].port
+    assert await bad_between_good(port, requests, code.GET_ROUTEINFO_BY_TOPIC, good) > 300
