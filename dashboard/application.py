@@ -7,14 +7,16 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from aiohttp import web
 
 from dashboard.access import Access, LoginRefused, Signed
-from dashboard.page import BadInput, Handler, Page, PageRoute, Visit
+from dashboard.asking.names import near_topics
+from dashboard.page import BadInput, Page, PageRoute, Refused, Visit
 from dashboard.rendering import STATIC, Templates
 from dashboard.sampling.history import History
 from dashboard.security.form_tokens import is_token, token_of
@@ -22,6 +24,7 @@ from dashboard.security.headers import PAGE_CACHING, SECURITY_HEADERS, STATIC_CA
 from dashboard.security.hosts import is_allowed, is_same_origin
 from dashboard.security.sessions import Session
 from dashboard.settings import DashboardSettings
+from dashboard.views.refusals import refusal_of
 from sprocket.client.admin.at_once import AtOnce
 from sprocket.client.errors import PermissionDenied
 from sprocket.common.clock import Clock
@@ -168,29 +171,36 @@ class Pages:
                     logger, request.remote or "", "event=change path=%r user=%r peer=%s",
                     route.path, caller.session.user if caller.session else "", request.remote,
                 )  # fmt: skip
-            return await self._shown(request, caller, route.handler, fields)
+            return await self._shown(request, caller, route, fields)
 
         return answer
 
     async def _shown(
-        self, request: web.Request, caller: _Caller, handler: Handler, fields: Mapping[str, str]
+        self, request: web.Request, caller: _Caller, route: PageRoute, fields: Mapping[str, str]
     ) -> web.StreamResponse:
+        visit = self._visit(caller, fields)
         try:
-            return self._html(caller, await handler(self._visit(caller, fields)), request.path)
-        except BadInput as error:
-            return self._error(caller, 400, "Wrong input", str(error), "Go back, correct it, and try again.")
-        except PermissionDenied as error:
-            if caller.session is None:
+            return self._html(caller, await route.handler(visit), request.path)
+        except (BadInput, ClientError) as error:
+            if isinstance(error, PermissionDenied) and caller.session is None:
                 self._access.refused_unsigned()
                 return self._to_login(request)
-            return self._error(
-                caller, 403, "Not allowed", str(error), "Log in as another user, or have an operator grant this right."
-            )
-        except ClientError as error:
-            return self._error(
-                caller, 502, "The cluster did not do this", str(error),
-                "Check the address, then that the server runs and can be reached from the dashboard.",
-            )  # fmt: skip
+            return self._html(caller, await self._page_of(error, route, visit), request.path)
+
+    async def _page_of(self, error: BadInput | ClientError, route: PageRoute, visit: Visit) -> Page:
+        """Return the form of the route, as it was filled in, or the page of errors; both say what was refused."""
+        refusal = refusal_of(error, visit.fields.get("topic", "").strip())
+        near: list[tuple[str, str]] = []
+        if refusal.unknown_topic:
+            # A form that was posted is corrected by hand: an address would lose what it holds.
+            for name in await near_topics(visit.admin, refusal.unknown_topic):
+                address = "" if route.changes else f"{route.path}?{urlencode({**visit.fields, 'topic': name})}"
+                near.append((name, address))
+        page = Page("error.html", {"title": refusal.title})
+        if route.form is not None:
+            with suppress(BadInput, ClientError):
+                page = await route.form(visit)
+        return replace(page, status=refusal.status, refused=Refused(refusal.what, refusal.advice, near))
 
     def _visit(self, caller: _Caller, fields: Mapping[str, str]) -> Visit:
         session = caller.session
@@ -277,11 +287,12 @@ class Pages:
             "allow_changes": self._settings.allow_changes,
             "is_open": caller.session is None and not self._settings.is_local,
             "path": path,
+            "refused": page.refused,
         }
         return web.Response(status=page.status, text=self._templates.html(page, common), content_type="text/html")
 
     def _error(self, caller: _Caller, status: int, title: str, what: str, advice: str) -> web.Response:
-        return self._html(caller, Page("error.html", {"title": title, "what": what, "advice": advice}, status))
+        return self._html(caller, Page("error.html", {"title": title}, status, Refused(what, advice)))
 
     def _http_error(self, caller: _Caller, error: web.HTTPException) -> web.Response:
         if error.status == 413:

@@ -1,6 +1,6 @@
 """What a page gets and what it returns, without any web library."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,12 +59,22 @@ class Visit:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """Why a page lacks what was asked for, and what to do; `near` are names like the given one, with addresses."""
+
+    what: str
+    advice: str
+    near: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
 class Page:
-    """What to show: a template and its values."""
+    """What to show: a template and its values.  `refused` is shown above them."""
 
     template: str
     values: Mapping[str, object] = field(default_factory=dict)
     status: int = 200
+    refused: Refused | None = None
 
 
 Handler = Callable[[Visit], Awaitable[Page]]
@@ -72,11 +82,15 @@ Handler = Callable[[Visit], Awaitable[Page]]
 
 @dataclass(frozen=True)
 class PageRoute:
-    """One address of the dashboard.  A route with `changes` serves only with ``--allow-changes``, by POST."""
+    """One address of the dashboard.  A route with `changes` serves only with ``--allow-changes``, by POST.
+
+    `form` shows the form again, as it was filled in, if `handler` fails.
+    """
 
     path: str
     handler: Handler
     changes: bool = False
+    form: Handler | None = None
 
     @property
     def method(self) -> str:

@@ -1,5 +1,6 @@
 """Requests for messages: by id, by key, or the newest of a topic."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,7 @@ from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.trace.lookup import Found, TraceLookup
 from sprocket.remoting.bodies.stats import OffsetWrapper
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.topic_names import dlq_topic
 
 _MAX_QUEUES: Final = 64
 _MAX_GROUPS: Final = 20
@@ -73,13 +75,28 @@ async def traces(admin: AdminClient, message_id: str) -> list[Found]:
         raise
 
 
+async def dead_letters(
+    admin: AdminClient, at_once: AtOnce, message: ReceivedMessage, groups: Iterable[str]
+) -> dict[str, ReceivedMessage]:
+    """Return the dead letters that groups made of a message, by group."""
+    lookup = MessageLookup(admin)
+
+    async def letter_of(group: str) -> list[ReceivedMessage]:
+        return await lookup.by_unique_key(dlq_topic(group), message.message_id)
+
+    # Most groups have no topic of dead letters, which is an error like any other here.
+    found = answered(await at_once.each(groups, letter_of))
+    return {group: letters[-1] for group, letters in found.items() if letters}
+
+
 async def progress(
     admin: AdminClient, at_once: AtOnce, message: ReceivedMessage
 ) -> Outcomes[str, dict[MessageQueue, OffsetWrapper]]:
-    """Return the offsets of the groups that consume the message's topic, from the broker that has it."""
-    address = addresses_of(await admin.topic_route(message.topic)).get(message.queue.broker_name)
+    """Return the offsets of the groups that consume the topic in which the message lies, from its broker."""
+    topic = message.queue.topic
+    address = addresses_of(await admin.topic_route(topic)).get(message.queue.broker_name)
     if address is None:
         return {}
     figures = BrokerFigures(admin)
-    groups = await figures.groups_of_topic(address, message.topic)
+    groups = await figures.groups_of_topic(address, topic)
     return await at_once.each(sorted(groups)[:_MAX_GROUPS], lambda group: figures.offsets(address, group))

@@ -15,7 +15,7 @@ _MAX_PASSWORD: Final = 256
 
 
 async def show(visit: Visit) -> Page:
-    """Show the users."""
+    """Show the users, and the form for a new one as it was filled in."""
     return await _page(visit, "", [])
 
 
@@ -34,6 +34,9 @@ async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
         "rows": account_rows(answered(users), answered(acls)), "plain": plain_rows(answered(plain)),
         "brokers": sorted(brokers), "silent_brokers": silent,
         "types": _TYPES, "done": done, "failed": failed,
+        # Brokers without authentication keep no users, so none can be created.
+        "has_users": bool(answered(users)),
+        "new_user": "" if done else visit.fields.get("user", ""), "new_type": visit.fields.get("type", ""),
     }  # fmt: skip
     return Page("accounts.html", values)
 
@@ -66,6 +69,6 @@ async def _on_masters(visit: Visit, what: str, change: Callable[[str], Awaitable
 
 ROUTES = (
     PageRoute("/accounts", show),
-    PageRoute("/accounts/create", create, changes=True),
-    PageRoute("/accounts/delete", delete, changes=True),
+    PageRoute("/accounts/create", create, changes=True, form=show),
+    PageRoute("/accounts/delete", delete, changes=True, form=show),
 )

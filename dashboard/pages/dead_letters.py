@@ -1,13 +1,16 @@
 """Dead letters of groups: view, preview of a redrive, redrive."""
 
-from dashboard.asking.messages import newest
+from dashboard.asking.messages import Newest, newest
+from dashboard.asking.names import near_groups
 from dashboard.asking.topics import summaries, topic_names
 from dashboard.page import Page, PageRoute, Visit
 from dashboard.views.messages import message_row
 from dashboard.views.slices import slice_of
 from dashboard.views.topics import chosen, topic_rows
+from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
 from sprocket.client.connection.identity import new_identity
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, dlq_topic
 
 _PER_PAGE = 25
@@ -28,14 +31,24 @@ async def show(visit: Visit) -> Page:
 
 
 async def _group(visit: Visit, group: str, outcome: dict[str, object] | None = None) -> Page:
-    found = await newest(visit.admin, visit.at_once, dlq_topic(group), _SHOWN)
+    found: Newest | None = None
+    near: list[str] = []
+    try:
+        found = await newest(visit.admin, visit.at_once, dlq_topic(group), _SHOWN)
+    except AdminError as error:
+        # The first dead letter makes the topic.
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        near = await near_groups(visit.admin, visit.at_once, group)
     preview: Redriven | None = None
-    if outcome is None and visit.text("preview"):
+    if found is not None and outcome is None and visit.text("preview"):
         preview = await Redrive(visit.admin, group, to_retry=bool(visit.text("to_retry"))).run(
             _filter(visit), dry_run=True, max_messages=_count(visit)
         )
     values = {
-        "group": group, "rows": [message_row(one) for one in found.messages], "silent_brokers": found.silent,
+        "group": group, "rows": [message_row(one) for one in found.messages] if found else [],
+        "silent_brokers": found.silent if found else [], "has_topic": found is not None,
+        "is_known": found is not None or near == [group], "near": near,
         "tag": visit.text("tag"), "key": visit.text("key"), "to_retry": bool(visit.text("to_retry")),
         "count": _count(visit), "max_count": _MAX_REDRIVEN, "preview": preview, "outcome": outcome, "shown": _SHOWN,
     }  # fmt: skip
@@ -63,4 +76,4 @@ async def redrive(visit: Visit) -> Page:
     return await _group(visit, group, outcome)
 
 
-ROUTES = (PageRoute("/dead-letters", show), PageRoute("/dead-letters/redrive", redrive, changes=True))
+ROUTES = (PageRoute("/dead-letters", show), PageRoute("/dead-letters/redrive", redrive, changes=True, form=show))

@@ -1,6 +1,7 @@
 """Consumer groups: list, and one group with its lag, its members and what blocks them."""
 
 from dashboard.asking.groups import group_answers, group_tables, silent
+from dashboard.asking.names import near_groups
 from dashboard.page import Page, PageRoute, Visit
 from dashboard.views.groups import group_page, group_rows
 from dashboard.views.slices import slice_of
@@ -21,7 +22,8 @@ async def show_one(visit: Visit) -> Page:
     group = visit.needed("group")
     answers = await group_answers(visit.admin, visit.at_once, group)
     page = group_page(group, answers, visit.clock.wall_ms())
-    return Page("group.html", {"group": page, "silent_brokers": silent(dict(answers.offsets))})
+    near = [] if page.is_known else await near_groups(visit.admin, visit.at_once, group)
+    return Page("group.html", {"group": page, "near": near, "silent_brokers": silent(dict(answers.offsets))})
 
 
 ROUTES = (PageRoute("/groups", show_all), PageRoute("/group", show_one))

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from dashboard.asking.names import offered_groups, offered_topics
 from dashboard.asking.topics import addresses_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.offsets import preview_rows
@@ -17,6 +18,16 @@ from sprocket.remoting.codes import ResponseCode
 _TARGETS: Final = {"start": "the first message", "end": "the end: skip what waits", "time": "a time (UTC)"}
 
 
+async def form(visit: Visit) -> Page:
+    """Show the form, as it was filled in."""
+    fields = {name: visit.fields.get(name, "") for name in ("group", "topic", "to", "time")}
+    names = {
+        "topics": await offered_topics(visit.admin), "groups": await offered_groups(visit.admin, visit.at_once)
+    }  # fmt: skip
+    empty: dict[str, object] = {"targets": _TARGETS, "rows": None, "silent_brokers": [], "done": None}
+    return Page("offsets.html", {**fields, **names, **empty})
+
+
 async def show(visit: Visit) -> Page:
     """Show the form, and a preview if group, topic and target are given."""
     return await _page(visit, None)
@@ -24,10 +35,7 @@ async def show(visit: Visit) -> Page:
 
 async def _page(visit: Visit, done: dict[MessageQueue, int] | None) -> Page:
     group, topic, target = visit.text("group"), visit.text("topic"), visit.text("to")
-    values: dict[str, object] = {
-        "group": group, "topic": topic, "to": target, "time": visit.text("time"), "targets": _TARGETS, "rows": None,
-        "silent_brokers": [], "done": done,
-    }  # fmt: skip
+    values = {**(await form(visit)).values, "done": done}
     if done is not None or not (group and topic and target):
         return Page("offsets.html", values)
     timestamp_ms = _timestamp(visit)
@@ -86,4 +94,4 @@ async def reset(visit: Visit) -> Page:
     return await _page(visit, dict(sorted(done.items())))
 
 
-ROUTES = (PageRoute("/offsets", show), PageRoute("/offsets/reset", reset, changes=True))
+ROUTES = (PageRoute("/offsets", show, form=form), PageRoute("/offsets/reset", reset, changes=True, form=form))

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dashboard.asking.names import offered_topics
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import Message
@@ -13,14 +14,14 @@ _MAX_DELAY_S: Final = 3 * 24 * 3600
 
 
 async def show(visit: Visit) -> Page:
-    """Show the form."""
-    return _form(visit, None)
+    """Show the form, as it was filled in."""
+    return await _form(visit, None)
 
 
-def _form(visit: Visit, result: object) -> Page:
-    fields = {name: visit.text(name) for name in ("topic", "tag", "keys")}
-    body = visit.fields.get("body", "")
-    return Page("send.html", {**fields, "body": body, "result": result, "max_body": _MAX_BODY_CHARACTERS})
+async def _form(visit: Visit, result: object) -> Page:
+    fields = {name: visit.fields.get(name, "") for name in ("topic", "tag", "keys", "delay", "body")}
+    topics = await offered_topics(visit.admin)
+    return Page("send.html", {**fields, "topics": topics, "result": result, "max_body": _MAX_BODY_CHARACTERS})
 
 
 async def send(visit: Visit) -> Page:
@@ -37,6 +38,8 @@ async def send(visit: Visit) -> Page:
         keys=visit.text("keys").split(),
         delay=delay_s or None,
     )
+    # A broker that creates topics on demand would make one of a mistyped name.
+    await visit.admin.topic_route(message.topic)
     settings = visit.settings
     client = ClientSettings(
         namesrv=settings.name_servers,
@@ -46,7 +49,7 @@ async def send(visit: Visit) -> Page:
         api_timeout_s=settings.request_timeout_s,
     )
     async with Producer(_GROUP, client=client) as producer:
-        return _form(visit, await producer.send(message))
+        return await _form(visit, await producer.send(message))
 
 
-ROUTES = (PageRoute("/send", show), PageRoute("/send/now", send, changes=True))
+ROUTES = (PageRoute("/send", show), PageRoute("/send/now", send, changes=True, form=show))

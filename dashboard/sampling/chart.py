@@ -38,6 +38,7 @@ class Chart:
     rows: tuple[tuple[float, str], ...]
     columns: tuple[tuple[float, str], ...]
     left_out: int
+    span: str
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -86,7 +87,15 @@ def chart(title: str, unit: str, series: Mapping[str, Series], begin_ms: int, en
         )
         for part in range(_COLUMNS, -1, -1)
     )
-    return Chart(title, unit, tuple(lines), rows, columns, max(0, len(ordered) - MAX_SERIES))
+    return Chart(
+        title, unit, tuple(lines), rows, columns, max(0, len(ordered) - MAX_SERIES), span_words(begin_ms, end_ms)
+    )
+
+
+def span_words(begin_ms: int, end_ms: int) -> str:
+    """Return how long charts are: last 4 minutes, last hour."""
+    minutes = round((end_ms - begin_ms) / 60_000)
+    return "last hour" if minutes == _SPANS[-1] else f"last {minutes} minutes"
 
 
 def begin_of(first_ms: int, now_ms: int) -> int:

@@ -29,7 +29,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One moment of one broker: messages per second since the moment before, and latencies in ms."""
+    """One moment of one broker: messages per second since the moment before, and latencies in ms.
+
+    Without messages there is no latency.
+    """
 
     time_ms: int
     put_per_s: float
@@ -54,7 +57,8 @@ def point_between(before: Counts, now: Counts) -> Point | None:
     put, got = now.put_total - before.put_total, now.got_total - before.got_total
     if elapsed_s <= 0 or now.boot_ms != before.boot_ms or put < 0 or got < 0:
         return None
-    return Point(now.time_ms, put / elapsed_s, got / elapsed_s, now.put_p99_ms, now.put_p999_ms)
+    p99_ms, p999_ms = (now.put_p99_ms, now.put_p999_ms) if put else (None, None)
+    return Point(now.time_ms, put / elapsed_s, got / elapsed_s, p99_ms, p999_ms)
 
 
 class History:

@@ -1,19 +1,20 @@
 """One message: its fields, its body in bounds, its trace, and who consumed it.  Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from dashboard.views.words import size
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.at_once import Outcomes
+from sprocket.client.consume.message_back import DEAD_LETTER_REASON
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.trace.encoding import TraceKind
 from sprocket.client.trace.lookup import Found
 from sprocket.remoting.bodies.stats import OffsetWrapper
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.topic_names import TRACE_TOPIC
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, TRACE_TOPIC
 
 MAX_TEXT_BYTES: Final = 8192
 _MAX_HEX_BYTES: Final = 512
@@ -46,6 +47,7 @@ class MessageRow:
     queue_offset: int
     retries: int
     origin: str
+    reason: str
     snippet: str
 
 
@@ -60,6 +62,26 @@ class Step:
     state: str
 
 
+# Part of a timeline, and place among steps of one millisecond, in the order of cause and effect.
+_STORED, _DIED = (1, 0), (2, 2)
+_RECORDED: Final = {
+    TraceKind.PUB: (0, 0), TraceKind.END_TRANSACTION: (0, 1), TraceKind.SUB_BEFORE: (2, 0), TraceKind.SUB_AFTER: (2, 1),
+    TraceKind.RECALL: (2, 0),
+}  # fmt: skip
+# `ConsumeReturnType` of RocketMQ.
+_FAILURES: Final = {1: "a timeout", 2: "an exception", 3: "a result of null", 4: "a failure"}
+
+
+class _Moment(NamedTuple):
+    """One step before the times are put in order."""
+
+    order: tuple[int, int]
+    time_ms: int
+    what: str
+    details: tuple[tuple[str, str], ...]
+    state: str
+
+
 @dataclass(frozen=True)
 class Consumer:
     """One group that consumes the topic, and whether it has passed the message."""
@@ -67,6 +89,7 @@ class Consumer:
     group: str
     state: str
     lag: int
+    dead_id: str = ""  # of the group's dead letter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +106,7 @@ class MessagePage:
     steps: tuple[Step, ...]
     trace_problem: str
     consumers: tuple[Consumer, ...]
+    dead_group: str  # whose dead letter it is, or empty
 
 
 def body_of(message: ReceivedMessage) -> Body:
@@ -127,16 +151,25 @@ def message_row(message: ReceivedMessage) -> MessageRow:
         queue_offset=message.queue_offset,
         retries=message.reconsume_times,
         origin=message.properties.get(names.RETRY_TOPIC, ""),
+        reason=reason_of(message),
         snippet=snippet[:_SNIPPET_CHARACTERS] + ("…" if len(snippet) > _SNIPPET_CHARACTERS else ""),
     )
+
+
+def reason_of(message: ReceivedMessage) -> str:
+    """Return why a dead letter is one: what its consumer gave as reason, else how often it was rejected."""
+    given = message.properties.get(DEAD_LETTER_REASON, "")
+    times = message.reconsume_times
+    return given or f"rejected {times} {'time' if times == 1 else 'times'}, without a reason"
 
 
 def message_page(
     message: ReceivedMessage,
     traces: "list[Found] | AdminError",
     progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]],
+    dead: Mapping[str, ReceivedMessage],
 ) -> MessagePage:
-    """Return the page of a message."""
+    """Return the page of a message; `dead` are its dead letters, by group."""
     problem = ""
     found: list[Found] = []
     if isinstance(traces, AdminError):
@@ -155,17 +188,23 @@ def message_page(
         size_bytes=message.size_bytes,
         properties=tuple(sorted(message.properties.items()))[:_MAX_PROPERTIES],
         body=body_of(message),
-        steps=timeline(message, found),
+        steps=timeline(message, found, dead),
         trace_problem=problem,
-        consumers=tuple(_consumers(message, progress)),
+        consumers=tuple(_consumers(message, found, progress, dead)),
+        dead_group=_dead_group(message),
     )
 
 
-def timeline(message: ReceivedMessage, found: Iterable[Found]) -> tuple[Step, ...]:
-    """Return the steps of a message in the order of time: what clients recorded, and when the broker stored it."""
-    moments: list[tuple[int, str, tuple[tuple[str, str], ...], str]] = [
-        (message.store_timestamp_ms, "stored by the broker", (("broker", message.queue.broker_name),), "good")
-    ]
+def timeline(message: ReceivedMessage, found: Iterable[Found], dead: Mapping[str, ReceivedMessage]) -> tuple[Step, ...]:
+    """Return the steps of a message: what clients recorded, when the broker stored it, and where it ended.
+
+    It was sent before it was stored, and stored before it was consumed, whatever the clocks of clients say; in each
+    part the order is that of time.
+    """
+    at = ("broker", message.queue.broker_name)
+    group = _dead_group(message)
+    stored = _Moment(_STORED, message.store_timestamp_ms, "stored by the broker", (at,), "good")
+    moments = [_died(message, group) if group else stored, *(_died(one, group) for group, one in dead.items())]
     for record, client in found:
         details = [("group", record.group), ("client", client)]
         if record.kind is not TraceKind.SUB_BEFORE:
@@ -174,14 +213,32 @@ def timeline(message: ReceivedMessage, found: Iterable[Found]) -> tuple[Step, ..
             details.append(("retry", str(record.retry_times)))
         if record.transaction_state:
             details.append(("state", record.transaction_state))
+        if not record.is_success and record.context_code in _FAILURES:
+            details.append(("because of", _FAILURES[record.context_code]))
         what, state = _what(record.kind, record.is_success)
-        moments.append((record.time_ms, what, tuple(details), state))
-    moments.sort(key=lambda one: one[0] or 1 << 62)
-    begun_ms = moments[0][0]
+        moments.append(_Moment(_RECORDED[record.kind], record.time_ms, what, tuple(details), state))
+    moments.sort(key=lambda one: (one.order[0], one.time_ms or 1 << 62, one.order[1]))
+    begun_ms = moments[0].time_ms
     return tuple(
-        Step(time_ms, f"+{time_ms - begun_ms} ms" if time_ms else "time unknown", what, details, state)
-        for time_ms, what, details, state in moments
+        Step(
+            one.time_ms,
+            f"{one.time_ms - begun_ms:+d} ms" if one.time_ms else "time unknown",
+            one.what,
+            one.details,
+            one.state,
+        )
+        for one in moments
     )
+
+
+def _died(message: ReceivedMessage, group: str) -> "_Moment":
+    details = (("broker", message.queue.broker_name), ("reason", reason_of(message)))
+    return _Moment(_DIED, message.store_timestamp_ms, f"became a dead letter of {group}", details, "failed")
+
+
+def _dead_group(message: ReceivedMessage) -> str:
+    topic = message.queue.topic
+    return topic.removeprefix(DLQ_PREFIX) if topic.startswith(DLQ_PREFIX) else ""
 
 
 def _what(kind: TraceKind, is_success: bool) -> tuple[str, str]:
@@ -198,11 +255,22 @@ def _what(kind: TraceKind, is_success: bool) -> tuple[str, str]:
 
 
 def _consumers(
-    message: ReceivedMessage, progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]]
+    message: ReceivedMessage,
+    found: Iterable[Found],
+    progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]],
+    dead: Mapping[str, ReceivedMessage],
 ) -> Iterable[Consumer]:
+    acknowledged = {record.group for record, _ in found if record.kind is TraceKind.SUB_AFTER and record.is_success}
+    for group, letter in dead.items():
+        yield Consumer(group, f"gave it up, it is a dead letter: {reason_of(letter)}", 0, letter.offset_message_id)
     for group, offsets in progress.items():
+        if group in dead:
+            continue
         if isinstance(offsets, AdminError):
             yield Consumer(group, f"unknown: {offsets}", 0)
+            continue
+        if group in acknowledged:
+            yield Consumer(group, "has acknowledged it", 0)
             continue
         one = offsets.get(message.queue)
         if one is None or one.consumer_offset < 0:

@@ -6,6 +6,7 @@ import pytest
 
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.remoting.bodies.auth import UserInfo
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.credentials import Credentials
 from sprocket.testing import Broker
 from tests.dashboard.rig import running, visitor
@@ -92,6 +93,7 @@ async def test_accounts_are_listed_created_and_deleted(guarded: Broker) -> None:
         made = await visitor.post("/accounts/create", token=token, user="clerk", secret="clerk's own", type="Normal")
         assert "User clerk was created" in made.text and "clerk's own" not in made.html and "own" not in made.text
         listed = await visitor.get("/accounts")
+        assert "New user" in listed.text
         assert "clerk Normal enable" in listed.text and "root Super" in listed.text
         gone = await visitor.post("/accounts/delete", token=token, user="clerk")
         assert "User clerk was deleted" in gone.text
@@ -143,5 +145,7 @@ async def test_a_message_is_sent_as_the_user(guarded: Broker) -> None:
     async with running(guarded.namesrv) as (_, visitor):
         await visitor.log_in("root", "secret of root")
         token = await visitor.token("/send")
+        async with AdminClient([guarded.namesrv], credentials=ROOT) as admin:
+            await admin.create_topic(guarded.address, TopicConfig("Signed"))
         sent = await visitor.post("/send/now", token=token, topic="Signed", body="x")
         assert "SEND_OK" in sent.text, sent.text

@@ -148,4 +148,4 @@ async def test_no_name_server_is_a_page_that_says_so() -> None:
     async with running("127.0.0.1:1") as (_, visitor):
         pages = await asyncio.gather(*(visitor.get(path) for path in ("/", "/topics", "/groups", "/charts")))
     for page in pages:
-        assert page.status == 502 and "127.0.0.1:1" in page.text and "Check the address" in page.text
+        assert page.status == 502 and "127.0.0.1:1" in page.text and "Check that the server runs" in page.text

@@ -1,21 +1,30 @@
 """Pure parts: what blocks a group, charts, sessions, words."""
 
+from typing import Any
+
 import pytest
 
 from dashboard.asking.cluster import ClusterAnswers
 from dashboard.asking.groups import GroupAnswers
-from dashboard.sampling.chart import begin_of, chart, nice_top
+from dashboard.page import BadInput
+from dashboard.sampling.chart import begin_of, chart, nice_top, span_words
 from dashboard.sampling.history import MAX_BROKERS, MAX_MEMBERS, Counts, History, counts_of, point_between
 from dashboard.security.login_answers import is_proved
 from dashboard.security.sessions import Sessions
 from dashboard.views.cluster import cluster_map
 from dashboard.views.groups import STUCK_MS, group_page
-from dashboard.views.messages import hex_lines
+from dashboard.views.messages import hex_lines, message_page, reason_of, timeline
 from dashboard.views.offsets import preview_rows
+from dashboard.views.refusals import nearest, refusal_of
 from dashboard.views.slices import slice_of
 from dashboard.views.words import duration, number, size
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.cluster_health import ClusterLook, Seen
+from sprocket.client.errors import NameServerUnreachable, TopicNotFound
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.trace.encoding import TraceKind, TraceRecord
+from sprocket.client.trace.lookup import Found
+from sprocket.common.errors import ClientError
 from sprocket.remoting.bodies.client import Connection, ConsumerConnection, MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, ProcessQueueInfo
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -28,6 +37,7 @@ from sprocket.remoting.bodies.stats import (
     TopicOffset,
 )
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.properties import encode
 
 NOW_MS = 1_000_000_000
 QUEUES = [MessageQueue("T", "a", n) for n in range(2)]
@@ -119,6 +129,8 @@ def test_rates_of_samples() -> None:
     before, now = Counts(1000, 5, 100, 40, 1.0, None), Counts(3000, 5, 160, 40, 2.0, None)
     point = point_between(before, now)
     assert point is not None and (point.put_per_s, point.got_per_s, point.put_p99_ms) == (30.0, 0.0, 2.0)
+    quiet = point_between(now, Counts(5000, 5, 160, 50, 0.0, 0.0))
+    assert quiet is not None and (quiet.put_per_s, quiet.put_p99_ms, quiet.put_p999_ms) == (0.0, None, None)
     assert point_between(now, before) is None
     assert point_between(before, Counts(3000, 6, 160, 40, 2.0, None)) is None
     assert counts_of({"msgPutTotalTodayNow": "x", "msgGetTotalTodayNow": "1"}, 0) is None
@@ -171,6 +183,10 @@ def test_charts_begin_where_points_do() -> None:
     assert begin_of(99 * minute, 100 * minute) == 96 * minute
     assert begin_of(90 * minute, 100 * minute) == 88 * minute
     assert begin_of(0, 100 * minute) == 40 * minute
+    assert span_words(96 * minute, 100 * minute) == "last 4 minutes"
+    assert span_words(40 * minute, 100 * minute) == "last hour"
+    assert span_words(96 * minute, 100 * minute) == "last 4 minutes"
+    assert span_words(40 * minute, 100 * minute) == "last hour"
 
 
 def test_sessions_end() -> None:
@@ -213,3 +229,78 @@ def test_words() -> None:
     assert hex_lines(b"ab\x00") == "000000  61 62 00" + " " * 41 + "ab."
     part = slice_of(list(range(7)), 9, 3)
     assert (part.items, part.number, part.before, part.after) == ([6], 3, 2, None)
+
+
+def received(topic: str, stored_ms: int, **properties: str) -> ReceivedMessage:
+    """Return a message that was rejected three times."""
+    return ReceivedMessage(
+        topic="Orders", queue=MessageQueue(topic, "b", 0), queue_offset=0, physical_offset=0, body=b"x",
+        raw_properties=encode(properties).encode(), flag=0, sys_flag=0, born_timestamp_ms=0, born_host=bytes(8),
+        store_timestamp_ms=stored_ms, store_host=bytes(8), reconsume_times=3, size_bytes=100,
+    )  # fmt: skip
+
+
+def traced(kind: TraceKind, time_ms: int, group: str, **fields: Any) -> Found:
+    return TraceRecord(kind=kind, message_id="id", time_ms=time_ms, group=group, **fields), "1.2.3.4"
+
+
+TRACES = [
+    traced(TraceKind.SUB_AFTER, 30, "g", is_success=False, context_code=2),
+    traced(TraceKind.SUB_BEFORE, 30, "g"),
+    traced(TraceKind.PUB, 12, "p"),
+]
+
+
+def test_a_timeline_has_causes_before_effects_whatever_clocks_say() -> None:
+    steps = timeline(received("Orders", 10), TRACES, {})
+    assert [(step.what, step.after) for step in steps] == [
+        ("sent by the producer", "+0 ms"), ("stored by the broker", "-2 ms"), ("received by a consumer", "+18 ms"),
+        ("rejected by the consumer", "+18 ms"),
+    ]  # fmt: skip
+    assert ("because of", "an exception") in steps[-1].details
+
+
+def test_a_timeline_ends_with_the_dead_letter_and_its_reason() -> None:
+    dead = received("%DLQ%g", 50, DEAD_LETTER_REASON="no such customer")
+    of_message = timeline(received("Orders", 10), TRACES, {"g": dead})
+    of_letter = timeline(dead, TRACES, {})
+    for steps in (of_message, of_letter):
+        assert steps[-1].what == "became a dead letter of g"
+        assert ("reason", "no such customer") in steps[-1].details
+    assert [step.what for step in of_letter].count("stored by the broker") == 0
+    assert reason_of(received("%DLQ%g", 50)) == "rejected 3 times, without a reason"
+
+
+def test_groups_say_how_they_finished_a_message() -> None:
+    message = received("Orders", 10)
+    passed = {message.queue: OffsetWrapper(9, 9, 9, 0)}
+    progress: dict[str, dict[MessageQueue, OffsetWrapper] | AdminError] = dict.fromkeys(("g", "h", "i"), passed)
+    found = [*TRACES, traced(TraceKind.SUB_AFTER, 40, "h")]
+    page = message_page(message, found, progress, {"g": received("%DLQ%g", 50)})
+    assert {one.group: one.state.partition(":")[0] for one in page.consumers} == {
+        "g": "gave it up, it is a dead letter", "h": "has acknowledged it", "i": "has passed it",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "topic", "status", "advice"),
+    [
+        (TopicNotFound("Ordres", "n:1"), "Ordres", 404, "Check the name"),
+        (AdminError("no route", 17), "Ordres", 404, "Check the name"),
+        (AdminError("no route", 17), "", 502, "reason is above"),
+        (AdminError("timeout"), "Orders", 502, "Check that the server runs"),
+        (NameServerUnreachable("refused"), "", 502, "Check that the server runs"),
+        (AdminError("disk full", 14), "Orders", 502, "reason is above"),
+        (BadInput("to is missing"), "Orders", 400, "Correct it"),
+    ],
+)
+def test_advice_fits_the_error(error: ClientError | BadInput, topic: str, status: int, advice: str) -> None:
+    refusal = refusal_of(error, topic)
+    assert refusal.status == status and advice in refusal.advice
+    assert refusal.unknown_topic == (topic if status == 404 else "")
+
+
+def test_nearest_names() -> None:
+    names = ["Orders", "OrdersEU", "Invoices", "x" * 200]
+    assert nearest("ordres", names) == ["Orders", "OrdersEU"]
+    assert nearest("Shipments", names) == []
