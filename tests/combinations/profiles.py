@@ -37,7 +37,6 @@ _SMALL: Final = {
     "osPageCacheBusyTimeOutMills": "600000",
     "brokerFastFailureEnable": "false",
 }
-_METRICS: Final = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
 # docs/profiles.md: slave acting master.
 _ACTING: Final = {
     "enableSlaveActingMaster": "true",
@@ -66,6 +65,7 @@ class Guard:
     broker: Mapping[str, str] = field(default_factory=dict)
     name_server: Mapping[str, str] = field(default_factory=dict)
     controller: Mapping[str, str] = field(default_factory=dict)
+    proxy: Mapping[str, str] = field(default_factory=dict)
     is_tls: bool = False
 
     @property
@@ -75,11 +75,11 @@ class Guard:
 
 
 OPEN: Final = Guard("open")
-USERS_AND_TLS: Final = Guard("acl-2.0-tls", _USERS, _USERS, is_tls=True)
+USERS_AND_TLS: Final = Guard("acl-2.0-tls", _USERS, _USERS, proxy=_USERS, is_tls=True)
 GUARDS: Final = (
     OPEN,
-    Guard("acl-1.0", {"aclEnable": "true"}, controller=_SERVERS_KEY),
-    Guard("acl-2.0", _USERS, _USERS),
+    Guard("acl-1.0", {"aclEnable": "true"}, controller=_SERVERS_KEY, proxy=_SERVERS_KEY),
+    Guard("acl-2.0", _USERS, _USERS, proxy=_USERS),
     Guard("tls", is_tls=True),
     USERS_AND_TLS,
 )
@@ -153,12 +153,18 @@ def _plans(profile: str) -> list[Plan]:
     return list(find_profile("2m-2s-sync" if profile == ACTING else profile).plans)
 
 
+def _metrics() -> dict[str, str]:
+    return {"metricsExporterType": "PROM", "metricsPromExporterPort": str(free_port())}
+
+
 def _guarded(plan: Plan, profile: str, guard: Guard, home: Path) -> Plan:
     """Return the plan with what an operator adds to its file."""
     if plan.is_broker:
-        keys = _SMALL | _METRICS | (_ACTING if profile == ACTING else {}) | {"rocketmqHome": str(home)} | guard.broker
+        keys = (
+            _SMALL | _metrics() | (_ACTING if profile == ACTING else {}) | {"rocketmqHome": str(home), **guard.broker}
+        )
     else:
-        keys = (_ACTING_NAME_SERVER if profile == ACTING else {}) | guard.name_server
+        keys = (_ACTING_NAME_SERVER if profile == ACTING else {}) | dict(guard.name_server)
         if plan.has_controller:
-            keys = keys | _METRICS | guard.controller
+            keys |= _metrics() | dict(guard.controller)
     return replace(plan, content=plan.content + "".join(f"{key}={value}\n" for key, value in keys.items()))
