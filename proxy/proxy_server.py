@@ -67,6 +67,7 @@ from sprocket.metrics.declared import Metric, gauge
 from sprocket.metrics.export import MetricsExport, server_labels
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.tls.settings import TlsSettings
 
@@ -129,7 +130,7 @@ class Proxy:
         checks = TransactionChecks(self.remoting_producers, remoting_gate, choose)
         self._commands = ClientCommands(self.clients, config.grpc_proxy_relay_request_timeout_in_seconds)
         self._relay = RelayRoutes(self.consumers, self._commands, lambda: self._instance.client_id, clock.wall_ms)
-        orphans = OrphanedTransactions(self.clients, choose, self._broker_at, clock.wall_ms, checks.passed)
+        orphans = OrphanedTransactions(self.clients, choose, self._broker_of, clock.wall_ms, checks.passed)
         self._producers = TransactionalProducers(self.clients, lambda: self.metadata, lambda: checks.groups)
         self._memberships = Memberships(self._producers, self.consumers, config.register_consumers_at_brokers)
         self._instance = ClientInstance(
@@ -413,9 +414,8 @@ class Proxy:
         if self.config.register_consumers_at_brokers:
             self._look_due.set()
 
-    def _broker_at(self, address: str) -> str | None:
-        """Return the broker group of the broker at `address`."""
-        return self._instance.broker_at(address)
+    def _broker_of(self, channel: RemotingChannel) -> str | None:
+        return self._instance.broker_of(channel)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)

@@ -20,8 +20,8 @@ from broker.out.registration import Registration
 from broker.periodic import pause
 from broker.replication.ha_exchange import HaExchange
 from sprocket.common.errors import SprocketError, StoreError
+from sprocket.remoting.addresses import numeric_host, numeric_hosts
 from sprocket.remoting.bodies.route import MASTER_ID
-from sprocket.remoting.client import split_address
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class PreOnline:
         for member in sorted(slaves):
             address = slaves[member]
             await self._exchange.announce(address)
-            if not await self._is_followed_by(split_address(address)[0]):
+            if not await self._is_followed_by(await numeric_hosts(address)):
                 return f"the slave {address} does not follow within {_JOIN_LIMIT_S:g} s; see its log"
             if not self._core.role.serves_group:
                 # Offsets would be clamped to the end of an incomplete log.
@@ -125,9 +125,9 @@ class PreOnline:
             await self._fetch_from(member, slaves)
         return ""
 
-    async def _is_followed_by(self, host: str) -> bool:
+    async def _is_followed_by(self, hosts: frozenset[str]) -> bool:
         for _ in range(round(_JOIN_LIMIT_S / _POLL_S)):
-            if host in self._slave_hosts():
+            if not hosts.isdisjoint(map(numeric_host, self._slave_hosts())):
                 return True
             await pause(_POLL_S)
         return False

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final
 
-from sprocket.remoting.client import split_address
+from sprocket.remoting.addresses import numeric_host
 
 logger = logging.getLogger(__name__)
 
@@ -45,15 +45,20 @@ class EmptyStart:
 
     def slave_is_empty(self, name: Hashable) -> None:
         """Note that a slave is empty as well."""
-        self._empty.add(name)
+        self._empty.add((numeric_host(name) or name) if isinstance(name, str) else name)
 
-    def members_known(self, members: Mapping[int, str] | None, waited_ms: float) -> None:
-        """Start, or log why not, given the members that name servers know after `waited_ms`."""
+    def members_known(
+        self, members: Mapping[int, str] | None, waited_ms: float, hosts: Mapping[int, frozenset[str]]
+    ) -> None:
+        """Start, or log why not, given the members that name servers know after `waited_ms`.
+
+        `hosts` has the IP addresses of each member, which may be registered by a host name.
+        """
         if members is None:
             self._say_wait("no name server answers", "a name server must answer whether this group has other members")
             return
         others = {number: address for number, address in members.items() if number != self._own_id}
-        absent = {number: address for number, address in others.items() if not self._is_empty(number, address)}
+        absent = {number: address for number, address in others.items() if not self._is_empty(number, hosts)}
         if not absent and self._empty:
             self._begin("the store is empty, and so is every slave's")
         elif not absent and waited_ms >= self._wait_ms:
@@ -61,12 +66,8 @@ class EmptyStart:
         elif absent and waited_ms >= self._wait_ms:
             self._say_wait(f"members that have not connected: {absent}", _ADVICE)
 
-    def _is_empty(self, number: int, address: str) -> bool:
-        try:
-            host, _ = split_address(address)
-        except ValueError:
-            host = ""
-        return number in self._empty or host in self._empty
+    def _is_empty(self, number: int, hosts: Mapping[int, frozenset[str]]) -> bool:
+        return number in self._empty or not self._empty.isdisjoint(hosts.get(number, ()))
 
     def _say_wait(self, reason: str, note: str) -> None:
         """Log a reason once."""

@@ -28,6 +28,7 @@ from ha.shared_secret import read_secret
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ConfigError, RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.addresses import numeric_hosts
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
@@ -207,14 +208,15 @@ class MasterSessions(Service):
         if self._empty is None or not self.tail.is_waiting or self.tail.is_fetching or self.tail.needs_tables:
             return
         members = await self._ask_members()
+        hosts = {number: await numeric_hosts(address) for number, address in (members or {}).items()}
         if self.tail.is_waiting and not self._core.store.wrote_offset:
-            self._empty.members_known(members, (self._core.clock.monotonic() - self._began_at) * 1000)
+            self._empty.members_known(members, (self._core.clock.monotonic() - self._began_at) * 1000, hosts)
 
     def _slave_is_empty(self, name: Hashable) -> None:
         assert self._empty is not None
         self._empty.slave_is_empty(name)
         if self._ask_members is no_members:
-            self._empty.members_known({}, 0)
+            self._empty.members_known({}, 0, {})
         elif self._asking is None:
             # Ask at once, so that a new pair does not wait for the next look.
             self._asking = asyncio.get_running_loop().create_task(self._look_for_members())

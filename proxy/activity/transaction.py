@@ -23,6 +23,7 @@ from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
+from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
@@ -75,7 +76,7 @@ class TransactionActivity:
 class OrphanedTransactions:
     """Questions of brokers about open transactions, passed to a connected producer of the topic.
 
-    `choose` returns a number below its argument, to choose a producer; `broker_at` the broker group at an address.
+    `choose` returns a number below its argument, to choose a producer; `broker_of` the broker group of a connection.
     `passed` asks a remoting producer, and returns whether there is one.
     """
 
@@ -83,14 +84,14 @@ class OrphanedTransactions:
         self,
         clients: Clients,
         choose: Callable[[int], int],
-        broker_at: Callable[[str], str | None],
+        broker_of: Callable[[RemotingChannel], str | None],
         now_ms: Callable[[], int],
         passed: Callable[[Request[CheckTransactionStateRequestHeader], str, str, str], bool],
     ) -> None:
         self._passed = passed
         self._clients = clients
         self._choose = choose
-        self._broker_at = broker_at
+        self._broker_of = broker_of
         self._now_ms = now_ms
 
     def routes(self) -> list[Route]:
@@ -109,9 +110,9 @@ class OrphanedTransactions:
         except ProtocolError as error:
             peer_lines.warning(logger, request.channel.peer, "event=check_unreadable reason=%r", str(error))
             return
-        host, port = request.channel.peer
-        broker_name = header.broker_name or self._broker_at(f"{host}:{port}")
+        broker_name = header.broker_name or self._broker_of(request.channel)
         if len(messages) != 1 or not broker_name:
+            host, port = request.channel.peer
             peer_lines.warning(logger, host, "event=check_unknown peer=%s:%d messages=%d", host, port, len(messages))
             return
         message = messages[0]

@@ -145,7 +145,7 @@ class StoredMessages:
         except ValueError:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from None
         # Only to brokers: an id can name any address.
-        name = instance.broker_at(address)
+        name = await instance.broker_at(address)
         if name is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         header.broker_name = name

@@ -60,12 +60,13 @@ async def unlock(client: TestClient, client_id: str, *queue_ids: int) -> None:
     await client.ask_well(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_consumers_go_on_at_the_slave_and_no_offset_moved_back_when_the_master_returns(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, host: str
 ) -> None:
     caplog.set_level("INFO", "broker.slave.slave_sessions")
     async with cluster(tmp_path) as it:
-        master, slave, client = await start_pair(it)
+        master, slave, client = await start_pair(it, broker_ip1=host)
         for number in range(10):
             await client.send(b"%d" % number)
         await client.heartbeat("C1", TOPIC)
@@ -83,7 +84,7 @@ async def test_consumers_go_on_at_the_slave_and_no_offset_moved_back_when_the_ma
         assert await lock(acting, "C1", 0) == [0]
         assert await lock(acting, "C2", 0) == []
         await commit(acting, 0, 8)
-        again = await it.start(A)
+        again = await it.start(A, broker_ip1=host)
         assert not again.presence.members.is_online or slave.role.is_acting
         await until(lambda: 0 in it.members(A))
         assert again.offsets.query(GROUP, TOPIC, 0) == 8

@@ -120,8 +120,11 @@ async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequ
 
     Source: RocketMQ 5.3.3, `CommandUtil.fetchBrokerNameByAddr`, which fails for an address that is not registered.
     """
+    from sprocket.remoting.addresses import names_at
+
     info = await admin.cluster_info()
-    names = {name for name, data in info.broker_addr_table.items() if set(masters) & set(data.broker_addrs.values())}
+    groups = {name: data.broker_addrs.values() for name, data in info.broker_addr_table.items()}
+    names = {name for address in masters for name in await names_at(address, groups)}
     if not names:
         where = f"broker at {broker}" if broker else "master in the cluster"
         raise CommandFailed(f"the order of topic {config.topic_name} is not set: the name server knows no {where}")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.message import ReceivedMessage
+from sprocket.remoting.addresses import names_at
 from sprocket.remoting.bodies.client import ConsumerConnection
-from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codes import ResponseCode
 
 
@@ -38,15 +38,30 @@ async def message_tracks(admin: AdminClient, message: ReceivedMessage) -> list[M
 
     Raises AdminError if the groups are not known; a failure that concerns one group is in its track.
     """
-    return [await _track(admin, message, group) for group in await admin.groups_of_topic(message.topic)]
+    groups = await admin.groups_of_topic(message.topic)
+    brokers = await _brokers_of(admin, message) if groups else set()
+    return [await _track(admin, message, group, brokers) for group in groups]
 
 
-async def _track(admin: AdminClient, message: ReceivedMessage, group: str) -> MessageTrack:
+async def _brokers_of(admin: AdminClient, message: ReceivedMessage) -> set[str]:
+    """Return the name of the broker group that has the message; empty if none is registered at its address."""
+    if message.queue.broker_name:
+        return {message.queue.broker_name}
+    # A message that was found by its offset id names no broker, only the address that stored it.
+    host, port = message.store_host
+    groups = {name: data.broker_addrs.values() for name, data in (await admin.cluster_info()).broker_addr_table.items()}
+    return await names_at(f"{host}:{port}", groups)
+
+
+async def _track(admin: AdminClient, message: ReceivedMessage, group: str, brokers: set[str]) -> MessageTrack:
     try:
         members = await admin.consumer_connection(group)
         if members.consume_type != "CONSUME_PASSIVELY":
             return MessageTrack(group, TrackType.PULL)
-        is_consumed = await _is_consumed(admin, message, group)
+        if not brokers:
+            reason = "no registered broker has the address {}:{}, which stored the message".format(*message.store_host)
+            return MessageTrack(group, TrackType.UNKNOWN, reason)
+        is_consumed = await _is_consumed(admin, message, group, brokers)
     except AdminError as error:
         if error.code == ResponseCode.BROADCAST_CONSUMPTION:
             return MessageTrack(group, TrackType.CONSUME_BROADCASTING)
@@ -58,19 +73,15 @@ async def _track(admin: AdminClient, message: ReceivedMessage, group: str) -> Me
     return MessageTrack(group, TrackType.CONSUMED if passes else TrackType.CONSUMED_BUT_FILTERED)
 
 
-async def _is_consumed(admin: AdminClient, message: ReceivedMessage, group: str) -> bool:
-    """Return whether the group's offset is beyond the message.
-
-    The broker is known by the address that stored the message: one found by its offset id names no broker.
-    """
-    brokers = (await admin.cluster_info()).broker_addr_table
-    address = "{}:{}".format(*message.store_host)
-    for queue, offsets in (await admin.consume_stats(group)).offset_table.items():
-        if (queue.topic, queue.queue_id) == (message.topic, message.queue.queue_id) and queue.broker_name in brokers:
-            master = brokers[queue.broker_name].broker_addrs.get(MASTER_ID)
-            if master == address and offsets.consumer_offset > message.queue_offset:
-                return True
-    return False
+async def _is_consumed(admin: AdminClient, message: ReceivedMessage, group: str, brokers: set[str]) -> bool:
+    """Return whether the group's offset on one of `brokers` is beyond the message."""
+    place = message.topic, message.queue.queue_id
+    return any(
+        (queue.topic, queue.queue_id) == place
+        and queue.broker_name in brokers
+        and offsets.consumer_offset > message.queue_offset
+        for queue, offsets in (await admin.consume_stats(group)).offset_table.items()
+    )
 
 
 def _passes(members: ConsumerConnection, message: ReceivedMessage) -> bool:

@@ -31,8 +31,10 @@ from sprocket.client.errors import (
 from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.addresses import names_at
 from sprocket.remoting.bodies.client import HeartbeatData
 from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -344,9 +346,16 @@ class ClientInstance:
     def master_address(self, broker_name: str) -> str | None:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
-    def broker_at(self, address: str) -> str | None:
-        """Return the name of the broker group that has a member at `address`."""
-        return next((name for name, members in self._addresses.items() if address in members.values()), None)
+    async def broker_at(self, address: str) -> str | None:
+        """Return the name of the broker group that has a member at `address`, which may be registered by a name."""
+        groups = {name: members.values() for name, members in self._addresses.items()}
+        return next(iter(await names_at(address, groups)), None)
+
+    def broker_of(self, channel: RemotingChannel) -> str | None:
+        """Return the name of the broker group at the other end of `channel`, a connection of this client."""
+        groups = self._addresses.items()
+        members = ((name, address) for name, group in groups for address in group.values())
+        return next((name for name, address in members if self.remoting.open_channel(address) is channel), None)
 
     def master_or_slave_address(self, broker_name: str) -> str | None:
         """Return the master's address, or another member's while the routes have no master."""

@@ -2,8 +2,11 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from sprocket import AdminClient, ConsumeFrom, Consumer, Message, Producer, SubscriptionGroupConfig
+from sprocket import AdminClient, ConsumeFrom, Consumer, Message, MessageQueue, Producer, SubscriptionGroupConfig
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.admin.message_tracks import MessageTrack, TrackType, message_tracks
@@ -50,3 +53,35 @@ async def test_what_each_group_did(sprocket_shared_broker: Broker, sprocket_topi
         unread = await MessageLookup(admin).by_id(topic, later.offset_message_id)
         assert unread is not None
         await reaches(admin, unread, [TrackType.CONSUMED_BUT_FILTERED, TrackType.NOT_ONLINE, TrackType.NOT_CONSUME_YET])
+
+
+async def test_broker_that_is_registered_by_a_host_name(tmp_path: Path) -> None:
+    """The message names the address that stored it, which is a number, and the route names the host."""
+    with Broker(tmp_path, properties={"brokerIP1": "localhost"}) as broker:
+        broker.create_topic("T", 1)
+        async with AdminClient(broker.namesrv) as admin, Producer("g", broker.namesrv) as producer:
+            data = (await admin.topic_route("T")).broker_datas
+            assert [address.partition(":")[0] for address in data[0].broker_addrs.values()] == ["localhost"]
+            sent = await producer.send(Message("T", b"1"))
+            message = await MessageLookup(admin).by_id("T", sent.offset_message_id)
+            assert message is not None
+            async with Consumer(ONLINE, "T", broker.namesrv, consume_from=ConsumeFrom.FIRST) as online:
+                await online.ack(await anext(online))
+                await reaches(admin, message, [TrackType.CONSUMED])
+
+
+async def test_broker_that_nobody_knows(sprocket_shared_broker: Broker, sprocket_topic: str) -> None:
+    namesrv, topic = sprocket_shared_broker.namesrv, sprocket_topic
+    async with (
+        AdminClient(namesrv) as admin,
+        Producer("g", namesrv) as producer,
+        Consumer(ONLINE, topic, namesrv, consume_from=ConsumeFrom.FIRST) as online,
+    ):
+        await producer.send(Message(topic, b"1"))
+        message = await anext(online)
+        await online.ack(message)
+        await reaches(admin, message, [TrackType.CONSUMED])
+        queue = MessageQueue(topic, "", message.queue.queue_id)
+        moved: Any = SimpleNamespace(topic=topic, queue=queue, queue_offset=0, store_host=("10.0.0.7", 10911))
+        (track,) = await reaches(admin, moved, [TrackType.UNKNOWN])
+    assert track.reason == "no registered broker has the address 10.0.0.7:10911, which stored the message"
