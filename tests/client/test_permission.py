@@ -113,7 +113,7 @@ async def test_send_without_permission_is_tried_once(
         ):
             with pytest.raises(PermissionDenied, match=r"NO_PERMISSION.*credentials.*createAcl"):
                 await work
-        assert not producer._sender.faults.avoided_until  # the broker is healthy
+        assert not producer._sender.faults.avoided  # the broker is healthy
     assert "send_attempt_failed" not in caplog.text
 
 

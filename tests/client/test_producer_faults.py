@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,11 @@ from sprocket import (
 )
 from sprocket.client.send.queue_choice import RoundRobin
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request
 from sprocket.remoting.headers.client import HeartbeatRequestHeader
 from sprocket.remoting.tls.settings import TlsSettings
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data, until
+from tests.clock import ManualClock
 
 A = MessageQueue("T", "a", 0)
 
@@ -346,3 +349,54 @@ async def test_route_that_means_nothing_does_not_end_the_polling(name_server: Fa
         wrong.order_topic_conf = "a:many"  # what an operator may write into the KV configuration
         asked = len(name_server.asked)
         await until(lambda: len(name_server.asked) > asked + 2)
+
+
+async def test_new_master_of_a_failed_group_is_used_at_once(name_server: FakeNameServer, brokers: Two) -> None:
+    """The name server learns of it some time after the failure."""
+    a, b = brokers
+    clock = ManualClock()  # it stands still, so no avoidance ends by itself
+    async with FakeBroker("a") as new, Producer("g", name_server.address, clock=clock) as sender:
+        await until_sent(sender, a, b)
+        clock.advance(1.0)
+        a.script.append(hang_up)
+        while a.script:
+            await sender.send(Message("T", b"x"))
+        a.script.extend([hang_up] * 100)
+        clock.advance(1.0)
+        name_server.topics["T"] = topic_data(new, b)
+        await until_sent(sender, new, b)
+    assert len(a.script) == 100
+
+
+async def test_send_to_the_old_master_that_fails_late_says_nothing_about_the_new_one(
+    name_server: FakeNameServer, brokers: Two
+) -> None:
+    a, b = brokers
+    clock, may_fail = ManualClock(), asyncio.Event()
+    client = ClientSettings(namesrv=name_server.address, poll_name_server_interval_s=0.02)
+
+    async def hang_up_late(request: Request[Any]) -> None:
+        await may_fail.wait()
+        hang_up(request)
+
+    async with FakeBroker("a") as new, Producer("g", client=client, clock=clock) as sender:
+        await until_sent(sender, a, b)
+        clock.advance(1.0)
+        a.script.append(hang_up_late)
+        sends = [asyncio.create_task(sender.send(Message("T", b"x"))) for _ in range(2)]
+        await until(lambda: not a.script)
+        clock.advance(1.0)
+        name_server.topics["T"] = topic_data(new, b)
+        asked = len(name_server.asked)
+        await until(lambda: len(name_server.asked) >= asked + 2)  # the first answer has come
+        may_fail.set()
+        await asyncio.gather(*sends)
+        await until_sent(sender, new, b)
+
+
+async def until_sent(sender: Producer, *brokers: FakeBroker) -> None:
+    """Send until each of `brokers` has taken a further message."""
+    before = [len(broker.taken) for broker in brokers]
+    while any(len(broker.taken) == count for broker, count in zip(brokers, before, strict=True)):
+        await sender.send(Message("T", b"x"))
+        await asyncio.sleep(0.005)

@@ -6,6 +6,7 @@ answers.  Heartbeats run in their own task, independent of the application's han
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ _FIRST_POLL_S = 1.0
 # Interval and duration of refreshes of a route that has lost a broker, to find a restarted broker soon.
 _DIMINISHED_POLL_S = 1.0
 _DIMINISHED_LIMIT_S = 120.0
+# How long to do the same after a broker failed: its group may soon have another master.
+_FAILED_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +145,7 @@ class ClientInstance:
         self._heartbeat_to_slaves = heartbeat_to_slaves
         self._routes: dict[str, TopicRoute] = {}
         self._addresses: dict[str, dict[int, str]] = {}
+        self._master_changes: dict[str, float] = {}  # monotonic s of the last one by broker name
         self.route_changes = 0  # what was looked up in routes is still true while this is the same
         self._refreshing: dict[str, asyncio.Task[TopicRoute]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -253,6 +257,14 @@ class ClientInstance:
         if self.is_open and topic not in self._refreshing:
             self.spawn(self._refresh_quietly(topic))
 
+    def watch_route(self, topic: str) -> None:
+        """Refresh the route of `topic` now, and every second for a while: one of its brokers failed."""
+        self.request_refresh(topic)
+        if topic not in self._diminished:
+            self._poll_due.set()
+        lost, limit = self._diminished.get(topic, (set(), 0.0))
+        self._diminished[topic] = lost, max(limit, asyncio.get_running_loop().time() + _FAILED_LIMIT_S)
+
     async def _fetch_route(self, topic: str) -> TopicRoute:
         try:
             data = await self.name_servers.topic_route(topic)
@@ -291,9 +303,12 @@ class ClientInstance:
         if previous is not None:
             self._watch_lost_brokers(previous, route)
         self.route_changes += 1
-        self._addresses = {}
+        before, self._addresses = self._addresses, {}
         for known in self._routes.values():
             self._addresses.update(known.broker_addresses)
+        for name, members in before.items():
+            if members.get(MASTER_ID) != self.master_address(name):
+                self._master_changes[name] = self.clock.monotonic()
         logger.info(
             "event=route_changed topic=%s write_queues=%d read_queues=%d brokers=%s",
             route.topic,
@@ -345,6 +360,10 @@ class ClientInstance:
 
     def master_address(self, broker_name: str) -> str | None:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def master_changed_at(self, broker_name: str) -> float:
+        """Return when the routes last named another master of a broker group, or none, monotonic s; -inf if never."""
+        return self._master_changes.get(broker_name, -math.inf)
 
     async def broker_at(self, address: str) -> str | None:
         """Return the name of the broker group that has a member at `address`, which may be registered by a name."""

@@ -120,13 +120,13 @@ class Sender:
         self._monotonic = instance.clock.monotonic
         self.group = group
         self.settings = settings
-        self.faults = FaultTolerance(settings.send_latency_enable)
+        self.faults = FaultTolerance(settings.send_latency_enable, instance.master_changed_at)
         self._round_robin = RoundRobin(first_queue)
         self._outstanding = 0
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lanes: dict[MessageQueue, _Lane] = {}
-        self.usual = UsualStarts(instance, settings, self.faults.avoided_until, self._round_robin.positions, engine)
+        self.usual = UsualStarts(instance, settings, self.faults.avoided, self._round_robin.positions, engine)
         self._idle: Wakeup | None = None  # of `settled`
         # Called with each send that a broker has taken: request, result, fields of the response, seconds.
         self.on_sent: list[SentListener] = []
@@ -188,7 +188,7 @@ class Sender:
             return None
         if self.settings.idempotent and isinstance(request, IdempotentRequest) and request.queue_key:
             return None  # `send` finds its queue
-        queue = self._choose(route, ()) if self.faults.avoided_until else self._round_robin.choose(route)
+        queue = self._choose(route, ()) if self.faults.avoided else self._round_robin.choose(route)
         lane = self._lanes.get(queue) or self._new_lane(request, queue)
         channel = lane.channel
         if channel is None or channel.is_closed or lane.changes != self.instance.route_changes:
@@ -229,10 +229,10 @@ class Sender:
         return lane
 
     def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
-        if not self.faults.avoided_until:
-            return self._round_robin.choose(route, None, failed)
-        now = asyncio.get_running_loop().time()
-        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), failed)
+        faults = self.faults
+        if faults.avoided:
+            faults.end_avoidances(self._monotonic())
+        return self._round_robin.choose(route, faults.is_available if faults.avoided else None, failed)
 
     def _write(
         self,
@@ -273,7 +273,7 @@ class Sender:
         """Return the result of an attempt that has ended."""
         request, queue, response = attempt.request, attempt.queue, attempt.outcome
         if isinstance(response, ClientError):
-            self._failed(request.topic, queue.broker_name)
+            self._failed(request.topic, queue.broker_name, attempt.started)
             raise response
         if response is None:
             raise InvariantError(f"the attempt to send {request.message_id} has not ended")
@@ -281,10 +281,12 @@ class Sender:
         if status is None:
             address = self.instance.master_address(queue.broker_name) or queue.broker_name
             refused = refusal(response.code, response.remark, address)
-            self._refused(request.topic, queue.broker_name, refused)
+            self._refused(attempt, refused)
             raise refused
-        latency_s = self._monotonic() - attempt.started
-        self._took(queue.broker_name, latency_s)
+        now = self._monotonic()
+        latency_s = now - attempt.started
+        if latency_s >= SLOW_S:
+            self.faults.sent(queue.broker_name, attempt.started, now)
         fields = response.ext_fields
         try:
             queue_id = int(fields.get("queueId", queue.queue_id))
@@ -309,19 +311,15 @@ class Sender:
             listener(request, result, fields, latency_s)
         return result
 
-    def _took(self, broker_name: str, latency_s: float) -> None:
-        if latency_s >= SLOW_S:
-            self.faults.sent(broker_name, latency_s, asyncio.get_running_loop().time())
+    def _failed(self, topic: str, broker_name: str, started: float) -> None:
+        self.faults.failed(broker_name, started, self._monotonic())
+        self.instance.watch_route(topic)
 
-    def _failed(self, topic: str, broker_name: str) -> None:
-        self.faults.failed(broker_name, asyncio.get_running_loop().time())
-        self.instance.request_refresh(topic)
-
-    def _refused(self, topic: str, broker_name: str, refused: BrokerRefused) -> None:
+    def _refused(self, attempt: Attempt, refused: BrokerRefused) -> None:
         if is_retried(refused):
-            self.faults.failed(broker_name, asyncio.get_running_loop().time())
-            if refused.code == ResponseCode.NO_PERMISSION:
-                self.instance.request_refresh(topic)
+            self.faults.failed(attempt.queue.broker_name, attempt.started, self._monotonic())
+            if refused.code in (ResponseCode.NO_PERMISSION, ResponseCode.SERVICE_NOT_AVAILABLE):
+                self.instance.watch_route(attempt.request.topic)
 
     # A whole send
 
@@ -409,10 +407,11 @@ class Sender:
             address = self.instance.master_address(broker_name)
             if address is None:
                 raise BrokerNotFound(broker_name)
+        started = self._monotonic()
         try:
             return await self.instance.remoting.channel(address)
         except ConnectFailed:
-            self._failed(topic, broker_name)
+            self._failed(topic, broker_name, started)
             raise
 
     async def send_oneway(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> None:

@@ -29,7 +29,7 @@ class UsualStarts:
         self,
         instance: ClientInstance,
         settings: SendSettings,
-        avoided: dict[str, float],
+        avoided: dict[str, tuple[float, float]],
         positions: dict[str, int],
         engine: Any = ENGINE,
     ) -> None:

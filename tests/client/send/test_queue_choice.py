@@ -66,21 +66,40 @@ def test_time_that_a_slow_broker_is_avoided(latency_ms: int, avoided_ms: int) ->
     assert not_available_ms(latency_ms) == avoided_ms
 
 
+def available(faults: FaultTolerance, broker_name: str, now: float) -> bool:
+    faults.end_avoidances(now)
+    return faults.is_available(broker_name)
+
+
 def test_failed_broker_is_avoided_for_ten_seconds() -> None:
     faults = FaultTolerance()
-    faults.failed("a", now=100.0)
-    assert not faults.is_available("a", 109.9)
-    assert faults.is_available("a", 110.0)
-    assert faults.is_available("b", 100.0)
-    faults.sent("b", latency_s=0.6, now=100.0)
-    assert not faults.is_available("b", 101.9)
-    assert faults.is_available("b", 102.0)
+    faults.failed("a", started=99.0, now=100.0)
+    assert not available(faults, "a", 109.9)
+    assert available(faults, "a", 110.0)
+    assert available(faults, "b", 100.0)
+    faults.sent("b", started=99.4, now=100.0)
+    assert not available(faults, "b", 101.9)
+    assert available(faults, "b", 102.0)
+    assert not faults.avoided  # compiled code starts messages only then
+
+
+def test_another_master_is_not_avoided_for_what_the_one_before_did() -> None:
+    changed_at = {"a": 50.0}
+    faults = FaultTolerance(True, lambda name: changed_at[name])
+    faults.failed("a", started=98.0, now=100.0)
+    assert not available(faults, "a", 101.0)
+    changed_at["a"] = 102.0
+    assert available(faults, "a", 102.0)
+    faults.failed("a", started=99.0, now=103.0)  # a send to the one before, which ends late
+    assert available(faults, "a", 103.0)
+    faults.failed("a", started=103.0, now=104.0)
+    assert not available(faults, "a", 104.0)
 
 
 def test_nothing_is_avoided_when_that_is_disabled() -> None:
     faults = FaultTolerance(enabled=False)
-    faults.failed("a", now=100.0)
-    assert faults.is_available("a", 100.0)
+    faults.failed("a", started=99.0, now=100.0)
+    assert available(faults, "a", 100.0)
 
 
 def data(*queues: QueueData, order: str | None = None) -> TopicRouteData:

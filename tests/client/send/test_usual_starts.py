@@ -1,6 +1,5 @@
 """Sends that compiled code starts are those that Python would have started: the same requests to the same queues."""
 
-import asyncio
 import random
 from itertools import count
 from types import SimpleNamespace
@@ -51,6 +50,7 @@ class Client:
         self.clock = ManualClock(START_MS)
         self.is_signing = is_signing
         self.route_changes = 1
+        self.changes = dict.fromkeys(BROKERS, -1.0)
         self.route: TopicRoute | None = None
         self.connections = {name: Connection(is_signing) for name in BROKERS}
         self.all_connections = list(self.connections.values())
@@ -64,6 +64,9 @@ class Client:
 
     def cached_route(self, topic: str) -> TopicRoute | None:
         return self.route
+
+    def master_changed_at(self, broker_name: str) -> float:
+        return self.changes[broker_name]
 
     def master_address(self, broker_name: str) -> str:
         return broker_name
@@ -118,9 +121,10 @@ def event_of(chance: random.Random, both: list[Client]) -> None:
         elif kind == 3:
             client.clock.advance(seconds)
         elif kind == 4:
-            client.sender.faults.failed(name, asyncio.get_running_loop().time())
+            now = client.clock.monotonic()
+            client.sender.faults.failed(name, now, now)
         else:
-            client.sender.faults.recovered(name)
+            client.changes[name] = client.clock.monotonic()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -157,7 +161,7 @@ def test_an_avoided_broker_gets_nothing_from_compiled_code() -> None:
     for _ in range(8):
         client.send(Message("T", b"x"))
     assert client.compiled > 0
-    client.sender.faults.failed("broker-a", 0.0)
+    client.sender.faults.failed("broker-a", 0.0, 0.0)
     start = client.sender.usual.start
     assert start is not None
     assert start(Message("T", b"x"), 1.0) is None
