@@ -152,6 +152,7 @@ class Broker:
             port=config.listen_port,
             on_bug=self._environment.fail,
             tls=self.server_tls,
+            clock=self.clock,
         )
         server.on_close.append(self._channel_closed)
         self.config.on_update.append(self._configure)

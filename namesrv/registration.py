@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, cast
+from typing import Final
 
 from namesrv.config import NamesrvConfig
 from namesrv.named_topics import NamedTopics
@@ -22,7 +22,7 @@ from namesrv.route_table import (
 )
 from namesrv.unregistration import remove
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.common.next_turn import next_turn
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.registration import RegisterBrokerBody
 from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
 from sprocket.remoting.bodies.topic import PERM_WRITE, DataVersion, TopicConfig
@@ -60,26 +60,7 @@ def register(
     marks_parts: bool = False,
 ) -> Registered | None:
     """Run all `steps` at once."""
-    return run_all(steps(table, header, body, channel_id, config, now_ms, marks_parts=marks_parts))
-
-
-def run_all(work: Steps) -> Registered | None:
-    """Run all steps.  Return the generator's value."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return cast(Registered | None, end.value)
-
-
-async def run_in_slices(work: Steps) -> Registered | None:
-    """Run all steps, with a turn of the event loop between two.  Return the generator's value."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return cast(Registered | None, end.value)
-        await next_turn()
+    return at_once(steps(table, header, body, channel_id, config, now_ms, marks_parts=marks_parts))
 
 
 def steps(

@@ -85,6 +85,7 @@ class NameServer:
             port=config.listen_port,
             on_bug=on_bug,
             tls=ServerTls(tls or TlsSettings()),
+            clock=self._clock,
         )
         self._server.on_close.append(self._channel_closed)
 

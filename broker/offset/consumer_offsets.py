@@ -5,8 +5,10 @@ Source: RocketMQ 5.3.3, `ConsumerOffsetManager`.
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import copy
+from functools import partial
+from operator import eq
 from typing import Final
 
 import msgspec
@@ -16,8 +18,9 @@ from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.topic import DataVersion
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codec.pretty_json import pretty
 
 logger = logging.getLogger(__name__)
@@ -28,6 +31,8 @@ _LIGHT_QUEUE_ID = 0
 _BEFORE_KEY: Final = re.compile(rb"(?<=[{,])(?=\d)")
 _AFTER_KEY: Final = re.compile(rb"(?<=\d):(?=\d)")
 _PIECE_BYTES: Final = 32 * 1024
+# Keys or offsets that one step of `encoded` reads.
+STEP_KEYS: Final = 1_000
 # consumerOffsetUpdateVersionStep
 _VERSION_STEP = 500
 _BEFORE_SAVE: Final = failpoint("consumer_offsets.before_save")
@@ -189,34 +194,47 @@ class ConsumerOffsets(VersionedTable):
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics in which the group has offsets."""
-        return {topic for topic, owner in map(_split, self._offsets) if owner == group}
+        # Most of 100,000 keys are told apart without a call in Python.
+        end = SEPARATOR + group
+        return {topic for topic, owner in map(_split, [k for k in self._offsets if k.endswith(end)]) if owner == group}
 
     def topics_by_group(self) -> dict[str, set[str]]:
         """Return the topics in which each group has offsets."""
+        return at_once(self.grouped())
+
+    def grouped(self) -> Generator[None, None, dict[str, set[str]]]:
+        """Return the topics in which each group has offsets, in steps."""
         topics: dict[str, set[str]] = {}
-        for topic, group in map(_split, self._offsets):
-            topics.setdefault(group, set()).add(topic)
+        keys = list(self._offsets)
+        for start in range(0, len(keys), STEP_KEYS):
+            if start:
+                yield
+            for topic, group in map(_split, keys[start : start + STEP_KEYS]):
+                topics.setdefault(group, set()).add(topic)
         return topics
 
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets in the topic."""
-        return {group for owned, group in map(_split, self._offsets) if owned == topic}
+        begin = topic + SEPARATOR
+        return {group for owned, group in map(_split, [k for k in self._offsets if k.startswith(begin)])}
 
     def remove_topic(self, topic: str) -> None:
         """Delete the offsets of all groups in a deleted topic."""
-        self._remove(lambda owned, _: owned == topic)
+        begin = topic + SEPARATOR
+        self._remove(lambda key: key.startswith(begin))
 
     def remove_group(self, group: str) -> None:
         """Delete the offsets of a deleted group."""
-        self._remove(lambda _, owner: owner == group)
+        end = SEPARATOR + group
+        self._remove(lambda key: key.endswith(end) and _split(key)[1] == group)
 
     def remove(self, group: str, topic: str) -> None:
         """Delete a group's offsets in one topic."""
-        self._remove(lambda owned, owner: owned == topic and owner == group)
+        self._remove(partial(eq, topic + SEPARATOR + group))
 
-    def _remove(self, matches: Callable[[str, str], bool]) -> None:
+    def _remove(self, matches: Callable[[str], bool]) -> None:
         for table in (self._offsets, self._resets, self._pulls):
-            for key in [key for key in table if matches(*_split(key))]:
+            for key in [*filter(matches, table)]:
                 del table[key]
                 self._changed(key)
 
@@ -309,7 +327,13 @@ class ConsumerOffsets(VersionedTable):
 
     def encode(self) -> bytes:
         """Return the body of the response to GET_ALL_CONSUMER_OFFSET."""
-        return _encoded(self.snapshot())
+        return at_once(self.encoded())
+
+    def encoded(self) -> Generator[None, None, bytes]:
+        """Return the body in steps.  Offsets that change meanwhile may be newer than the version of the body."""
+        version, offsets = copy(self.data_version), list(self._offsets.items())
+        topics = yield from self.grouped()
+        return (yield from text_of(ConsumerOffsetTable(version, topics), offsets))
 
     def _content(self) -> Callable[[], bytes]:
         # With many groups `pretty` takes a while; another thread does it.
@@ -328,23 +352,52 @@ def _split(key: str) -> tuple[str, str]:
     return topic, group
 
 
-def _encoded(table: ConsumerOffsetTable) -> bytes:
-    """Encode as `dumps`, but ten times faster: slaves ask for the table periodically, while clients wait."""
-    text = _plain_text(table.offset_table)
-    if text is None or table.lmq_offset_table is not None:
-        return dumps(table)
-    version, topics = dumps(table.data_version), msgspec.json.encode(table.group_topic_map)
-    return b'{"dataVersion":%b,"groupTopicMap":%b,"offsetTable":%b}' % (version, topics, text)
+def text_of(table: ConsumerOffsetTable, offsets: Iterable[tuple[str, dict[int, int]]]) -> Generator[None, None, bytes]:
+    """Encode `table` with these `offsets` as `dumps`, but ten times faster, and in steps: slaves ask periodically."""
+    topics = yield from in_steps(_taken(table.group_topic_map), dict, msgspec.json.encode)
+    pieces: list[bytes] = []
+    some: dict[str, dict[int, int]] = {}
+    size = 0
+    for key, queues in offsets:
+        if len(queues) > STEP_KEYS:
+            text = yield from in_steps(list(queues.items()), dict)
+            pieces.append(b"%b:%b" % (dumps(key), bytes(text)))
+            continue
+        some[key] = queues
+        size += len(queues) + 1
+        if size > STEP_KEYS:
+            pieces.append(_plain_text(some))
+            some, size = {}, 0
+            yield
+    if some:
+        pieces.append(_plain_text(some))
+    text = msgspec.Raw(b"{%b}" % b",".join(pieces))
+    content = {"dataVersion": table.data_version, "groupTopicMap": topics, "offsetTable": text}
+    if table.lmq_offset_table is not None:
+        content["lmqOffsetTable"] = yield from in_steps(table.lmq_offset_table.items(), dict, msgspec.json.encode)
+    return dumps(content)
 
 
-def _plain_text(table: dict[str, dict[int, int]]) -> bytes | None:
-    """Convert Python's text of the table, whose quotes and spaces differ from JSON; None if a name contains some."""
+def _taken(table: dict[str, set[str]]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the entries and remove them: to free all of them at once would take as long as to encode them."""
+    items = list(table.items())
+    table.clear()
+    items.reverse()
+    while items:
+        yield items.pop()
+
+
+def _plain_text(table: dict[str, dict[int, int]]) -> bytes:
+    """Return the members of `table` as `dumps` writes them.
+
+    Convert Python's text of the table, whose quotes and spaces differ from JSON, unless a name contains some.
+    """
     text = repr(table)
     counts = [len(queues) for queues in table.values()]
     spaces = sum(2 * count - 1 for count in counts if count) + max(0, 2 * len(counts) - 1)
     if "\\" in text or '"' in text or text.count("'") != 2 * len(counts) or text.count(" ") != spaces:
-        return None
-    return text.replace(" ", "").replace("'", '"').encode()
+        return dumps(table)[1:-1]
+    return text.replace(" ", "").replace("'", '"').encode()[1:-1]
 
 
 def decoded(content: bytes) -> ConsumerOffsetTable:

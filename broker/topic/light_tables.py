@@ -4,16 +4,17 @@ Source: RocketMQ 5.3.3, `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from copy import copy
 
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
-from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import SEPARATOR, STEP_KEYS, ConsumerOffsets, ConsumerOffsetTable, text_of
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import PERM_READ_WRITE, TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import loads
@@ -109,10 +110,21 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def snapshot(self) -> ConsumerOffsetTable:
         """Return the current table; read it before the next change."""
+        return at_once(self._separated())
+
+    def encoded(self) -> Generator[None, None, bytes]:
+        """As `ConsumerOffsets.encoded`."""
+        table = yield from self._separated()
+        return (yield from text_of(table, table.offset_table.items()))
+
+    def _separated(self) -> Generator[None, None, ConsumerOffsetTable]:
+        version = copy(self.data_version)
         plain: dict[str, dict[int, int]] = {}
         light: dict[str, int] = {}
         topics_by_group: dict[str, set[str]] = {}
-        for key, queues in self._offsets.items():
+        for number, (key, queues) in enumerate(list(self._offsets.items()), 1):
+            if not number % STEP_KEYS:
+                yield
             topic, _, group = key.partition(SEPARATOR)
             if is_light(group):
                 if _LIGHT_QUEUE_ID in queues:
@@ -121,7 +133,7 @@ class LightConsumerOffsets(ConsumerOffsets):
             if queues:
                 plain[key] = queues
                 topics_by_group.setdefault(group, set()).add(topic)
-        return ConsumerOffsetTable(copy(self.data_version), topics_by_group, plain, light)
+        return ConsumerOffsetTable(version, topics_by_group, plain, light)
 
 
 def _table(content: bytes) -> ConsumerOffsetTable:

@@ -5,6 +5,7 @@ keys that must not be changed; here the mutable keys are declared.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 from controller.config import ControllerConfig
@@ -20,7 +21,7 @@ from sprocket.common.errors import ConfigError, RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from sprocket.remoting.bodies.requests import read_broker_group, read_broker_names
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import dumps, in_steps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.controller import (
@@ -28,12 +29,14 @@ from sprocket.remoting.headers.controller import (
     ForgetControllerRequestHeader,
     GetMetaDataResponseHeader,
 )
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 
 logger = logging.getLogger(__name__)
 
 # Refused keys that a response names.
 _MAX_NAMED_KEYS: Final = 10
+# Groups that one step describes; a group may have `limits.MAX_GROUP_REPLICAS` replicas.
+_STEP_GROUPS: Final = 4
 
 
 class OperatorProcessor:
@@ -72,13 +75,18 @@ class OperatorProcessor:
             )
         )
 
-    async def sync_state_data(self, request: Request[Any]) -> Response:
+    async def sync_state_data(self, request: Request[Any]) -> Steps:
         """Return the replicas of groups, in sync and not; unknown groups are left out."""
         names = read_broker_names(request.body)
         if not names:
             raise RequestError(ResponseCode.CONTROLLER_INVALID_REQUEST, "name at least one broker")
         groups = await self._service.groups(dict.fromkeys(names))
-        return Response(body=dumps(BrokerReplicasInfo({group.name: self._replicas(group) for group in groups})))
+        return self._all_replicas(groups)
+
+    def _all_replicas(self, groups: Sequence[Group]) -> Steps:
+        pairs = ((group.name, self._replicas(group)) for group in groups)
+        table = yield from in_steps(pairs, dict, step_items=_STEP_GROUPS)
+        return Response(body=dumps(BrokerReplicasInfo(table)))
 
     def _replicas(self, group: Group) -> ReplicasInfo:
         info = ReplicasInfo(

@@ -19,6 +19,7 @@ from namesrv.route_table import BrokerKey, MinBrokerIdChange, RouteInfo
 from sprocket.common.config.live_settings import LiveSettings
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.next_turn import at_once, in_turns
 from sprocket.remoting.bodies.registration import (
     LARGE_BYTES,
     LARGE_COMPRESSED_BYTES,
@@ -29,7 +30,7 @@ from sprocket.remoting.bodies.requests import read_data_version
 from sprocket.remoting.bodies.route import GetBrokerMemberGroupResponseBody
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codec.body_limits import LISTS
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from sprocket.remoting.command import LANGUAGE, Request, Response
 from sprocket.remoting.headers.admin import GetBrokerMemberGroupRequestHeader
@@ -45,7 +46,7 @@ from sprocket.remoting.headers.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from sprocket.remoting.routes import Action, Answer, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, Answer, NoHeader, Resource, Route, Steps
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class BrokerProcessor:
         if _is_large(request) or key in self._registering:
             return self._register_in_turn(key, request)
         steps = self._steps(request, _registration_body(request))
-        return self._registered(registration.run_all(steps))
+        return self._registered(at_once(steps))
 
     async def _register_in_turn(self, key: BrokerKey, request: Request[RegisterBrokerRequestHeader]) -> Response:
         """Enter the registrations of one broker one after the other: a later one has newer topics."""
@@ -116,7 +117,7 @@ class BrokerProcessor:
         try:
             async with turn.lock:
                 body = await asyncio.to_thread(_registration_body, request)
-                return self._registered(await registration.run_in_slices(self._steps(request, body)))
+                return self._registered(await in_turns(self._steps(request, body)))
         finally:
             turn.users -= 1
             if not turn.users:
@@ -179,9 +180,11 @@ class BrokerProcessor:
         )
         return Response()
 
-    def cluster_info(self, request: Request[Any]) -> Response:
+    def cluster_info(self, request: Request[Any]) -> Steps:
         """Return all broker groups and clusters."""
-        return Response(body=dumps(route_queries.cluster_info(self._table)))
+        info = route_queries.cluster_info(self._table)
+        info.broker_addr_table = yield from in_steps(list(info.broker_addr_table.items()), dict)
+        return Response(body=dumps(info))
 
     def member_group(self, request: Request[GetBrokerMemberGroupRequestHeader]) -> Response:
         """Return the members of a broker group."""

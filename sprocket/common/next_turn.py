@@ -1,8 +1,8 @@
 """Sharing of the event loop by handlers: long work in slices, and work that outlives its client."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Generator
+from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -16,6 +16,25 @@ async def next_turn() -> None:
     turn: asyncio.Future[None] = loop.create_future()
     loop.call_soon(turn.set_result, None)
     await turn
+
+
+def at_once(steps: Generator[None, None, T]) -> T:
+    """Run all `steps`, and return the generator's value."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(T, end.value)
+
+
+async def in_turns(steps: Generator[None, None, T]) -> T:
+    """Run `steps`, each in a turn of the event loop of its own, and return the generator's value."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(T, end.value)
+        await next_turn()
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

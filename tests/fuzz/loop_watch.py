@@ -21,9 +21,10 @@ _REPLY_TIMEOUT_S = 1.0
 
 
 class LoopWatch:
-    """The longest callback since `reset`, in seconds of CPU time; callbacks of other loops are not counted."""
+    """The longest callback since `reset`, in seconds of CPU time, or as `now` tells; other loops are not counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
+        self._now = now
         self.longest_s = 0.0
         self.name = ""
 
@@ -39,11 +40,11 @@ class LoopWatch:
             if handle._loop is not loop:
                 real(handle)
                 return
-            began = time.thread_time()
+            began = self._now()
             try:
                 real(handle)
             finally:
-                took = time.thread_time() - began
+                took = self._now() - began
                 if took > self.longest_s:
                     self.longest_s, self.name = took, repr(handle)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
+from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.registration import RegisterBrokerBody
 from sprocket.remoting.bodies.route import ClusterInfo, QueueData, TopicRouteData
 from sprocket.remoting.client import RemotingClient
@@ -26,11 +27,11 @@ WAIT_S = 60.0
 class Site:
     """A name server, a clock that the test turns, and the connections to it."""
 
-    def __init__(self, tmp_path: Path, changes: dict[str, Any]) -> None:
+    def __init__(self, tmp_path: Path, changes: dict[str, Any], clock: Clock | None = None) -> None:
         self.clock = ManualClock()
         self.kv_config_path = tmp_path / "kvConfig.json"
         config = NamesrvConfig(bind_address="127.0.0.1", listen_port=0, kv_config_path=self.kv_config_path, **changes)
-        self.server = NameServer(config, clock=self.clock)
+        self.server = NameServer(config, clock=clock or self.clock)
         self.clients: list[RemotingClient] = []
         self.client = self.connection()
 

@@ -28,7 +28,7 @@ from sprocket.remoting.bodies.client import (
 from sprocket.remoting.bodies.consumption import GetConsumerStatusBody
 from sprocket.remoting.client import ConnectionLost, RemotingTimeout
 from sprocket.remoting.codec.body_limits import ANSWERS
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, Request, Response
 from sprocket.remoting.headers.admin import GetConsumerStatusRequestHeader
@@ -41,7 +41,7 @@ from sprocket.remoting.headers.client import (
     GetProducerConnectionListRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Steps
 from store.message_store import MessageStore
 from store.record.record import Record, decode
 
@@ -105,14 +105,15 @@ class ConnectionProcessor:
             ),
         ]  # fmt: skip
 
-    def consumers(self, request: Request[GetConsumerConnectionListRequestHeader]) -> Response:
+    def consumers(self, request: Request[GetConsumerConnectionListRequestHeader]) -> Steps:
         """Return the members of a consumer group and their subscriptions."""
         group = self._consumers.group(request.header.consumer_group)
         if group is None:
             remark = f"the consumer group[{request.header.consumer_group}] not online"
             return Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        members = list(group.members.values())
         body = ConsumerConnection(
-            [member.connection() for member in group.members.values()],
+            (yield from in_steps((member.connection() for member in members), list)),
             dict(group.subscriptions),
             group.consume_type,
             group.message_model,
@@ -120,30 +121,32 @@ class ConnectionProcessor:
         )
         return Response(body=dumps(body))
 
-    def producers(self, request: Request[GetProducerConnectionListRequestHeader]) -> Response:
+    def producers(self, request: Request[GetProducerConnectionListRequestHeader]) -> Steps:
         """Return the members of a producer group."""
         members = self._producers.members(request.header.producer_group)
         if not members:
             remark = f"the producer group[{request.header.producer_group}] not exist"
             return Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        return Response(body=dumps(ProducerConnection([member.connection() for member in members])))
+        connections = yield from in_steps((member.connection() for member in list(members)), list)
+        return Response(body=dumps(ProducerConnection(connections)))
 
-    def all_producers(self, request: Request[GetAllProducerInfoRequestHeader]) -> Response:
+    def all_producers(self, request: Request[GetAllProducerInfoRequestHeader]) -> Steps:
         """Return the members of all producer groups."""
         offset_ms = self._clock.wall_ms() - round(self._clock.monotonic() * 1000)
-        table = {
-            group: [
-                ProducerInfo(
-                    client_id=member.client_id,
-                    remote_ip=member.channel.peer[0],
-                    language=member.language,
-                    version=member.version,
-                    last_update_timestamp=offset_ms + round(member.heard_at * 1000),
-                )
-                for member in members
-            ]
-            for group, members in self._producers.groups.items()
-        }
+
+        def info(member: Member) -> ProducerInfo:
+            return ProducerInfo(
+                client_id=member.client_id,
+                remote_ip=member.channel.peer[0],
+                language=member.language,
+                version=member.version,
+                last_update_timestamp=offset_ms + round(member.heard_at * 1000),
+            )
+
+        table = {}
+        for group, members in [(group, list(members)) for group, members in self._producers.groups.items()]:
+            table[group] = yield from in_steps(map(info, members), list)
+            yield
         return Response(body=dumps(ProducerTableInfo(table)))
 
     # Forwarded requests

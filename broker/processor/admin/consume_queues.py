@@ -9,13 +9,13 @@ from broker.client.clients import ConsumerRegistry
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.topic.topics import TopicTable
 from sprocket.remoting.bodies.consumption import ConsumeQueueData, QueryConsumeQueueResponseBody
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import dumps, in_steps
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import QueryConsumeQueueRequestHeader
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Steps
 from store.message_store import MessageStore
 
 # Max entries of one response; a request for more gets the first ones.
@@ -43,7 +43,7 @@ class QueueProcessor:
             ),
         ]  # fmt: skip
 
-    def query(self, request: Request[QueryConsumeQueueRequestHeader]) -> Response:
+    def query(self, request: Request[QueryConsumeQueueRequestHeader]) -> Steps:
         """Return `count` entries from `index` on; with a group, also its subscription to the topic."""
         header, store = request.header, self._store
         topic, queue_id = header.topic, header.queue_id
@@ -60,11 +60,14 @@ class QueueProcessor:
             self._describe_filter(header.consumer_group, topic, body)
         last = min(high, header.index + min(max(header.count, 0), _MAX_ENTRIES))
         entries = (store.entry(topic, queue_id, offset) for offset in range(header.index, last))
-        body.queue_data = [
-            ConsumeQueueData(physic_offset=entry[0], physic_size=entry[1], tags_code=entry[2])
-            for entry in entries
-            if entry is not None
-        ]
+        body.queue_data = yield from in_steps(
+            (
+                ConsumeQueueData(physic_offset=entry[0], physic_size=entry[1], tags_code=entry[2])
+                for entry in entries
+                if entry is not None
+            ),
+            list,
+        )
         return Response(body=dumps(body))
 
     def _exists(self, topic: str, queue_id: int) -> bool:

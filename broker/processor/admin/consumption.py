@@ -4,6 +4,10 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumeStats`, `fetchAllConsume
 `queryConsumeTimeSpan`, `queryCorrectionOffset`.
 """
 
+from collections.abc import Iterator
+
+import msgspec
+
 from broker.client.clients import ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.metrics.statistics import RateWindow
@@ -21,8 +25,8 @@ from sprocket.remoting.bodies.stats import (
     QuerySubscriptionResponseBody,
     QueueTimeSpan,
 )
-from sprocket.remoting.bodies.topic import TopicList
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.bodies.topic import TopicConfig, TopicList
+from sprocket.remoting.codec.fastjson import dumps, in_steps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import (
@@ -34,7 +38,7 @@ from sprocket.remoting.headers.admin import (
     QueryTopicsByConsumerRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 from store.message_store import MessageStore
 
 _TOPIC_SEPARATOR = ";"
@@ -98,19 +102,20 @@ class ConsumptionProcessor:
 
     # Looking
 
-    def consume_stats(self, request: Request[GetConsumeStatsRequestHeader]) -> Response:
+    def consume_stats(self, request: Request[GetConsumeStatsRequestHeader]) -> Steps:
         """Return for each queue of the group's topics its end, and the group's committed and pulled offsets."""
-        header = request.header
-        stats, name = ConsumeStats[MessageQueue](), self._config.broker.broker_name
-        for topic in self._topics_for_stats(header):
-            config = self._topics.get(topic)
-            if config is None:
-                continue
-            for queue_id in range(config.read_queue_nums):
-                queue = MessageQueue(topic, name, queue_id)
-                stats.offset_table[queue] = self._progress(header.consumer_group, topic, queue_id)
-            stats.consume_tps += self._consume_rates.per_second(f"{topic}@{header.consumer_group}")
-        return Response(body=dumps(stats))
+        header, group = request.header, request.header.consumer_group
+        found = [config for topic in self._topics_for_stats(header) if (config := self._topics.get(topic)) is not None]
+        rates: list[float] = []
+
+        def progress() -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+            for config in found:
+                rates.append(self._consume_rates.per_second(f"{config.topic_name}@{group}"))
+                for queue_id in range(config.read_queue_nums):
+                    yield self._progress(group, config.topic_name, queue_id)
+
+        table = yield from in_steps(progress(), dict)
+        return Response(body=dumps(ConsumeStats[MessageQueue](table, sum(rates))))
 
     def _topics_for_stats(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         group = header.consumer_group
@@ -127,38 +132,45 @@ class ConsumptionProcessor:
             return sorted(topics & online.subscriptions.keys())
         return sorted(topics)
 
-    def all_consume_stats(self, request: Request[GetConsumeStatsInBrokerHeader]) -> Response:
+    def all_consume_stats(self, request: Request[GetConsumeStatsInBrokerHeader]) -> Steps:
         """Return statistics of each group by topic, and the lag and messages in flight of all groups."""
         broker = self._config.broker
         found = ConsumeStatsList[MessageQueue](broker_addr=f"{broker.broker_ip1}:{broker.listen_port}")
-        topics_by_group = self._offsets.topics_by_group()
+        topics_by_group = yield from self._offsets.grouped()
+        groups: list[bytes] = []
         for group in self._groups.snapshot().subscription_group_table:
-            listed = []
+            listed: list[bytes] = []
             for topic in self._still_consumed(group, topics_by_group.get(group, set())):
                 config = self._topics.get(topic)
                 if config is not None and (config.order or not request.header.is_order):
-                    listed.append(self._stats_of(group, topic, config.write_queue_nums))
-            found.consume_stats_list.append({group: listed})
-            for stats in listed:
-                for offsets in stats.offset_table.values():
-                    found.total_diff += offsets.broker_offset - offsets.consumer_offset
-                    found.total_inflight_diff += offsets.pull_offset - offsets.consumer_offset
-        return Response(body=dumps(found))
+                    table = yield from in_steps(self._counted(found, group, config), dict)
+                    rate = self._consume_rates.per_second(f"{topic}@{group}")
+                    listed.append(dumps(ConsumeStats[MessageQueue](table, rate)))
+                    yield
+            groups.append(b"{%b:[%b]}" % (dumps(group), b",".join(listed)))
+        stats = {"consumeStatsList": msgspec.Raw(b"[%b]" % b",".join(groups))}
+        return Response(body=dumps({**msgspec.to_builtins(found), **stats}))
 
-    def _stats_of(self, group: str, topic: str, queues: int) -> ConsumeStats[MessageQueue]:
-        name = self._config.broker.broker_name
-        table = {MessageQueue(topic, name, each): self._progress(group, topic, each) for each in range(queues)}
-        return ConsumeStats(table, self._consume_rates.per_second(f"{topic}@{group}"))
+    def _counted(
+        self, found: ConsumeStatsList[MessageQueue], group: str, config: TopicConfig
+    ) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+        """Yield the group's progress in each queue of a topic, and add it to the totals of `found`."""
+        for queue_id in range(config.write_queue_nums):
+            queue, offsets = self._progress(group, config.topic_name, queue_id)
+            found.total_diff += offsets.broker_offset - offsets.consumer_offset
+            found.total_inflight_diff += offsets.pull_offset - offsets.consumer_offset
+            yield queue, offsets
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+    def _progress(self, group: str, topic: str, queue_id: int) -> tuple[MessageQueue, OffsetWrapper]:
         consumed = max(0, self._offsets.query(group, topic, queue_id))
         pulled = max(consumed, self._offsets.query_pull(group, topic, queue_id))
         timestamp = max(0, self._store.store_time(topic, queue_id, consumed - 1))
-        return OffsetWrapper(self._store.max_offset(topic, queue_id), consumed, pulled, timestamp)
+        queue = MessageQueue(topic, self._config.broker.broker_name, queue_id)
+        return queue, OffsetWrapper(self._store.max_offset(topic, queue_id), consumed, pulled, timestamp)
 
-    def all_offsets(self, request: Request[NoHeader]) -> Response:
+    def all_offsets(self, request: Request[NoHeader]) -> Steps:
         """Return the current content of consumerOffset.json."""
-        return Response(body=self._offsets.encode())
+        return Response(body=(yield from self._offsets.encoded()))
 
     def all_delay_offsets(self, request: Request[NoHeader]) -> Response:
         """Return the current content of delayOffset.json."""
@@ -176,13 +188,14 @@ class ConsumptionProcessor:
         found = self._consumers.find_subscription(group, topic) if topic else None
         return Response(body=dumps(QuerySubscriptionResponseBody(group, topic, found)))
 
-    def time_span(self, request: Request[QueryConsumeTimeSpanRequestHeader]) -> Response:
+    def time_span(self, request: Request[QueryConsumeTimeSpanRequestHeader]) -> Steps:
         """Return for each queue: times of its first, last and last consumed message, and the group's delay, all ms."""
         group, topic = request.header.group, request.header.topic
         config = self._topics.get(topic)
         if config is None:
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-        spans = [self._span(group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
+        queues = range(config.write_queue_nums)
+        spans = yield from in_steps((self._span(group, topic, queue_id) for queue_id in queues), list)
         return Response(body=dumps(QueryConsumeTimeSpanBody(spans)))
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:

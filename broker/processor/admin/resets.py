@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.resetOffset`, `resetOffsetInner`, 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from broker.client.clients import ConsumerGroup, ConsumerRegistry
@@ -22,13 +22,13 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.consumption import MessageQueueForC, ResetOffsetBodyForC
 from sprocket.remoting.bodies.stats import ResetOffsetBody
 from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.fastjson import STEP_ITEMS, dumps, in_steps
 from sprocket.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
 from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Steps
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class ResetProcessor:
             Route(code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader, self.clone, group, Action.UPDATE),
         ]
 
-    def reset(self, request: Request[ResetOffsetRequestHeader]) -> Response:
+    def reset(self, request: Request[ResetOffsetRequestHeader]) -> Steps:
         """Reset a group to an offset in one queue, or to a time in one or all queues; respond with the new offsets."""
         if self._config.broker.use_server_side_reset_offset:
             return self._reset_here(request.header)
@@ -78,13 +78,15 @@ class ResetProcessor:
 
     # By the broker
 
-    def _reset_here(self, header: ResetOffsetRequestHeader) -> Response:
+    def _reset_here(self, header: ResetOffsetRequestHeader) -> Steps:
         config = self._topics.get(header.topic)
         if config is None:
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if header.group not in self._groups:
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
-        targets = self._targets(header, config)
+        targets = yield from self._targets(header, config)
+        if self._topics.get(header.topic) != config:
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"Topic {header.topic} was changed meanwhile, try again")
         if not targets:
             return Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for queue_id, offset in targets.items():
@@ -95,17 +97,22 @@ class ResetProcessor:
         for queue_id in targets:
             for listener in self._on_reset:
                 listener(header.group, header.topic, queue_id)
-        body = dumps(ResetOffsetBody(self._by_queue(header.topic, targets)))
+        body = yield from self._body(header.topic, targets)
         group = self._consumers.group(header.group)
         if group is not None and group.is_broadcasting:
             # The clients of a broadcasting group keep their own offsets.
             _tell(group, header, body)
         return Response(body=body)
 
-    def _targets(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
+    def _targets(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> Generator[None, None, dict[int, int]]:
         topic, queue_id = header.topic, header.queue_id
         if queue_id < 0:
-            return {each: self._offset_at(topic, each, header.timestamp) for each in range(config.read_queue_nums)}
+            found = {}
+            for each in range(config.read_queue_nums):
+                found[each] = self._offset_at(topic, each, header.timestamp)
+                if not len(found) % STEP_ITEMS:
+                    yield
+            return found
         if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"queueId {queue_id} is none of topic {topic}")
         if header.offset is None or header.offset == -1:
@@ -121,13 +128,14 @@ class ResetProcessor:
             return self._store.max_offset(topic, queue_id)
         return self._store.offset_by_time(topic, queue_id, timestamp)
 
-    def _by_queue(self, topic: str, targets: dict[int, int]) -> dict[MessageQueue, int]:
+    def _body(self, topic: str, targets: dict[int, int]) -> Generator[None, None, bytes]:
         name = self._config.broker.broker_name
-        return {MessageQueue(topic, name, queue_id): offset for queue_id, offset in targets.items()}
+        pairs = ((MessageQueue(topic, name, queue_id), offset) for queue_id, offset in targets.items())
+        return dumps(ResetOffsetBody((yield from in_steps(pairs, dict))))
 
     # By the clients
 
-    def _reset_clients(self, header: ResetOffsetRequestHeader, *, for_cpp: bool) -> Response:
+    def _reset_clients(self, header: ResetOffsetRequestHeader, *, for_cpp: bool) -> Steps:
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
@@ -139,6 +147,8 @@ class ResetProcessor:
                 return Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
             offset = self._offset_at(header.topic, queue_id, header.timestamp)
             targets[queue_id] = offset if header.is_force or offset < consumed else consumed
+            if not len(targets) % STEP_ITEMS:
+                yield
         group = self._consumers.group(header.group)
         if group is None:
             remark = (
@@ -150,14 +160,17 @@ class ResetProcessor:
         if old:
             remark = f"the client does not support this feature. version={old[0]}"
             return Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        by_queue = self._by_queue(header.topic, targets)
-        body = dumps(ResetOffsetBody(by_queue))
-        _tell(group, header, dumps(_for_cpp(by_queue)) if for_cpp else body)
+        body = yield from self._body(header.topic, targets)
+        _tell(group, header, dumps(self._for_cpp(header.topic, targets)) if for_cpp else body)
         peer_lines.info(
             logger, "", "event=clients_told_of_reset group=%s topic=%s members=%d targets=%s",
             header.group, header.topic, len(group.members), targets,
         )  # fmt: skip
         return Response(body=body)
+
+    def _for_cpp(self, topic: str, targets: dict[int, int]) -> ResetOffsetBodyForC:
+        name = self._config.broker.broker_name
+        return ResetOffsetBodyForC([MessageQueueForC(topic, name, queue_id, at) for queue_id, at in targets.items()])
 
     def clone(self, request: Request[CloneGroupOffsetRequestHeader]) -> Response:
         """Copy the offsets of one group to another, in one topic or in all topics of the source group."""
@@ -182,9 +195,3 @@ def _tell(group: ConsumerGroup, header: ResetOffsetRequestHeader, body: bytes) -
     )
     for member in group.members.values():
         member.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
-
-
-def _for_cpp(by_queue: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
-    return ResetOffsetBodyForC(
-        [MessageQueueForC(queue.topic, queue.broker_name, queue.queue_id, at) for queue, at in by_queue.items()]
-    )

@@ -5,9 +5,10 @@ stand without quotes: ``{0:"10.0.0.1:10911"}``, ``{{"brokerName":"a","queueId":0
 Fields that are null are left out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cache
-from typing import TypeVar, cast
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -20,6 +21,8 @@ from sprocket.remoting.codec.mended_json import mended
 T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
+# Members or elements that are encoded in one step.
+STEP_ITEMS: Final = 64
 _MAX_DEPTH = 64
 # Limit of a text that is parsed character by character: it has keys that no client sends, or is not JSON.
 MAX_PARSED_CHARS = 16 * 1024
@@ -37,6 +40,30 @@ def dumps(value: object, *, standard: bool = False) -> bytes:
     return b"".join(pieces)
 
 
+def in_steps(
+    items: Iterable[T],
+    pack: Callable[[list[T]], object],
+    encode: Callable[[object], bytes] = dumps,
+    step_items: int = STEP_ITEMS,
+) -> Generator[None, None, Any]:
+    """Encode `items` a few at a time, and return their text as a value for `dumps`.
+
+    `pack` makes one value of some items: `dict` of the pairs of a mapping, `list` of elements.  Items are taken when
+    they are encoded, and none is kept, so that a large table never exists as a whole.
+    """
+    iterator, empty = iter(items), dumps(pack([]))
+    pieces = [empty[:1]]
+    while some := list(islice(iterator, step_items)):
+        text = encode(pack(some))[1:-1]
+        if text:
+            pieces += (b",", text) if len(pieces) > 1 else (text,)
+        if len(some) < step_items:
+            break
+        yield
+    pieces.append(empty[1:])
+    return msgspec.Raw(b"".join(pieces))
+
+
 @cache  # asking msgspec takes longer than writing the struct
 def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(struct))
@@ -48,12 +75,17 @@ def _dump(value: object, pieces: list[bytes], standard: bool) -> None:
     elif isinstance(value, Mapping):
         _dump_members(value.items(), pieces, standard)
     elif isinstance(value, list | tuple | set | frozenset):
+        if all(type(item) is str for item in value):  # ten times faster, for lists of topics
+            pieces.append(_encode_leaf(value))
+            return
         pieces.append(b"[")
         for index, item in enumerate(value):
             if index:
                 pieces.append(b",")
             _dump(item, pieces, standard)
         pieces.append(b"]")
+    elif isinstance(value, msgspec.Raw):
+        pieces.append(value)  # joined without a copy
     else:
         pieces.append(_encode_leaf(value))
 

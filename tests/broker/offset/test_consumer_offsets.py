@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decoded
 from sprocket.common.errors import StoreError
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.codec.fastjson import dumps, loads
 from tests.clock import ManualClock
 from tests.tiers import seeds
@@ -164,3 +165,20 @@ def test_a_large_table_is_read_in_pieces() -> None:
     content = dumps(ConsumerOffsetTable(offset_table=table))
     assert len(content) > 4 * 32 * 1024
     assert decoded(content).offset_table == table
+
+
+def test_a_large_table_is_written_in_steps_while_it_changes() -> None:
+    offsets = ConsumerOffsets(ConfigFile(Path("unused")), ManualClock())
+    table = {f"T{number % 50}@G{number}": {0: 1} for number in range(3_000)}
+    table["Wide@G"] = {queue_id: queue_id for queue_id in range(2_500)}
+    offsets.replace(ConsumerOffsetTable(offset_table=dict(table)))
+    assert decoded(offsets.encode()).offset_table == table
+    steps = offsets.encoded()
+    for number in range(20):
+        next(steps)
+        offsets.commit("G1", "T1", 0, 2)
+        offsets.commit(f"New{number}", "T", 0, 1)
+        offsets.remove_group("G2999")
+    found = decoded(at_once(steps)).offset_table
+    assert found.keys() == table.keys()  # those of the beginning
+    assert found["Wide@G"] == table["Wide@G"]

@@ -9,15 +9,29 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sprocket.common.errors import ProtocolError
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, inflate
 from sprocket.remoting.bodies.route import BrokerData, TopicRouteData
 from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
 from sprocket.remoting.codec.bare_keys import MAX_OBJECT_KEYS
-from sprocket.remoting.codec.fastjson import MAX_PARSED_CHARS, dumps, loads
+from sprocket.remoting.codec.fastjson import MAX_PARSED_CHARS, STEP_ITEMS, dumps, in_steps, loads
 
 ROUTE = TopicRouteData(broker_datas=[BrokerData("c", "b", {0: "127.0.0.1:1", 1: "127.0.0.1:2"})])
+
+
+@pytest.mark.parametrize("count", [0, 1, STEP_ITEMS - 1, STEP_ITEMS, STEP_ITEMS + 1, 5 * STEP_ITEMS])
+def test_steps_encode_the_same_text(count: int) -> None:
+    pairs = [(MessageQueue("t", "b", number), TopicOffset(0, number, 7)) for number in range(count)]
+    steps = in_steps(iter(pairs), dict)
+    assert len(list(steps)) == count // STEP_ITEMS
+    table = at_once(in_steps(iter(pairs), dict))
+    assert dumps(TopicStatsTable(table, 1.5)) == dumps(TopicStatsTable(dict(pairs), 1.5))
+    elements = [queue if number % 3 else None for number, (queue, _) in enumerate(pairs)]
+    assert dumps([at_once(in_steps(elements, list, step_items=2))]) == dumps([elements])
+    nulls = {str(number): None if number % 4 else number for number in range(count)}
+    assert dumps({"a": at_once(in_steps(nulls.items(), dict, step_items=3))}) == dumps({"a": nulls})
 
 
 def test_number_keys_stand_unquoted_unless_the_standard_is_asked_for() -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from broker.server import Broker
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.consumption import ResetOffsetBodyForC
 from sprocket.remoting.bodies.stats import ResetOffsetBody
@@ -203,7 +205,9 @@ async def test_a_tool_for_cpp_clients_gets_their_body(pair: Pair) -> None:
     assert handle is not None
     for language in ("CPP", "1"):
         request = Request(code=RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header=reset_to(-1), language=language)
-        response = handle(request)
+        steps = handle(request)
+        assert isinstance(steps, Generator)
+        response = at_once(steps)
         assert isinstance(response, Response)
         assert response.code == ResponseCode.SUCCESS
     await until(lambda: len(client.asked) == 2)
