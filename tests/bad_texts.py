@@ -107,7 +107,7 @@ async def bad_between_good(port: int, bad: Iterable[Request], code: int, fields:
             content += good.encoded(before) + one.encoded(between) + good.encoded(after)
             awaited += [before, after]
         await connection.answers(content, awaited)
-        assert {connection.codes[opaque] for opaque in awaited} == {0}, read
+        assert {connection.codes[opaque] for opaque in awaited} == {0}, [connection.remarks[one] for one in awaited]
         count += len(read)
     connection.close()
     return count

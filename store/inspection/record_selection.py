@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.index.key_scan import keys_of
@@ -47,7 +48,7 @@ class Selection:
             and (self.queue_id is None or record.queue_id == self.queue_id)
             and (self.queue_offset is None or record.queue_offset == self.queue_offset)
             and (not self.only_visible or record.in_consume_queue)
-            and (self.tag is None or (find_last(bytes(record.properties), TAGS_NAME) or b"") == self.tag.encode())
+            and (self.tag is None or java_text(find_last(bytes(record.properties), TAGS_NAME) or b"") == self.tag)
             and (self.key is None or self.key in keys_of(bytes(record.properties)))
         )
 
@@ -59,7 +60,9 @@ def select(
     start = max(selection.from_offset or 0, _start_by_time(log, selection.from_time))
     end = min(bound for bound in (stop, selection.to_offset, _end_by_time(log, selection.to_time), 1 << 63) if bound)
     begin = _record_at_or_before(log, start)
-    key = None if selection.key is None else re.compile(re.escape(selection.key.encode()))
+    # A key that is not UTF-8 in the log is shown with marks, and has other bytes.
+    has_bytes = selection.key is not None and "\N{REPLACEMENT CHARACTER}" not in selection.key
+    key = re.compile(re.escape(selection.key.encode())) if selection.key is not None and has_bytes else None
     for found in LogInspection(log, begin, end, progress=progress):
         if isinstance(found, Gap):
             yield found

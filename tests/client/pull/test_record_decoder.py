@@ -137,6 +137,14 @@ def test_bad_length_or_magic_is_refused(at: int, value: int) -> None:
         decode_records(bytes(damaged), QUEUE)
 
 
+def test_texts_that_are_not_utf8_do_not_hide_the_messages_around_them() -> None:
+    bad = record(b"bad", topic=b"\xc4\xe3", properties=b"TAGS\x01\xed\xa0\xbd\x02")
+    messages = decode_records(record(b"before") + bad + record(b"after"), QUEUE)
+    assert [message.body for message in messages] == [b"before", b"bad", b"after"]
+    assert (messages[1].topic, messages[1].tags) == ("\ufffd\ufffd", "\ufffd")
+    compare(record(b"before") + bad)
+
+
 # Both engines
 
 

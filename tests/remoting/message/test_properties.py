@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sprocket.remoting.message.properties import encode, find, find_last, parse
+from sprocket.remoting.message.properties import encode, encode_copy, find, find_last, parse, parse_for_copy
 
 NAMES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)
 
@@ -53,3 +53,13 @@ def test_a_name_inside_of_another_or_in_a_value_is_not_found() -> None:
 def test_of_several_with_one_name_find_takes_the_first_and_find_last_the_last_with_a_value() -> None:
     text = b"TAGS\x01first\x02K\x01v\x02TAGS\x01last\x02TAGS\x01\x02"
     assert (find(text, b"TAGS\x01"), find_last(text, b"TAGS\x01")) == (b"first", b"last")
+
+
+def test_a_copy_keeps_the_bytes_of_what_it_does_not_change() -> None:
+    original = b"a\x01\xc4\xe3\x02\xff\x01v\x02c\x01\xe4\x02d\x01\xff\x02d\x01x\x02"
+    properties = parse_for_copy(original) | {"c": "new", "e": "\ufffd"}
+    assert (
+        encode_copy(properties, original)
+        == b"a\x01\xc4\xe3\x02\xff\x01v\x02c\x01new\x02d\x01x\x02e\x01\xef\xbf\xbd\x02"
+    )
+    assert encode_copy({"a": "b"}, original) == b"a\x01b\x02"
