@@ -16,6 +16,7 @@ from acl.auth.secrets import KEY_BYTES, Seal
 from acl.auth.tables import AuthContent
 from sprocket.common.errors import ProtocolError, StoreError
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.files.regular_file import read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class AuthFiles:
             return
         # Passwords in clear must not remain in the backup.
         backup = self._file.backup
-        if backup.exists() and _may_say_a_password(backup.read_bytes()):
+        if backup.exists() and _may_say_a_password(read_regular(backup)):
             self._file.write(text)
 
     def _read_key(self, *, must_exist: bool = False) -> Seal | None:
@@ -112,7 +113,7 @@ def _decoded(content: bytes) -> AuthDocument:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -22,6 +22,7 @@ from acl.plain.changes import (
 from acl.plain.policy import PlainPolicy
 from sprocket.common.errors import ConfigError
 from sprocket.common.files.atomic_file import replace_file
+from sprocket.common.files.regular_file import read_regular
 from sprocket.remoting.credentials import Credentials
 
 logger = logging.getLogger(__name__)
@@ -158,6 +159,6 @@ class PlainFiles:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark.files.segment import segment_paths
+from sprocket.common.files.regular_file import open_regular
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 
 Entries = npt.NDArray[np.void]
@@ -55,7 +56,7 @@ class _File:
 
     def read(self, begin: int, end: int) -> Entries:
         """Return the entries with queue offsets [`begin`, `end`); fewer if the file has become shorter."""
-        descriptor = os.open(self.path, os.O_RDONLY)
+        descriptor = open_regular(self.path)
         try:
             return self.read_from(descriptor, begin, end)
         finally:
@@ -119,7 +120,7 @@ class _Search:
     def _descriptor(self, file: _File) -> int:
         descriptor = self._descriptors.get(file.first)
         if descriptor is None:
-            descriptor = self._descriptors[file.first] = os.open(file.path, os.O_RDONLY)
+            descriptor = self._descriptors[file.first] = open_regular(file.path)
             self._stack.callback(os.close, descriptor)
         return descriptor
 

@@ -1,5 +1,6 @@
 """Check for stores with the same log, as a master and its slave or a copy: rows would be read twice."""
 
+import os
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Final
 
 from spark.files.segment import segment_paths
 from sprocket.common.errors import ConfigError
+from sprocket.common.files.regular_file import open_regular
 
 _COMPARED_BYTES: Final = 4096
 # Common segments of two logs to compare, newest first: a preallocated one is empty.
@@ -43,7 +45,7 @@ def _segments(log: Path) -> dict[int, Path]:
 def _head(path: Path) -> bytes:
     """Return the first record of the file, up to the length that is compared."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             content = file.read(_COMPARED_BYTES)
     except OSError:
         return b""

@@ -18,6 +18,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.common.files.regular_file import open_regular
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message.record import (
     BLANK_MIN_BYTES,
@@ -96,7 +97,7 @@ class Segment:
         """`start` is the physical offset of the file's first byte."""
         self.path = path
         self.start = start
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             self.file_end = start + os.fstat(file.fileno()).st_size
             self.data: mmap.mmap | memoryview | bytes = _mapped(file.fileno(), 0, self.file_end - start)
         self.size = len(self.data)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark.files.segment import segment_paths
+from sprocket.common.files.regular_file import open_regular
 from store.layout import CONSUME_QUEUE_DTYPE
 
 # Place of the size in an entry of either kind of queue.
@@ -54,7 +55,7 @@ class QueueTail:
 
 
 def _read(path: str, at: int, size: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_regular(path)
     try:
         return os.pread(descriptor, size, at)
     finally:

@@ -6,6 +6,7 @@ file is shortened, an access kills the process.
 """
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from spark.read.index import IndexedRecords, IndexMisfit, indexed_records
 from spark.read.plan import Span
 from spark.rows.chunk_rows import Rows, chunk_rows, options_for
 from spark.rows.filters import RowFilter
+from sprocket.common.files.regular_file import open_regular
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: Deco
     has deleted the segment since the query was planned.  A segment that it deletes during the read stays readable.
     """
     _keep_freed_memory()
-    with span.segment.path.open("rb") as file, _window_memory() as memory:
+    with os.fdopen(open_regular(span.segment.path), "rb") as file, _window_memory() as memory:
         reader = SpanReader(span, file.fileno(), columns, rows, options, memory)
         yield from reader.scanned() if span.topics is None else reader.indexed()
 

@@ -14,6 +14,7 @@ from spark.queues.positions import QueueId
 from spark.report.findings import GroupLag
 from spark.report.topic_kinds import TopicKind, kind_of
 from sprocket.common.errors import ProtocolError
+from sprocket.common.files.regular_file import read_regular
 from sprocket.remoting.codec import fastjson
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX
 
@@ -34,7 +35,7 @@ def committed_lags(store: StoreDirectory) -> tuple[list[GroupLag], str | None]:
     """
     path = store.root / FILE
     try:
-        table = fastjson.loads(path.read_bytes(), OffsetFile).offset_table
+        table = fastjson.loads(read_regular(path), OffsetFile).offset_table
     except FileNotFoundError:
         return [], f"{store.broker_name}: there is no {FILE}"
     except (OSError, ProtocolError) as error:

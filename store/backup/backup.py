@@ -16,6 +16,7 @@ from typing import Final
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.files.regular_file import open_regular
 from store.backup.copied_file import (
     Progress,
     copy_file,
@@ -202,7 +203,7 @@ class Backup:
         if common is None:
             raise StoreError(f"{text}it shares no segment with {self._root}; name a new folder")
         size = min(_HEAD_BYTES, common.size_bytes)
-        with (self._target / common.file).open("rb") as file:
+        with os.fdopen(open_regular(self._target / common.file), "rb") as file:
             kept = file.read(size)
         if kept != bytes(log.view(here[common.start]).data[:size]):
             raise StoreError(f"{text}{common.name} begins with other bytes; name a new folder")

@@ -9,6 +9,7 @@ from typing import Final
 
 from sprocket.common.errors import DiskFull, StoreError
 from sprocket.common.files.atomic_file import sync_directory
+from sprocket.common.files.regular_file import open_regular
 from store.disk.new_directories import holders_of_missing
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -23,7 +24,7 @@ def copy_file(source: Path, target: Path, size_bytes: int, progress: Progress, m
     """
     make_directories(target.parent)
     digest = hashlib.sha256()
-    with source.open("rb", buffering=0) as reading, target.open("wb", buffering=0) as writing:
+    with os.fdopen(open_regular(source), "rb", buffering=0) as reading, target.open("wb", buffering=0) as writing:
         os.fchmod(writing.fileno(), mode)
         left = size_bytes
         while left:
@@ -55,7 +56,7 @@ def write_file(target: Path, content: bytes, mode: int) -> str:
 def sha256_of(path: Path, progress: Progress) -> str:
     """Return the SHA-256 of a whole file.  Raises OSError."""
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as reading:
+    with os.fdopen(open_regular(path), "rb", buffering=0) as reading:
         while piece := reading.read(_PIECE_BYTES):
             digest.update(piece)
             progress(len(piece))

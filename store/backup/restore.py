@@ -13,6 +13,7 @@ from typing import Final
 
 from sprocket.common.errors import StoreError
 from sprocket.common.files.atomic_file import sync_directory
+from sprocket.common.files.regular_file import read_regular
 from store.backup.copied_file import Progress, copy_file, make_directories, require_space, sync_folders, write_file
 from store.backup.manifest import BackupDamaged, Manifest, Part, require
 from store.disk.sealed_file import seal, unseal
@@ -70,7 +71,7 @@ def _copied(backup: Path, building: Path, part: Part, manifest: Manifest, progre
 def _write_queue_list(building: Path, manifest: Manifest) -> Path:
     """Say that all queues must be rebuilt; keep the ends of queues whose messages have all expired."""
     path = building / _QUEUE_LIST
-    content = unseal(QUEUE_LIST_KIND, path.read_bytes()) if path.exists() else b""
+    content = unseal(QUEUE_LIST_KIND, read_regular(path)) if path.exists() else b""
     found = decode(content) if isinstance(content, bytes) else content
     listed = found if isinstance(found, QueueList) else QueueList(0)
     listed = replace(listed, log_offset=min(listed.log_offset, manifest.log_end), must_rebuild=True)

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.atomic_file import sync_directory
+from sprocket.common.files.regular_file import open_regular, read_regular
 from store.disk.file_system_sync import can_sync_file_systems, sync_file_system
 from store.disk.new_directories import NewDirectories, holders_of_missing
 from store.disk.real_file import Content, RealFile, as_store_error
@@ -213,14 +214,14 @@ class RealDisk:
 
     def open(self, path: Path, *, preallocate: bool) -> RealFile:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_regular(path, os.O_RDWR)
             return RealFile(path, descriptor, os.fstat(descriptor).st_size, self._new_directories)
         except OSError as error:
             raise as_store_error(error, "open", path) from error
 
     def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_regular(path, os.O_RDWR)
             try:
                 if os.fstat(descriptor).st_size != file_bytes:
                     return None
@@ -259,7 +260,7 @@ class RealDisk:
 
     def read(self, path: Path) -> bytes | None:
         try:
-            return path.read_bytes()
+            return read_regular(path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -269,7 +270,7 @@ class RealDisk:
         try:
             _make_directories(path.parent)
             created = not path.exists()
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
             try:
                 _WRITE_SMALL()
                 _write_all(descriptor, content)

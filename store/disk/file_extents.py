@@ -1,4 +1,4 @@
-"""Search for the end of the content of a mostly empty file, without reading its holes.
+"""Search for the content of a mostly empty file, without reading its holes.
 
 Source: lseek(2), SEEK_DATA and SEEK_HOLE.  On ext4, XFS and btrfs, reserved blocks that were never written count as a
 hole.  A file system without holes reports everything as data; then everything is read.
@@ -17,7 +17,7 @@ def content_end(descriptor: int, start: int, end: int) -> int:
 
     Raises OSError.
     """
-    for first, last in reversed(_data_extents(descriptor, start, end)):
+    for first, last in reversed(data_extents(descriptor, start, end)):
         while last > first:
             at = max(first, last - _CHUNK_BYTES)
             content = os.pread(descriptor, last - at, at)
@@ -28,8 +28,8 @@ def content_end(descriptor: int, start: int, end: int) -> int:
     return start
 
 
-def _data_extents(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges from `start` to before `end` that may hold anything but zeros, in order."""
+def data_extents(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the ranges from `start` to before `end` that may hold anything but zeros, in order.  Raises OSError."""
     extents = []
     while start < end:
         try:

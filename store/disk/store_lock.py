@@ -11,6 +11,8 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.files.regular_file import open_regular
+
 # The first byte, exclusively: struct flock of fcntl(2), l_pid must be 0 for F_OFD_SETLK.
 _FIRST_BYTE: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 
@@ -29,7 +31,7 @@ class StoreLock:
 
 def take_lock(path: Path) -> StoreLock | None:
     """Lock the file, and create it if necessary; None if another holds the lock.  Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FIRST_BYTE)
     except OSError as error:
@@ -42,7 +44,7 @@ def take_lock(path: Path) -> StoreLock | None:
 
 def is_locked(path: Path) -> bool:
     """Return whether a broker, RocketMQ's or ours, holds the lock.  Does not lock.  Raises OSError if unknown."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     try:
         held = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FIRST_BYTE)
     finally:

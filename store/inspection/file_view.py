@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from sprocket.common.files.regular_file import open_regular, read_regular
+from store.disk.file_extents import data_extents
 
 _EMPTY: Final = memoryview(b"")
 _COMPARE_BYTES: Final = 1 << 20
@@ -31,10 +33,10 @@ class FileView:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(path)
             try:
                 self.size_bytes = os.fstat(descriptor).st_size
-                self._extents = _extents(descriptor, self.size_bytes)
+                self._extents = data_extents(descriptor, 0, self.size_bytes)
                 self.data = _EMPTY
                 if self.size_bytes:
                     self.data = memoryview(mmap.mmap(descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
@@ -60,26 +62,10 @@ class FileView:
         return start
 
 
-def _extents(descriptor: int, size_bytes: int) -> list[tuple[int, int]]:
-    found = []
-    at = 0
-    try:
-        while at < size_bytes:
-            begin = os.lseek(descriptor, at, os.SEEK_DATA)
-            at = os.lseek(descriptor, begin, os.SEEK_HOLE)
-            found.append((begin, min(at, size_bytes)))
-    except OSError:
-        # ENXIO: no data after `at`.  A file system without holes reports everything as data.
-        pass
-    return found
-
-
 def read_small(path: Path) -> bytes | None:
     """Return the content of a small file; None without one.  Raises `StoreError` if it is unreadable or large."""
     try:
-        if path.stat().st_size > _SMALL_BYTES:
-            raise StoreError(f"{path}: has {path.stat().st_size} bytes, far more than a file of this kind")
-        return path.read_bytes()
+        return read_regular(path, _SMALL_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -89,7 +75,7 @@ def read_small(path: Path) -> bytes | None:
 def is_locked(path: Path) -> bool:
     """Return whether a process, this one or a Java broker, holds the lock file.  Takes no lock."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except OSError:
         return False
     try:

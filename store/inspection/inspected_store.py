@@ -56,15 +56,18 @@ class LogFigures:
 class InspectedStore:
     """Store at `root`.  Only names and sizes are read yet.
 
+    `is_ours`: the caller holds the store's lock, so no broker does.
     Raises `StoreError` if `root` is not a store, or its directories cannot be read.
     """
 
-    def __init__(self, root: Path, shape: StoreShape | None = None, *, quick: bool = False) -> None:
+    def __init__(
+        self, root: Path, shape: StoreShape | None = None, *, quick: bool = False, is_ours: bool = False
+    ) -> None:
         self.root = root
         self.shape = shape or StoreShape()
         self.quick = quick
         self.findings = Findings()
-        self.is_running = is_locked(root / "lock")
+        self.is_running = not is_ours and is_locked(root / "lock")
         log_directory = self.shape.commit_log or root / "commitlog"
         if not root.is_dir() or not (log_directory.is_dir() or (root / "consumequeue").is_dir()):
             raise StoreError(f"{root}: is no store directory: there is no commitlog/ in it")

@@ -6,12 +6,14 @@ Each step is on the disk before the next one starts: the copies, then the journa
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.files.atomic_file import replace_file, sync_directory
+from sprocket.common.files.regular_file import open_regular, read_regular
+from store.disk.file_extents import data_extents
 from store.inspection.small_files import REPAIR_PREFIX
 from store.repair.filler import fillers
 from store.repair.repair_journal import (
@@ -49,7 +51,7 @@ def load(folder: Path) -> Journal:
     """Return the journal of a side folder.  Raises `StoreError` without one."""
     path = folder / JOURNAL_NAME
     try:
-        return decode(path.read_bytes(), str(path))
+        return decode(read_regular(path), str(path))
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -104,11 +106,13 @@ class RepairFiles:
 
     def _copy(self, path: str, position: int, size_bytes: int, name: str) -> None:
         try:
-            with self.path(path).open("rb") as source, (self.folder / name).open("wb") as target:
-                source.seek(position)
-                while size_bytes and (piece := source.read(min(size_bytes, _COPY_BYTES))):
+            with os.fdopen(open_regular(self.path(path)), "rb") as source, (self.folder / name).open("wb") as target:
+                end = max(position, min(position + size_bytes, os.fstat(source.fileno()).st_size))
+                # Without holes: a file of a wrong size may be a sparse one of a tebibyte.
+                for at, piece in _pieces(source, data_extents(source.fileno(), position, end)):
+                    target.seek(at - position)
                     target.write(piece)
-                    size_bytes -= len(piece)
+                target.truncate(end - position)
                 target.flush()
                 os.fsync(target.fileno())
         except FileNotFoundError:
@@ -135,7 +139,7 @@ class RepairFiles:
                 case Move(path=path, kept=name):
                     self._move(self.path(path), self.folder / name)
                 case Restore(path=path, source=source):
-                    replace_file(self.path(path), self.path(source).read_bytes())
+                    replace_file(self.path(path), read_regular(self.path(source)))
         except OSError as error:
             raise DiskFailed(f"repair {getattr(action, 'path', '')}: {error}") from error
 
@@ -148,9 +152,9 @@ class RepairFiles:
                 case Fill(path=path, position=position, kept=name):
                     self._restore_bytes(path, position, name)
                 case Resize(path=path, size_before=before, size_bytes=size, kept=name):
-                    self._resize(path, before)
+                    self._resize(path, before, reserves=False)
                     if name:
-                        self._restore_bytes(path, size, name)
+                        self._restore_bytes(path, size, name, is_over_zeros=True)
                 case Create(path=path):
                     self.path(path).unlink(missing_ok=True)
                 case Restore(path=path):
@@ -200,16 +204,17 @@ class RepairFiles:
             file.flush()
             os.fsync(file.fileno())
 
-    def _restore_bytes(self, path: str, position: int, name: str) -> None:
+    def _restore_bytes(self, path: str, position: int, name: str, *, is_over_zeros: bool = False) -> None:
         with (self.folder / name).open("rb") as source:
-            while piece := source.read(_COPY_BYTES):
-                self._write(path, position, piece)
-                position += len(piece)
+            end = os.fstat(source.fileno()).st_size
+            extents = data_extents(source.fileno(), 0, end) if is_over_zeros else [(0, end)]
+            for at, piece in _pieces(source, extents):
+                self._write(path, position + at, piece)
 
-    def _resize(self, path: str, size_bytes: int) -> None:
+    def _resize(self, path: str, size_bytes: int, *, reserves: bool = True) -> None:
         with self.path(path).open("r+b") as file:
             file.truncate(size_bytes)
-            if size_bytes:
+            if size_bytes and reserves:
                 # A broker writes into the file through a mapping, or needs its blocks allocated.
                 with contextlib.suppress(OSError):
                     os.posix_fallocate(file.fileno(), 0, size_bytes)
@@ -222,6 +227,14 @@ class RepairFiles:
             source.rename(target)
             sync_directory(target.parent)
             sync_directory(source.parent)
+
+
+def _pieces(source: BinaryIO, extents: list[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+    """Yield (position, content) of the pieces of a file's `extents`."""
+    for start, end in extents:
+        for at in range(start, end, _COPY_BYTES):
+            source.seek(at)
+            yield at, source.read(min(_COPY_BYTES, end - at))
 
 
 def _is_new(now: int, before: int) -> bool:

@@ -15,6 +15,7 @@ MAX_PRIVATE_ACCESSES = 131
 ALLOWED: dict[tuple[str, str], str] = {
     # sprocket.common
     ("sprocket/common/clock.py", "clock"): "the seam itself: SystemClock",
+    ("sprocket/common/files/regular_file.py", "disk"): "edge: opens what others name, if it is a regular file",
     ("sprocket/common/files/atomic_file.py", "disk"): "edge: small files that are replaced whole",
     ("sprocket/common/failpoints.py", "clock"): "the action `pause` of a failpoint; tests only",
     ("sprocket/common/config/configuration.py", "disk"): "edge: `load` reads the file that the operator names",
@@ -44,6 +45,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/repair/rebuild.py", "disk"): "edge: writes new queues and index files",
     ("store/repair/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
     ("store/backup/copied_file.py", "disk"): "edge: copies files of a store and of a backup",
+    ("store/backup/backup.py", "disk"): "edge: compares a backup with the store",
     ("store/backup/restore.py", "disk"): "edge: builds a store from the files of a backup",
     ("sprocket/cli/doctor/machine_facts.py", "clock"): "edge: how long the disk takes, and when certificates end",
     ("sprocket/cli/doctor/machine_facts.py", "disk"): "edge: facts of the machine",
@@ -83,6 +85,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/processes/tls_folder.py", "randomness"): "edge: a secret that nobody can guess",
     # spark
     ("spark/runtime/java_home.py", "disk"): "edge: set-up writes a launcher script",
+    ("spark/files/log_copies.py", "disk"): "edge: reads the first records of two logs",
+    ("spark/files/segment.py", "disk"): "edge: maps the segments that it reads",
+    ("spark/read/log_reader.py", "disk"): "edge: opens the segments that it reads",
     ("spark/files/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
     ("spark/queues/tail.py", "disk"): "edge: reads the last entry of a queue",
     ("spark/runtime/worker_python.py", "disk"): "edge: writes a launcher script for Spark's workers",

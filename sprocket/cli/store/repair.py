@@ -111,12 +111,18 @@ def _only_say(
 
 
 def _inspected(
-    directory: Path, shape: "StoreShape", rebuild_queues: str | None, rebuild_index: bool, as_json: bool
+    directory: Path,
+    shape: "StoreShape",
+    rebuild_queues: str | None,
+    rebuild_index: bool,
+    as_json: bool,
+    *,
+    is_ours: bool = False,
 ) -> "tuple[StoreInspection, list[Action]]":
     from store.inspection.store_inspection import StoreInspection
     from store.repair.repair_plan import plan
 
-    store = StoreInspection(directory, shape)
+    store = StoreInspection(directory, shape, is_ours=is_ours)
     with progress_bar("checking", store.total_bytes, quiet=as_json) as progress:
         store.run(progress)
     return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
@@ -132,7 +138,7 @@ def _repair(
     resumed = Repair(directory, shape, SystemClock(), told).resume()
     if resumed is not None and not as_json:
         click.echo(f"finished the repair that was interrupted: {resumed}")
-    store, actions = _inspected(directory, shape, rebuild_queues, rebuild_index, as_json)
+    store, actions = _inspected(directory, shape, rebuild_queues, rebuild_index, as_json, is_ours=True)
     if not actions:
         if as_json:
             print_json(_document(store, actions, resumed, done=True))
@@ -142,7 +148,7 @@ def _repair(
         return store.findings.is_fine
     shape = settled_shape(shape, store)
     folder = Repair(directory, shape, SystemClock(), told).act(store, actions)
-    after, _ = _inspected(directory, shape, None, False, as_json)
+    after, _ = _inspected(directory, shape, None, False, as_json, is_ours=True)
     if as_json:
         print_json(_document(after, actions, folder, done=True))
     else:

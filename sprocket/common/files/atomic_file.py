@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.failpoints import failpoint
+from sprocket.common.files.regular_file import open_regular, read_regular
 
 _AFTER_TEMPORARY: Final = failpoint("atomic_file.after_temporary", takes_error=True)
 _AFTER_BACKUP: Final = failpoint("atomic_file.after_backup", takes_error=True)
@@ -53,7 +54,7 @@ def _keep_previous(path: Path, mode: int | None) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        _write_synced(backup_temporary, path.read_bytes(), mode)
+        _write_synced(backup_temporary, read_regular(path), mode)
     backup_temporary.replace(path.with_name(path.name + ".bak"))
     # A crash before the last rename leaves two names of one file.  A rename between those does nothing.
     backup_temporary.unlink(missing_ok=True)
@@ -90,7 +91,7 @@ def read_file_or_backup(path: Path) -> bytes | None:
     """Return the content of `path`, or of its ``.bak`` if `path` is missing or empty.  None if both are."""
     for candidate in (path, path.with_name(path.name + ".bak")):
         try:
-            content = candidate.read_bytes()
+            content = read_regular(candidate)
         except FileNotFoundError:
             continue
         if content:
@@ -109,7 +110,7 @@ def sync_directory(path: Path) -> None:
 
 def _write_synced(path: Path, content: bytes, mode: int | None) -> None:
     # Without a buffer: the content is written with one call.
-    with path.open("wb", buffering=0) as file:
+    with os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb", buffering=0) as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
         rest = memoryview(content)
