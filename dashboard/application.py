@@ -245,13 +245,13 @@ class Pages:
         refused = self._refused_form(request, caller, form)
         if refused is not None:
             return refused
-        after = form.get("next", "/")
+        after, name = form.get("next", "/"), form.get("user", "")
         try:
-            session = await self._access.log_in(form.get("user", ""), form.get("secret", ""), request.remote or "")
+            session = await self._access.log_in(name, form.get("secret", ""), request.remote or "")
         except LoginRefused as error:
-            return self._login_page(caller, after, str(error), 403)
+            return self._login_page(caller, after, str(error), 403, name)
         except ClientError as error:
-            return self._login_page(caller, after, f"The cluster could not be asked: {error}", 502)
+            return self._login_page(caller, after, f"The cluster could not be asked: {error}", 502, name)
         if caller.session is not None:
             self._access.log_out(caller.session.id)
         response = web.Response(status=303, headers={"Location": _local_path(after)})
@@ -269,10 +269,9 @@ class Pages:
         response.del_cookie(SESSION_COOKIE, path="/")
         return response
 
-    def _login_page(self, caller: _Caller, after: str, problem: str, status: int = 200) -> web.Response:
-        return self._html(
-            caller, Page("login.html", {"after": _local_path(after), "problem": problem}, status), "/login"
-        )
+    def _login_page(self, caller: _Caller, after: str, problem: str, status: int = 200, name: str = "") -> web.Response:
+        values = {"after": _local_path(after), "problem": problem, "name": name}
+        return self._html(caller, Page("login.html", values, status), "/login")
 
     def _to_login(self, request: web.Request) -> web.Response:
         after = quote(request.path_qs if request.method == "GET" else "/", safe="")

@@ -16,6 +16,7 @@ from sprocket.remoting.message.topic_names import DLQ_PREFIX, dlq_topic
 _PER_PAGE = 25
 _SHOWN = 50
 _MAX_REDRIVEN = 1000
+_COUNT = 100
 
 
 async def show(visit: Visit) -> Page:
@@ -30,7 +31,14 @@ async def show(visit: Visit) -> Page:
     return Page("dead_letters.html", {"slice": found, "groups": groups, "name": visit.text("name")})
 
 
-async def _group(visit: Visit, group: str, outcome: dict[str, object] | None = None) -> Page:
+async def form(visit: Visit) -> Page:
+    """Show the dead letters of a group, and the form as it was filled in."""
+    return await _group(visit, visit.needed("group"), has_preview=False)
+
+
+async def _group(
+    visit: Visit, group: str, outcome: dict[str, object] | None = None, *, has_preview: bool = True
+) -> Page:
     found: Newest | None = None
     near: list[str] = []
     try:
@@ -41,16 +49,17 @@ async def _group(visit: Visit, group: str, outcome: dict[str, object] | None = N
             raise
         near = await near_groups(visit.admin, visit.at_once, group)
     preview: Redriven | None = None
-    if found is not None and outcome is None and visit.text("preview"):
+    if found is not None and outcome is None and has_preview and visit.text("preview"):
         preview = await Redrive(visit.admin, group, to_retry=bool(visit.text("to_retry"))).run(
             _filter(visit), dry_run=True, max_messages=_count(visit)
         )
     values = {
         "group": group, "rows": [message_row(one) for one in found.messages] if found else [],
         "silent_brokers": found.silent if found else [], "has_topic": found is not None,
-        "is_known": found is not None or near == [group], "near": near,
-        "tag": visit.text("tag"), "key": visit.text("key"), "to_retry": bool(visit.text("to_retry")),
-        "count": _count(visit), "max_count": _MAX_REDRIVEN, "preview": preview, "outcome": outcome, "shown": _SHOWN,
+        "is_known": found is not None or near == [group], "near": near, "tag": visit.text("tag"),
+        "key": visit.text("key"), "to_retry": bool(visit.text("to_retry")),
+        "count": visit.fields.get("count") or _COUNT, "max_count": _MAX_REDRIVEN, "preview": preview,
+        "outcome": outcome, "shown": _SHOWN,
     }  # fmt: skip
     return Page("dead_letter_group.html", values)
 
@@ -61,7 +70,7 @@ def _filter(visit: Visit) -> DeadLetterFilter:
 
 
 def _count(visit: Visit) -> int:
-    return visit.number("count", 100, 1, _MAX_REDRIVEN)
+    return visit.number("count", _COUNT, 1, _MAX_REDRIVEN)
 
 
 async def redrive(visit: Visit) -> Page:
@@ -76,4 +85,7 @@ async def redrive(visit: Visit) -> Page:
     return await _group(visit, group, outcome)
 
 
-ROUTES = (PageRoute("/dead-letters", show), PageRoute("/dead-letters/redrive", redrive, changes=True, form=show))
+ROUTES = (
+    PageRoute("/dead-letters", show, form=form),
+    PageRoute("/dead-letters/redrive", redrive, changes=True, form=form),
+)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from dashboard.asking.names import offered_groups, offered_topics
+from dashboard.asking.names import near_groups, offered_groups, offered_topics
 from dashboard.asking.topics import addresses_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.offsets import preview_rows
@@ -24,7 +24,7 @@ async def form(visit: Visit) -> Page:
     names = {
         "topics": await offered_topics(visit.admin), "groups": await offered_groups(visit.admin, visit.at_once)
     }  # fmt: skip
-    empty: dict[str, object] = {"targets": _TARGETS, "rows": None, "silent_brokers": [], "done": None}
+    empty: dict[str, object] = {"targets": _TARGETS, "near": None, "rows": None, "silent_brokers": [], "done": None}
     return Page("offsets.html", {**fields, **names, **empty})
 
 
@@ -60,7 +60,11 @@ async def _page(visit: Visit, done: dict[MessageQueue, int] | None) -> Page:
         if isinstance(one, AdminError)
     ]
     rows = preview_rows(now, bounds, answered(wanted))
-    return Page("offsets.html", values | {"rows": rows, "silent_brokers": failed})
+    found: dict[str, object] = {"rows": rows, "silent_brokers": failed}
+    if not any(row.committed is not None for row in rows):
+        near = await near_groups(visit.admin, visit.at_once, group)
+        found["near"] = None if near == [group] else near
+    return Page("offsets.html", values | found)
 
 
 def _timestamp(visit: Visit) -> int:

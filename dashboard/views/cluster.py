@@ -151,7 +151,7 @@ def _replication(status: HARuntimeInfo | None, id_: int) -> str:
         return "unknown"
     if status.master:
         count = len(status.ha_connection_info)
-        return f"{status.in_sync_slave_nums} of {count} slaves in sync" if count else "no slave"
+        return f"{status.in_sync_slave_nums} of {count} connected slaves in sync" if count else "no slave"
     own = status.ha_client_runtime_info
     behind = max(0, own.master_flush_offset - own.max_offset)
     master = own.master_addr or "an unknown master"

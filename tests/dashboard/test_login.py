@@ -53,6 +53,7 @@ async def test_wrong_passwords_are_refused_and_limited(guarded: Broker) -> None:
     async with running(guarded.namesrv, logins_burst=3) as (dashboard, visitor):
         for user, secret in (("root", "wrong"), ("nobody", "secret of root"), ("a has no permission to access", "x")):
             refused = await visitor.log_in(user, secret)
+            assert f'value="{user}"' in refused.html and f'value="{secret}"' not in refused.html
             assert refused.status == 403, user
         assert dashboard.access.session_count == 0
         await visitor.log_in("root", "wrong")

@@ -173,6 +173,9 @@ async def test_a_mistyped_name_keeps_the_form_and_suggests_the_right_one(broker:
         for path in ("/group", "/dead-letters"):
             page = await visitor.get(path, group="courriers")
             assert page.status == 200 and "Did you mean couriers" in page.text, page.text
+        page = await visitor.get("/offsets", group="courriers", topic="Parcels", to="end")
+        assert "Did you mean couriers" in page.text and "Preview" in page.text
+        assert "Did you mean" not in (await visitor.get("/offsets", group="couriers", topic="Parcels", to="end")).text
         page = await visitor.get("/dead-letters", group="couriers", preview="1")
         assert page.status == 200 and "The group has no dead letters" in page.text and "Did you mean" not in page.text
 
@@ -188,6 +191,9 @@ async def test_an_original_names_its_dead_letter(broker: Broker) -> None:
     async with running(broker.namesrv) as (_, visitor):
         page = await visitor.get("/dead-letters", group="menders")
         assert "no such part" in page.text
+        page = await visitor.get("/dead-letters", group="menders", tag="kept", count="many", preview="1")
+        assert page.status == 400 and "count is 'many'" in page.text
+        assert 'value="kept"' in page.html and 'value="many"' in page.html
         page = await visitor.get("/messages", topic="Broken", id=sent.message_id)
         assert "gave it up, it is a dead letter: no such part" in page.text
         assert "became a dead letter of menders" in page.text

@@ -130,7 +130,9 @@ async def test_one_dead_broker_breaks_no_page(broker: Broker) -> None:
         await admin.ask(broker.namesrv, RequestCode.REGISTER_BROKER, header, body)
         async with running(broker.namesrv) as (_, visitor):
             page = await visitor.get("/")
-            assert page.status == 200 and "Sends are NOT confirmed by gone; they are by 1 of 2" in page.text, page.text
+            assert (
+                page.status == 200 and "Sends are NOT confirmed by gone; they are confirmed by 1 of 2" in page.text
+            ), page.text
             assert "gone: sends fail: its master 127.0.0.1:1 does not answer." in page.text
             assert f"answers {broker.address}" in page.text
             for path, fields in (

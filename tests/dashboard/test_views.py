@@ -109,7 +109,8 @@ def test_map_of_a_cluster_with_slaves() -> None:
     found = cluster_map(answers, [Seen("a", 2, "s:3", NOW_MS)], NOW_MS)
     assert (found.replicas, found.gone) == (4, 2)
     assert [(row.name, row.role, row.replication) for row in found.brokers] == [
-        ("a", "master", "0 of 1 slaves in sync"), ("a", "slave", "follows 1:2, 2.0 KiB behind"), ("b", "slave", ""),
+        ("a", "master", "0 of 1 connected slaves in sync"), ("a", "slave", "follows 1:2, 2.0 KiB behind"),
+        ("b", "slave", ""),
     ]  # fmt: skip
     assert found.put_per_s == 2.5
     problems = [one.what for one in found.problems]

@@ -77,11 +77,15 @@ class Seen:
 
 @dataclass(frozen=True)
 class Gone:
-    """Member that should be there and is not; `is_remembered` if no server names it any more."""
+    """Member that should be there and is not.
+
+    `is_listed` if name servers list it; `is_remembered` if no server names it any more.
+    """
 
     address: str
     since_ms: int | None
     why: str
+    is_listed: bool = False
     is_remembered: bool = False
 
 
@@ -123,10 +127,11 @@ class ClusterHealth:
         bad, unknown = of[Sends.NOT_CONFIRMED], of[Sends.UNKNOWN]
         if not self.groups:
             return "Sends are not confirmed: there is no broker."
-        text = f"Sends are confirmed by {len(of[Sends.CONFIRMED])} of {len(self.groups)} broker groups"
+        good = f"confirmed by {len(of[Sends.CONFIRMED])} of {len(self.groups)} broker groups"
+        text = f"Sends are {good}"
         if bad:
-            text = f"Sends are NOT confirmed by {_named(bad)}; they are by {len(of[Sends.CONFIRMED])} of "
-            text += f"{len(self.groups)} broker groups"
+            text = f"Sends are NOT confirmed by {_named(bad)}"
+            text += f"; they are {good}" if of[Sends.CONFIRMED] else ""
         return f"{text}; {_named(unknown)} cannot tell." if unknown else f"{text}."
 
 
@@ -172,7 +177,7 @@ def _gone(look: ClusterLook, should: Iterable[Seen]) -> Iterable[Gone]:
         if answer is None:
             yield Gone(one.address, one.last_ms, "not registered", is_remembered=one.name not in look.replicas)
         elif is_silent(answer):
-            yield Gone(one.address, one.last_ms, f"no answer: {answer}")
+            yield Gone(one.address, one.last_ms, f"no answer: {answer}", is_listed=True)
 
 
 def is_silent(outcome: object) -> bool:
@@ -211,7 +216,9 @@ def _trouble_of(
     since = f" since {_time(min(times), now_ms)}" if times else ""
     where = "; ".join(f"{one.address} ({one.why})" for one in gone)
     text = f"{name}: {len(gone)} of {replicas} {'replica' if replicas == 1 else 'replicas'} gone{since}: {where}"
-    advice = "Start it. If it runs, set brokerIP1 to an address that clients reach, and open its port."
+    advice = "Start it." if len(gone) == 1 else "Start them."
+    if any(one.is_listed for one in gone):
+        advice += " If it runs, set brokerIP1 to an address that clients reach, and open its port."
     if is_known_to_controllers:
         advice += " If it was removed for good: mqadmin cleanBrokerMetadata."
     return Trouble("replicas", text, advice)
@@ -231,6 +238,9 @@ def _controllers(look: ClusterLook) -> Iterable[Trouble]:
         yield Trouble(
             "controllers", text, "Check that a majority of the controllers runs and that they reach each other."
         )
+    if untold := sorted(look.controlled - look.replicas.keys()):
+        text = f"{_named(untold)}: the controllers do not tell which replicas should be there"
+        yield Trouble("controllers", text, "Check that they run, and that the user who asks may read from them.")
 
 
 def _behind(look: ClusterLook) -> Iterable[Trouble]:

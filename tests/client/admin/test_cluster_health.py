@@ -72,15 +72,18 @@ def test_what_was_seen_is_remembered_without_controllers() -> None:
     silent = replace(found, controlled=frozenset({"a"}), controllers={"c:1": SILENT})
     assert texts(judge(silent, [Seen("a", 0, "h:0", NOW_MS)], NOW_MS)) == [
         "a: 1 of 2 replicas gone since 08:00 UTC: h:0 (not registered)", "1 of 1 controllers gone: c:1 (timeout)",
+        "a: the controllers do not tell which replicas should be there",
     ]  # fmt: skip
 
 
 def test_a_group_that_vanished_is_the_first_thing_said() -> None:
     health = judge(look(a={0: "h:1"}), [Seen("b", 0, "h:3", NOW_MS)], NOW_MS)
-    assert health.headline == "Sends are NOT confirmed by b; they are by 1 of 2 broker groups."
+    assert health.headline == "Sends are NOT confirmed by b; they are confirmed by 1 of 2 broker groups."
     assert texts(health) == [
         "b: sends fail: the group has no master", "b: 1 of 1 replica gone since 08:00 UTC: h:3 (not registered)",
     ]  # fmt: skip
+    alone = judge(look(), [Seen("b", 0, "h:3", NOW_MS)], NOW_MS)
+    assert alone.headline == "Sends are NOT confirmed by b."
     nothing = judge(look(), [], NOW_MS)
     assert not nothing.confirms_sends and "no broker" in nothing.headline
 
@@ -104,10 +107,11 @@ def test_sends_that_are_not_confirmed_come_first(figures: dict[str, str] | Admin
     found.runtime["h:1"] = figures
     found.runtime["h:2"] = SILENT
     health = judge(found, [], NOW_MS)
-    assert health.headline == "Sends are NOT confirmed by a; they are by 1 of 2 broker groups."
+    assert health.headline == "Sends are NOT confirmed by a; they are confirmed by 1 of 2 broker groups."
     assert not health.confirms_sends
     assert health.troubles[0].subject == "sends" and part in health.troubles[0].what
     assert health.troubles[1].what.startswith("a: ") and "h:2 (no answer: timeout)" in health.troubles[1].what
+    assert "brokerIP1" in health.troubles[1].advice
 
 
 def test_a_broker_that_does_not_tell_is_no_trouble() -> None:
