@@ -21,10 +21,11 @@ from namesrv.route_table import (
     min_broker_id_change,
 )
 from namesrv.unregistration import remove
+from sprocket.common import limits
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.registration import RegisterBrokerBody
-from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
+from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, QueueData, has_possible_queues
 from sprocket.remoting.bodies.topic import PERM_WRITE, DataVersion, TopicConfig
 from sprocket.remoting.headers.namesrv import RegisterBrokerRequestHeader
 
@@ -226,7 +227,13 @@ def _enter_topics(
         topic = topic_config.topic_name
         if changed or name not in table.topics.get(topic, ()):
             queues = _queues(name, topic_config, acts)
-            if table.put_queues(topic, queues):
+            if not has_possible_queues(queues):
+                table.drop_queues(topic, name)
+                peer_lines.warning(
+                    logger, header.broker_addr, "event=topic_refused topic=%s broker=%s read=%d write=%d max=%d",
+                    topic, name, queues.read_queue_nums, queues.write_queue_nums, limits.MAX_TOPIC_QUEUES,
+                )  # fmt: skip
+            elif table.put_queues(topic, queues):
                 entered.append((topic, queues))
         if number % _SLICE_TOPICS == 0:
             yield

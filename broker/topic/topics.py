@@ -13,6 +13,7 @@ from typing import Final
 from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
+from sprocket.common import limits
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy
 from sprocket.common.files.config_file import ConfigFile
@@ -53,7 +54,6 @@ SCHEDULE_QUEUE_NUMS = 18
 TopicsChanged = Callable[[list[TopicConfig]], None]
 
 
-MAX_QUEUE_NUMS: Final = 65_535
 # Max topics of one write with their own log line.
 _MAX_TOPIC_LINES: Final = 16
 
@@ -254,7 +254,7 @@ class TopicTable(EntryTable[TopicConfig]):
             # A queue that may only be written is an operator's decision.
             if config is None or queue_id < config.read_queue_nums or queue_id < config.write_queue_nums:
                 continue
-            if queue_id < MAX_QUEUE_NUMS and not self.is_system(queue.topic) and not self.is_copy:
+            if queue_id < limits.MAX_TOPIC_QUEUES and not self.is_system(queue.topic) and not self.is_copy:
                 larger = copy(config)
                 larger.read_queue_nums = queue_id + 1
                 self._set({queue.topic: larger})

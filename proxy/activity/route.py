@@ -14,7 +14,6 @@ from proxy.listeners import endpoints_for
 from proxy.server.call import Call
 from proxy.status import OK, status
 from proxy.validation import group_of, topic_of
-from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.route import MASTER_ID
 
@@ -44,8 +43,10 @@ class RouteActivity:
         accepted = _ACCEPTED.get(await self._metadata.message_type(topic), [wire.MESSAGE_TYPE_UNSPECIFIED])
         endpoints = self._endpoints(call, request.endpoints)
         response = wire.QueryRouteResponse(status=OK)
+        reads = Counter(queue.broker_name for queue in route.subscribe)
+        writes = Counter(queue.broker_name for queue in route.publish)
         for broker_name, members in sorted(route.broker_addresses.items()):
-            permissions = list(_permissions(route, broker_name))
+            permissions = list(_permissions(reads[broker_name], writes[broker_name]))
             for broker_id in sorted(members):
                 broker = wire.Broker(name=broker_name, id=broker_id, endpoints=endpoints)
                 response.message_queues.extend(
@@ -84,10 +85,8 @@ class RouteActivity:
         return endpoints_for(asked, call.listener, use_asked_port=use_asked_port)
 
 
-def _permissions(route: TopicRoute, broker_name: str) -> "Iterator[wire.Permission]":
+def _permissions(reads: int, writes: int) -> "Iterator[wire.Permission]":
     """Yield the permission of each queue of a broker, in the order that RocketMQ numbers them: read-only ones first."""
-    reads = sum(queue.broker_name == broker_name for queue in route.subscribe)
-    writes = sum(queue.broker_name == broker_name for queue in route.publish)
     both = min(reads, writes)
     yield from [wire.READ] * (reads - both)
     yield from [wire.WRITE] * (writes - both)

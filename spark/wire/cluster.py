@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from spark.wire.connection import Asked, ConnectionSettings, WireConnection, pause
 from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, NameServerUnreachable
 from sprocket.common.errors import ProtocolError
-from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
+from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData, read_route
 from sprocket.remoting.bodies.topic import TopicList
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -97,7 +97,7 @@ class WireCluster:
         response, address = self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
-        route = loads(_accepted(response, address).body, TopicRouteData)
+        route = read_route(_accepted(response, address).body)
         for data in route.broker_datas:
             self._members.setdefault(data.broker_name, {}).update(data.broker_addrs)
         return route

@@ -49,6 +49,11 @@ MAX_LISTED_TOPICS = 1_000
 MAX_LISTED_GROUPS = 1_000
 MAX_BATCH_ACKS = 1_000  # each for any number of messages of one pop
 MAX_REGISTERED_TOPICS = 200_000
+MAX_TOPIC_QUEUES = 65_535  # of one topic on one broker
+# What a route may make a client or a proxy list: queues on each member of each broker group, and addresses.  A name
+# server without access control believes any stranger.
+MAX_ROUTE_QUEUES = 4 * MAX_TOPIC_QUEUES
+MAX_ROUTE_ADDRESSES = 4_096
 
 # The KV configuration of a name server.  A namespace of 20,000 topics with the order of their queues has 2 MiB.
 MAX_KV_VALUE_BYTES = 64 * 1024

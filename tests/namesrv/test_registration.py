@@ -1,5 +1,7 @@
 """Registration, data version and heartbeat on the pure tables."""
 
+import pytest
+
 from namesrv import registration
 from namesrv.unregistration import close_channel, unregister
 from sprocket.remoting.bodies.route import QueueData
@@ -185,3 +187,15 @@ def test_a_sign_of_life_counts_and_a_newer_connection_takes_over() -> None:
     assert (live.last_update_ms, live.channel_id) == (80, 6)
     registration.note_alive(reports.table, CLUSTER, "unknown:1", 6, 80)
     assert list(reports.table.live) == [(CLUSTER, MASTER)]
+
+
+def test_topic_with_more_queues_than_a_broker_can_have_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients list the queues of a route: a stranger's registration would take all their memory."""
+    reports = Reports()
+    reports.register(of=body([TopicConfig("t", 4, 4), "u"]))
+    impossible = [TopicConfig("t", 2**31 - 1, 4), TopicConfig("v", 4, 65_536), TopicConfig("w", -1, 4), "u"]
+    reports.register(of=body([*impossible, TopicConfig("x", 65_535, 65_535)], version=2))
+    assert not {"t", "v", "w"} & set(reports.table.topics)
+    assert reports.table.topics["x"] == {"broker-a": QueueData("broker-a", 65_535, 65_535, 6)}
+    assert "u" in reports.table.topics
+    assert "event=topic_refused topic=t broker=broker-a read=2147483647 write=4 max=65535" in caplog.text

@@ -15,7 +15,8 @@ from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.admin.cleaning import remove_queues
 from broker.topic.attributes import MESSAGE_TYPE, parse_changes
-from broker.topic.topics import MAX_QUEUE_NUMS, TopicTable
+from broker.topic.topics import TopicTable
+from sprocket.common import limits
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.next_turn import to_its_end
@@ -125,8 +126,8 @@ class TopicProcessor:
     def _check(self, config: TopicConfig) -> None:
         self._check_name(config.topic_name)
         for key, count in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
-            if not 0 <= count <= MAX_QUEUE_NUMS:
-                raise _illegal(f"{key}QueueNums = {count}: allowed are 0 to {MAX_QUEUE_NUMS}")
+            if not 0 <= count <= limits.MAX_TOPIC_QUEUES:
+                raise _illegal(f"{key}QueueNums = {count}: allowed are 0 to {limits.MAX_TOPIC_QUEUES}")
         if not 0 <= config.perm < PERM_PRIORITY:
             raise _illegal(f"perm = {config.perm}: allowed are 2 (write), 4 (read) and 6 (both)")
         if config.topic_filter_type not in _FILTER_TYPES:

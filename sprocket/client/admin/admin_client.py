@@ -14,7 +14,7 @@ from sprocket.client.admin.auth_requests import AuthRequests
 from sprocket.client.admin.maintenance_requests import MaintenanceRequests
 from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
-from sprocket.client.answers import header_of
+from sprocket.client.answers import header_of, route_of
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
@@ -72,7 +72,8 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthReques
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Return the route of `topic`."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        return decoded(await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), TopicRouteData)
+        response = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        return route_of(response.body, topic, AdminError)
 
     async def create_topic(self, broker: str, config: TopicConfig) -> None:
         """Create `config` on the broker at an address, or change it there."""

@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `NettyRemotingClient.getAndCreateNameserverChannel`, `MQ
 
 import logging
 
-from sprocket.client.answers import body_of
+from sprocket.client.answers import body_of, route_of
 from sprocket.client.errors import ClientError, NameServerUnreachable, TopicNotFound, refusal
 from sprocket.remoting.bodies.route import ClusterInfo, TopicRouteData
 from sprocket.remoting.client import RemotingClient
@@ -58,7 +58,7 @@ class NameServers:
         )
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFound(topic, str(self))
-        return body_of(self._body(response), TopicRouteData)
+        return route_of(self._body(response), topic)
 
     async def cluster_info(self) -> ClusterInfo:
         """Return all brokers that are registered."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from sprocket.common import limits
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
@@ -57,9 +58,12 @@ def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> T
 
 def _publish(topic: str, data: TopicRouteData, addresses: dict[str, dict[int, str]]) -> Iterable[MessageQueue]:
     if data.order_topic_conf:
-        for part in data.order_topic_conf.split(";"):
-            name, _, count = part.partition(":")
-            yield from (MessageQueue(topic, name, index) for index in range(int(count or 0)))
+        parts = [part.partition(":") for part in data.order_topic_conf.split(";")]
+        counts = [(name, int(count or 0)) for name, _, count in parts]
+        if sum(max(count, 0) for _, count in counts) > limits.MAX_ROUTE_QUEUES:
+            raise ValueError(f"its order names more than {limits.MAX_ROUTE_QUEUES} queues")
+        for name, count in counts:
+            yield from (MessageQueue(topic, name, index) for index in range(count))
         return
     for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
         if queues.perm & PERM_WRITE and MASTER_ID in addresses.get(queues.broker_name, ()):

@@ -4,6 +4,7 @@ Access control and the handlers read a body by the same function, so that both r
 """
 
 from sprocket.common import limits
+from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import CheckClientRequestBody, LockBatchRequestBody
 from sprocket.remoting.bodies.controller import BrokerGroupState, SyncStateSet
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
@@ -12,7 +13,7 @@ from sprocket.remoting.bodies.pop import (
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
-from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.route import TopicRouteData, has_possible_queues
 from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, DataVersion, TopicConfig
 from sprocket.remoting.codec.body_limits import LISTS, QUEUES, SETTINGS, SMALL, check_count
 from sprocket.remoting.codec.fastjson import loads
@@ -68,7 +69,10 @@ def read_request_mode(body: bytes) -> SetMessageRequestModeRequestBody:
 
 def read_topic_route(body: bytes) -> TopicRouteData:
     """Return the body of REGISTER_TOPIC_IN_NAMESRV; without one the topic has no queues."""
-    return loads(body, TopicRouteData, SETTINGS) if body else TopicRouteData()
+    data = loads(body, TopicRouteData, SETTINGS) if body else TopicRouteData()
+    if not all(map(has_possible_queues, data.queue_datas)):
+        raise ProtocolError("body", f"a broker has no more than {limits.MAX_TOPIC_QUEUES} queues of a topic")
+    return data
 
 
 def read_data_version(body: bytes) -> DataVersion:

@@ -5,7 +5,10 @@ Source: RocketMQ 5.3.3, `TopicRouteData`, `QueueData`, `BrokerData`, `ClusterInf
 
 import msgspec
 
+from sprocket.common import limits
+from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.topic import TopicQueueMappingInfo
+from sprocket.remoting.codec.fastjson import loads
 
 MASTER_ID = 0
 
@@ -43,6 +46,34 @@ class TopicRouteData(msgspec.Struct, rename="camel"):
     broker_datas: list[BrokerData] = []
     filter_server_table: dict[str, list[str]] = {}
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+def has_possible_queues(queues: QueueData) -> bool:
+    """Return whether a broker can have so many queues of one topic."""
+    limit = limits.MAX_TOPIC_QUEUES
+    return 0 <= queues.read_queue_nums <= limit and 0 <= queues.write_queue_nums <= limit
+
+
+def read_route(body: bytes) -> TopicRouteData:
+    """Return the body of an answer to GET_ROUTEINFO_BY_TOPIC.
+
+    Raises ProtocolError, also for numbers of queues and addresses that nobody may list.
+    """
+    data = loads(body, TopicRouteData)
+    for queues in data.queue_datas:
+        if not has_possible_queues(queues):
+            numbers = f"{queues.read_queue_nums} read and {queues.write_queue_nums} write queues"
+            raise ProtocolError("body", f"{queues.broker_name} has {numbers}, the limit is {limits.MAX_TOPIC_QUEUES}")
+    members = {group.broker_name: len(group.broker_addrs) for group in data.broker_datas}
+    if (count := sum(members.values())) > limits.MAX_ROUTE_ADDRESSES:
+        raise ProtocolError("body", f"{count} addresses of brokers, the limit is {limits.MAX_ROUTE_ADDRESSES}")
+    counts = (
+        max(each.read_queue_nums, each.write_queue_nums) * max(members.get(each.broker_name, 0), 1)
+        for each in data.queue_datas
+    )
+    if (count := sum(counts)) > limits.MAX_ROUTE_QUEUES:
+        raise ProtocolError("body", f"{count} queues on all brokers, the limit is {limits.MAX_ROUTE_QUEUES}")
+    return data
 
 
 class ClusterInfo(msgspec.Struct, rename="camel"):
