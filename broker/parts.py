@@ -64,6 +64,7 @@ from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
 from broker.timer.timer_service import BARRED_TOPICS, TimerService
 from broker.topic.light_tables import new_tables
+from broker.topic.renewed_topics import RenewedTopics
 from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
@@ -194,7 +195,7 @@ def build(environment: Environment, role: Role, lasting: Lasting, store: Message
     slave = build_slave(core, lasting, registration, master, tables) if role.is_slave else None
     presence = build_presence(core, pops, slave)
     slave_port = build_slave_port(core, environment, lasting, tables, presence, slave)
-    pulls = build_pulls(core, slave, presence.appointed)
+    pulls = build_pulls(core, slave, presence.appointed, pops.pop)
     traffic = Traffic(core, pops.pop)
     services = [
         tables,  # first: the parts that serve the group depend on them
@@ -367,8 +368,8 @@ def _slave_status(following: MasterFollower, exchange: HaExchange) -> HARuntimeI
     return following.status(exchange.master_flush_offset)
 
 
-def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaster | None) -> Pulls:
-    """Build `Pulls`."""
+def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaster | None, pop: PopService) -> Pulls:
+    """Build `Pulls`, and what moves consumers to a topic that is created again."""
     broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
     held = HeldPulls(core.store, core.clock, core.call_later)
     core.store.on_arrival.append(held.arrived)
@@ -382,6 +383,8 @@ def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaste
         core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters, core.flow,
         held=held, broadcasts=broadcasts, slave=reads, cold=cold,
     )  # fmt: skip
+    core.topics.on_change.append(broadcasts.topics_changed)
+    RenewedTopics(core, (pop.reset, pulls.reset)).listen()
     return Pulls(pulls, held, broadcasts, cold, reads)
 
 

@@ -495,6 +495,10 @@ class MessageStore:
         """
         return self.topic_removal(topic).run()
 
+    def was_deleted(self, topic: str) -> bool:
+        """Return whether the log may have messages of an earlier topic of this name."""
+        return self._books.deleted.offset_of(topic) > 0
+
     def topic_removal(self, topic: str) -> Removal[dict[QueueKey, int]]:
         """Return the steps of `delete_topic`."""
         return self._removal.of_topic(topic)

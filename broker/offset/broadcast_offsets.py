@@ -13,6 +13,7 @@ from broker.client.clients import ConsumerGroup
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from store.queue.queue_reader import physical_memory_bytes
@@ -111,6 +112,12 @@ class BroadcastOffsets(Service):
         entry = store.entry(topic, queue_id, 0)
         limit = self._memory_bytes * self._core.config.store.access_message_in_memory_max_ratio // 100
         return entry is not None and store.wrote_offset - entry[0] <= limit
+
+    def topics_changed(self, configs: list[TopicConfig]) -> None:
+        """Forget deleted topics, if called without `configs`."""
+        if not configs:
+            for key in [key for key in self._members if key[0] not in self._core.topics]:
+                del self._members[key]
 
     # Expiry
 

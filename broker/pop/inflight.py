@@ -4,8 +4,11 @@ Source: RocketMQ 5.3.3, `PopInflightMessageCounter` (enablePopMessageThreshold, 
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.config.live_config import LiveConfig
+
+_MAX_GONE: Final = 10_000
 
 
 class InflightMessages:
@@ -19,6 +22,8 @@ class InflightMessages:
         # Earlier pops are not counted, so their acknowledgements are not either.
         self.started_ms = started_ms
         self._counts: dict[tuple[str, str, int], int] = {}
+        # (topic, group) -> since when they count: earlier pops are of a deleted topic or group of the same name.
+        self._since_ms: dict[tuple[str, str], int] = {}
         self._has_room = has_room
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
@@ -42,7 +47,7 @@ class InflightMessages:
         """Subtract `count` messages of the pop at `pop_time_ms` that were acknowledged or redelivered."""
         key = (topic, group, queue_id)
         before = self._counts.get(key)
-        if before is None or pop_time_ms < self.started_ms:
+        if before is None or pop_time_ms < self._since_ms.get((topic, group), self.started_ms):
             return
         if before > count:
             self._counts[key] = before - count
@@ -65,7 +70,9 @@ class InflightMessages:
         """Forget what is in flight of an ordered queue."""
         self._counts.pop((topic, group, queue_id), None)
 
-    def forget_gone(self, is_there: Callable[[str, str], bool]) -> None:
-        """Forget queues of deleted topics and groups."""
+    def forget_gone(self, is_there: Callable[[str, str], bool], now_ms: int) -> None:
+        """Forget queues of deleted topics and groups, and whatever was popped of them before `now_ms`."""
         for key in [key for key in self._counts if not is_there(key[0], key[1])]:
             del self._counts[key]
+            if len(self._since_ms) < _MAX_GONE:
+                self._since_ms[key[0], key[1]] = now_ms

@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `PopBufferMergeService` (enablePopBufferMerge).
 
 import heapq
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -152,6 +152,12 @@ class MergeBuffer:
         if len(self._leaving) > 2 * len(self._held) + _BATCH:
             self._leaving = [entry for entry in self._leaving if entry[2].is_open]
             heapq.heapify(self._leaving)
+
+    def forget_gone(self, is_there: Callable[[str], bool]) -> None:
+        """Forget pops of deleted topics."""
+        for key, held in list(self._held.items()):
+            if not is_there(key.topic):
+                self._leave(key, held)
 
     # Writing
 

@@ -76,7 +76,7 @@ class OrderedAcks:
         A message stored after the pop has replaced one that a power loss took from the log.  RocketMQ commits whatever
         the acknowledgement says.
         """
-        return offset == committed and self._store.store_time(topic, queue_id, offset) <= pop_time_ms
+        return offset == committed and 0 <= self._store.store_time(topic, queue_id, offset) <= pop_time_ms
 
     def change(
         self, header: ChangeInvisibleTimeRequestHeader, handle: PopHandle

@@ -152,6 +152,12 @@ class PopChecks:
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise RequestError(ResponseCode.NO_MESSAGE, remark)
 
+    def same_topic(self, topic: str, queue_id: int, offset: int, pop_time_ms: int) -> None:
+        """Check that a handle is not one of a deleted topic: its place may hold a message of a new topic."""
+        if self._store.was_deleted(topic) and self._store.store_time(topic, queue_id, offset) > pop_time_ms:
+            remark = f"the handle is of a topic {topic} that was deleted; the message is of a new one"
+            raise RequestError(ResponseCode.NO_MESSAGE, remark)
+
     def bounds(self, topic: str, queue_id: int, peer: tuple[str, int]) -> tuple[int, int]:
         """Return the offset of the oldest message of an existing queue, and the queue's end."""
         config = self._known(topic)

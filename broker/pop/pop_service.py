@@ -174,16 +174,19 @@ class PopService(Service):
         """Forget deleted topics, if called without `configs`.  A new topic of the same name starts empty."""
         if configs:
             return
-        self.offsets.forget_gone(self._is_there)
-        self.inflight.forget_gone(self._is_there)
+        self._forget_gone()
         self.order_info.clean()
 
     def _clean(self) -> None:
         core = self._core
         core.consumers.assumed.expire(core.config.broker.subscription_expired_timeout / 1000)
-        self.offsets.forget_gone(self._is_there)
-        self.inflight.forget_gone(self._is_there)
+        self._forget_gone()
         self.counters.forget_gone(self._is_there)
+
+    def _forget_gone(self) -> None:
+        self.offsets.forget_gone(self._is_there)
+        self.buffer.forget_gone(self._core.topics.__contains__)
+        self.inflight.forget_gone(self._is_there, self._core.clock.wall_ms())
 
     def _is_there(self, topic: str, group: str) -> bool:
         return topic in self._core.topics and group in self._core.groups

@@ -354,7 +354,7 @@ class PullProcessor:
         topic, queue_id, store = header.topic, header.queue_id, self._store
         if self._offsets.has_resets:
             reset = self._offsets.take_reset(header.consumer_group, topic, queue_id)
-            if reset is not None:
+            if reset is not None and reset != header.queue_offset:
                 low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
                 return GetResult(GetStatus.OFFSET_RESET, reset, low, high, [], 0, 0, False)
         if begin >= 0:

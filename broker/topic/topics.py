@@ -74,6 +74,10 @@ class TopicTable(EntryTable[TopicConfig]):
         self.is_copy = is_copy
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
         self.on_change: list[TopicsChanged] = []
+        # Called with each new topic at once, before its first request is served.
+        self.on_create: list[Callable[[TopicConfig], None]] = []
+        # Called with each deleted topic once its queues are removed; it cannot be created before.
+        self.on_gone: list[Callable[[str], None]] = []
         # Topics whose queues are being deleted: until that is done they accept no message and cannot be created.
         self._leaving: set[str] = set()
         self.unsaved: set[str] = set()  # topics with a change that is not in the file
@@ -266,6 +270,11 @@ class TopicTable(EntryTable[TopicConfig]):
         self._set({topic: None})
         return True
 
+    def gone(self, topic: str) -> None:
+        """Call the listeners `on_gone`: the queues of a deleted topic are removed."""
+        for listener in self.on_gone:
+            listener(topic)
+
     @contextmanager
     def leaving(self, topics: Collection[str]) -> Iterator[None]:
         """Refuse to create these topics within the context: their queues are deleted after the file was written."""
@@ -279,7 +288,11 @@ class TopicTable(EntryTable[TopicConfig]):
         for config in configs:
             if config.topic_name in self._leaving:
                 raise StoreBusy(f"topic {config.topic_name} is being deleted, try again", Reason.BUSY)
+        created = [config for config in configs if config.topic_name not in self.by_name]
         self._set({config.topic_name: config for config in configs})
+        for config in created:
+            for listener in self.on_create:
+                listener(config)
         self._rely()
 
     def rely_on(self, topic: str) -> None:

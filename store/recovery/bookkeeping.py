@@ -44,7 +44,7 @@ class Bookkeeping:
         self._checkpoint = root / "checkpoint"
         self._list_file = QueueListFile(disk, root)
         self._mark = FlushedMark(disk, root)
-        self._deleted = DeletedTopics(disk, root)
+        self.deleted = DeletedTopics(disk, root)
         self._deleted_lock = threading.Lock()
         self._truncation = Truncation(disk, root, log)
         # Store timestamp, ms, of the newest message that the last run had stored.
@@ -68,7 +68,7 @@ class Bookkeeping:
         checkpoint = load_checkpoint(self._disk, self._checkpoint, self._clock.wall_ms())
         self.index_timestamp = checkpoint.index_msg_timestamp
         listed = self._list_file.read()
-        self._deleted.load()
+        self.deleted.load()
         self._log.load()
         if self._truncation.intended() is not None:
             # Queues, index and log files describe the log before the cut, even if the run ended cleanly.
@@ -90,7 +90,7 @@ class Bookkeeping:
                 self._disk.remove(self._abort)
             raise
         report.was_clean = self.was_clean
-        self._deleted.cut(report.end_offset)
+        self.deleted.cut(report.end_offset)
         self._mark.open(report.end_offset)
         self._listed = None if report.rebuilt else listed
         self.store_timestamp = max(report.last_store_timestamp, checkpoint.physic_msg_timestamp)
@@ -109,7 +109,7 @@ class Bookkeeping:
             self._log.forget_detached()
 
         return Evidence(
-            listed, self._mark.read(), self._deleted, note_rebuild, end_log, self._truncation.has_content_after
+            listed, self._mark.read(), self.deleted, note_rebuild, end_log, self._truncation.has_content_after
         )
 
     def _complete_truncation(self, listed: QueueList | None) -> QueueList | None:
@@ -122,7 +122,7 @@ class Bookkeeping:
             # The crash came before the queues were cut, or before their list was written.
             listed = QueueList(end, must_rebuild=True)
             self._list_file.write(listed)
-        self._deleted.cut(end)
+        self.deleted.cut(end)
         self._mark.lower(end)
         if end < self._log.wrote_offset:
             self._truncation.cut_log(max(end, self._log.min_offset))
@@ -209,7 +209,7 @@ class Bookkeeping:
         May run in any thread.  Raises `DiskFull` or `DiskFailed`.
         """
         with self._deleted_lock:
-            self._deleted.add(topic, end, self._log.min_offset)
+            self.deleted.add(topic, end, self._log.min_offset)
 
     def intend_cut(self, end: int, reason: str) -> None:
         """Note that the next start must end the log at `end`, for `reason`.  Copy aside what lies after `end`.

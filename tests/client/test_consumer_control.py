@@ -54,6 +54,21 @@ async def test_positions_lag_and_seek(mq: sprocket.Connection, topic: str) -> No
         await consumer.seek(MessageQueue(topic, "other", 0), 1)
 
 
+async def test_a_topic_that_is_created_again_is_read_from_its_first_message(
+    mq: sprocket.Connection, shared_broker: Broker, topic: str
+) -> None:
+    await fill(mq, topic, 10)
+    consumer = mq.consumer(f"g-{topic}", topic, consume_from=FIRST)
+    for _ in range(10):
+        await (await anext(consumer)).ack()
+    await mq.admin.delete_topic(topic, "DefaultCluster")
+    shared_broker.create_topic(topic, 4)
+    await fill(mq, topic, 15)
+    async with asyncio.timeout(30):
+        bodies = [(await anext(consumer)).body for _ in range(15)]
+    assert bodies == [b"%d" % number for number in range(15)]
+
+
 async def test_pause_and_resume(mq: sprocket.Connection, topic: str) -> None:
     queue = await fill(mq, topic, 3)
     consumer = mq.consumer(f"g-{topic}", topic, consume_from=FIRST)

@@ -135,7 +135,11 @@ class Reviver:
             view = store.record_at(entry[0], entry[1])
         except CorruptRecord as damage:
             return damage.reason
-        return "not in the log" if view is None else decode(view)
+        record = "not in the log" if view is None else decode(view)
+        is_other = isinstance(record, Record) and record.store_timestamp > checkpoint.pt
+        if is_other and store.was_deleted(checkpoint.t):
+            return "the topic was deleted after the pop, and this message is of the new topic"
+        return record
 
     def _retry_topic(self, checkpoint: PopCheckPoint) -> str:
         """Return the name of the retry topic; a new one is created before anything is appended."""

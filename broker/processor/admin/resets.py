@@ -8,13 +8,14 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.resetOffset`, `resetOffsetInner`, 
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from broker.client.clients import ConsumerGroup, ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.renewed_topics import ResetListener
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -37,9 +38,6 @@ logger = logging.getLogger(__name__)
 _FIRST_VERSION: Final = 28
 # The language of a tool that wants the body for C++ clients: in JSON headers and in ROCKETMQ headers.
 _CPP: Final = ("CPP", str(int(LanguageCode.CPP)))
-
-# Called with the group, topic and queue id of each reset.
-ResetListener = Callable[[str, str, int], None]
 
 
 class ResetProcessor:

@@ -163,7 +163,7 @@ class TopicProcessor:
             await self._topics.save()
             for name in doomed:
                 await remove_queues(self._store.topic_removal(name))
-                self._offsets.remove_topic(name)
+                self._topics.gone(name)
 
     async def clean_unused(self, request: Request[NoHeader]) -> Response:
         """Delete the queues of deleted topics."""

@@ -74,6 +74,7 @@ class InvisibleTimeProcessor:
         handle = parse_handle(header.extra_info)
         if handle.is_ordered:
             return [], _Change(self._ordered.change(header, handle), is_in_log=False)
+        self._checks.same_topic(header.topic, header.queue_id, header.offset, handle.pop_time_ms)
         queue_id = handle.revive_queue_id
         self._checks.revive_queue(queue_id)
         # The pop time identifies a checkpoint, so it must differ from the old one's, which is acknowledged.

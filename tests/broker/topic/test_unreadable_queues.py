@@ -88,7 +88,7 @@ def test_queues_are_added_for_reading_only_where_nobody_decided_otherwise(tmp_pa
     topics = table(tmp_path)
     topics.update([TopicConfig("Kept", 1, 8), TopicConfig("Small", 1, 1)])
     for topic, queue_id in (("Kept", 7), ("Small", 1 << 20), ("Gone", 0), ("SCHEDULE_TOPIC_XXXX", 30)):
-        topics.let_read([(SimpleNamespace(topic=topic, queue_id=queue_id), 0, 1)])  # type: ignore[list-item]
+        topics.let_read([(SimpleNamespace(topic=topic, queue_id=queue_id), 0, 1)])
     numbers = {name: topics.by_name[name].read_queue_nums for name in ("Kept", "Small", "SCHEDULE_TOPIC_XXXX")}
     assert numbers == {"Kept": 1, "Small": 1, "SCHEDULE_TOPIC_XXXX": 18}
     assert "Gone" not in topics
