@@ -5,6 +5,9 @@ MessagePack.  A proof is the HMAC-SHA256, keyed with the secret, of a label of t
 which contain nonces, group, member ids and disks.  So it is worthless in another connection, group or direction.  The
 secret also makes the key with which every later frame is signed (`ha.raft.frames`).
 
+HELLO has a proof of its own contents, so a stranger learns nothing: it is refused without claims and disks.  Members of
+older versions send HELLO without that proof, and prove themselves in PROOF alone.
+
 Without a secret at both ends nothing is proved; a secret at one end alone is a refusal.
 """
 
@@ -51,6 +54,12 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     to: str
     nonce: bytes
     has_secret: bool
+    proof: bytes = b""
+
+    @property
+    def bare(self) -> tuple[object, ...]:
+        """The fields that proofs cover."""
+        return (self.magic, self.version, self.claims, self.to, self.nonce, self.has_secret)
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True):
@@ -111,7 +120,8 @@ class Dialer:
 
     def __init__(self, claims: Claims, to: str, secret: bytes, nonce: bytes) -> None:
         self._secret = secret
-        self.hello = Hello(_MAGIC, VERSION, claims, to, nonce, bool(secret))
+        bare = Hello(_MAGIC, VERSION, claims, to, nonce, bool(secret))
+        self.hello = msgspec.structs.replace(bare, proof=_proof_of_hello(secret, bare)) if secret else bare
 
     def reason_against(self, welcome: Welcome) -> str:
         """Return why the other end is not who it should be; empty if it is."""
@@ -136,16 +146,38 @@ class Dialer:
 
 
 class Acceptor:
-    """The end to which `hello` came."""
+    """The end to which `hello` came.
 
-    def __init__(self, claims: Claims, hello: Hello, secret: bytes, nonce: bytes, refusal: str = "") -> None:
+    `is_proven` is whether HELLO comes from a member of the group; a HELLO without proof may come from an older version
+    if `may_be_older`.
+    """
+
+    def __init__(
+        self,
+        claims: Claims,
+        hello: Hello,
+        secret: bytes,
+        nonce: bytes,
+        refusal: str = "",
+        *,
+        may_be_older: bool = True,
+    ) -> None:
         """Judge `hello`; `refusal` is a reason of the caller's own."""
         self._secret = secret
         self._hello = hello
         self._bare = Welcome(claims, nonce, bool(secret), "", b"")
-        self.refusal = self._reason() or refusal
+        self.is_proven = bool(secret) and hmac.compare_digest(_proof_of_hello(secret, hello), hello.proof)
+        reason = self._reason()
+        if not reason and secret and not self.is_proven and (hello.proof or not may_be_older):
+            reason = f"the proof of member {hello.claims.member_id} is wrong: {_SECRET}"
+        self.refusal = reason or refusal
+        told = self.refusal
+        if told and not self.is_proven:
+            self._bare = Welcome(Claims("", "", claims.member_id, "", 0, False, 0, 0), nonce, bool(secret), "", b"")
+            if secret and not reason:
+                told = f"the log of member {claims.member_id} says why"
         proof = self._digest(b"accept") if secret and not self.refusal else b""
-        self.welcome = Welcome(claims, nonce, bool(secret), self.refusal, proof)
+        self.welcome = msgspec.structs.replace(self._bare, refusal=told, proof=proof)
 
     def _reason(self) -> str:
         hello, own = self._hello, self._bare.claims
@@ -176,7 +208,7 @@ def _reason_against(own: Claims, other: Claims, here: bool, there: bool) -> str:
     if other.group != own.group:
         return f"this is group {own.group}, not {other.group}"
     if other.members != own.members:
-        return f"the members of group {own.group} are {own.members} here, and {other.members} at {other.member_id}"
+        return f"the members of group {own.group} are others here than at {other.member_id}: compare their addresses"
     if other.member_id == own.member_id:
         return f"another process also says that it is member {own.member_id}"
     if here and not there:
@@ -188,5 +220,9 @@ def _reason_against(own: Claims, other: Claims, here: bool, there: bool) -> str:
 
 def _digest(secret: bytes, label: bytes, hello: Hello, welcome: Welcome) -> bytes:
     bare = Welcome(welcome.claims, welcome.nonce, welcome.has_secret, "", b"")
-    parts = (b"sprocket raft " + label, msgspec.msgpack.encode(hello), msgspec.msgpack.encode(bare))
+    parts = (b"sprocket raft " + label, msgspec.msgpack.encode(hello.bare), msgspec.msgpack.encode(bare))
     return hmac.digest(secret, b"".join(_SIZE.pack(len(part)) + part for part in parts), "sha256")
+
+
+def _proof_of_hello(secret: bytes, hello: Hello) -> bytes:
+    return hmac.digest(secret, b"sprocket raft hello" + msgspec.msgpack.encode(hello.bare), "sha256")

@@ -39,6 +39,9 @@ from sprocket.remoting.tls.watch import ServerTls
 logger = logging.getLogger(__name__)
 
 _GREETING_LIMIT_S: Final = 3.0
+# A member sends HELLO at once.  The sweep closes silent connections after 1.5 to 2 s.
+_SILENT_S: Final = 1.5
+_SWEEP_S: Final = 0.5
 _FIRST_RETRY_S: Final = 0.1
 _LAST_RETRY_S: Final = 1.0
 _READ_BYTES: Final = 256 * 1024
@@ -181,7 +184,12 @@ class TcpPeers:
         self._server: asyncio.Server | None = None
         self._entrance: Entrance | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._greeting = 0
+        # Connections in their greeting, the oldest first, and whether HELLO was a member's.
+        self._guests: dict[asyncio.StreamWriter, bool] = {}
+        # Hosts of members: as configured, and from where they have come.
+        self._hosts = {one.host for one in self._others.values()}
+        # Members that send HELLO with a proof, so that one without it cannot be theirs.
+        self._proving: set[str] = set()
         self._inbox = Inbox()
         self._claims: Callable[[], Claims] = _unset
         self._judge: Callable[[Claims], str] = _refuse_all
@@ -194,7 +202,10 @@ class TcpPeers:
         loop = asyncio.get_running_loop()
         tls = self._security.server_tls
         if tls is not None:
-            self._entrance = Entrance(tls, self._new_protocol, silent_s=_GREETING_LIMIT_S, max_waiting=_MAX_GREETING)
+            self._entrance = Entrance(
+                tls, self._new_protocol, silent_s=_SILENT_S, handshake_s=_GREETING_LIMIT_S, max_waiting=_MAX_GREETING,
+                is_known=self._hosts.__contains__,
+            )  # fmt: skip
         entrance = self._entrance
         try:
             self._server = await loop.create_server(
@@ -228,7 +239,7 @@ class TcpPeers:
 
     async def _sweep(self, entrance: Entrance) -> None:
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(_SWEEP_S)
             entrance.sweep(asyncio.get_running_loop().time())
 
     def _new_protocol(self) -> asyncio.StreamReaderProtocol:
@@ -242,10 +253,12 @@ class TcpPeers:
     # The end that was connected to
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._greeting >= _MAX_GREETING:
-            writer.transport.abort()
-            return
-        self._greeting += 1
+        if len(self._guests) >= _MAX_GREETING:
+            # The oldest stranger leaves: a new one may be a member.
+            loser = min(self._guests, key=lambda one: (self._guests[one], _host_of(one) in self._hosts))
+            del self._guests[loser]
+            loser.transport.abort()
+        self._guests[writer] = False
         connection = None
         try:
             async with asyncio.timeout(_GREETING_LIMIT_S):
@@ -257,18 +270,25 @@ class TcpPeers:
                 str(error) or type(error).__name__,
             )  # fmt: skip
         finally:
-            self._greeting -= 1
+            self._guests.pop(writer, None)
             if connection is None:
                 writer.close()
         if connection is not None:
             await connection.run(reader, self._inbox)
 
     async def _greet_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Connection | None:
-        hello = await _receive(reader, Hello)
+        async with asyncio.timeout(_SILENT_S):
+            hello = await _receive(reader, Hello)
         name = hello.claims.member_id
         refusal = "" if name in self._others else f"{name!r} is not a member of group {self._claims().group}"
         refusal = refusal or self._judge(hello.claims)
-        end = Acceptor(self._claims(), hello, self._security.secret, self._nonce(), refusal)
+        end = Acceptor(
+            self._claims(), hello, self._security.secret, self._nonce(), refusal,
+            # Members with higher ids are called, and do not call.
+            may_be_older=name < self._own.id and name not in self._proving,
+        )  # fmt: skip
+        if end.is_proven and writer in self._guests:
+            self._guests[writer] = True
         writer.write(pack(end.welcome))
         reason = end.refusal
         if not reason:
@@ -278,6 +298,9 @@ class TcpPeers:
             self._log_refused(name, reason)
             await writer.drain()
             return None
+        if end.is_proven:
+            self._proving.add(name)
+            self._hosts.add(_host_of(writer))
         return self._met(writer, end.met())
 
     # The end that connects
@@ -353,6 +376,10 @@ class TcpPeers:
             peer_lines.warning(
                 logger, "", "event=raft_link_refused member=%.64s reason=%r", member_id, reason[:_MAX_LOGGED]
             )
+
+
+def _host_of(writer: asyncio.StreamWriter) -> str:
+    return str((writer.get_extra_info("peername") or ("",))[0])
 
 
 async def _receive(reader: asyncio.StreamReader, kind: type[T]) -> T:

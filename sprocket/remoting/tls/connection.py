@@ -42,6 +42,11 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._handshake_bytes = 0
         self._is_closing = False
 
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Address of the other end."""
+        return (self.get_extra_info("peername") or ("", 0))[:2]
+
     # Of the socket's transport: its protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

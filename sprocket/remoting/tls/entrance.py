@@ -28,7 +28,8 @@ class Entrance:
     """Table of the connections of one port that have not sent their first byte or finished their handshake.
 
     `admit` makes the protocol of a connection.  A peer may be silent for `silent_s`; `count` gets the kind of each
-    refusal.  Without `tls` connections are plain, and TLS is refused.  At most `max_waiting` connections wait.
+    refusal.  Without `tls` connections are plain, and TLS is refused.  At most `max_waiting` connections wait; one more
+    takes the place of the oldest silent one, of a host that `is_known` does not name if there is one.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class Entrance:
         silent_s: float,
         count: Callable[[str], None] = lambda kind: None,
         allows_plain: bool = False,
+        handshake_s: float = limits.TLS_HANDSHAKE_S,
         max_waiting: int | None = None,
+        is_known: Callable[[str], bool] = lambda host: False,
         descriptors: DescriptorReserve | None = None,
     ) -> None:
         self._tls = tls
@@ -47,7 +50,9 @@ class Entrance:
         self._silent_s = silent_s
         self._count = count
         self._allows_plain = allows_plain
+        self._handshake_s = handshake_s
         self._max_waiting = max_waiting
+        self._is_known = is_known
         self._descriptors = descriptors or DescriptorReserve()
         # Deadline of each, loop time.
         self._waiting: dict[_Visitor | TlsConnection, float] = {}
@@ -76,7 +81,7 @@ class Entrance:
         late = [one for one, until in self._waiting.items() if now > until]
         for one in late:
             if isinstance(one, TlsConnection):
-                self._refuse(one, "tls_handshake", f"not done in {limits.TLS_HANDSHAKE_S:g} s")
+                self._refuse(one, "tls_handshake", f"not done in {self._handshake_s:g} s")
             else:
                 self.left(one)
             one.abort()
@@ -90,12 +95,18 @@ class Entrance:
 
     # Called by waiting connections
 
-    def came(self, visitor: "_Visitor") -> bool:
-        """Register a new connection.  Return False if too many wait."""
+    def came(self, visitor: "_Visitor") -> None:
+        """Register a new connection; close another one if too many wait."""
         if self._max_waiting is not None and len(self._waiting) >= self._max_waiting:
-            return False
+            loser = min(self._waiting, key=self._rank)
+            _log_refusal("waiting", loser.peer, "too many wait")
+            self.left(loser)
+            loser.abort()
         self._waiting[visitor] = asyncio.get_running_loop().time() + self._silent_s
-        return True
+
+    def _rank(self, one: "_Visitor | TlsConnection") -> tuple[bool, bool]:
+        """Return the order in which waiting connections lose their places; those of one rank by their age."""
+        return isinstance(one, TlsConnection), self._is_known(one.peer[0])
 
     def has_descriptors(self, transport: asyncio.BaseTransport) -> bool:
         """Return whether a connection leaves enough descriptors for files."""
@@ -132,7 +143,7 @@ class Entrance:
             transport.abort()
             return None
         connection = TlsConnection(context, self._admit, self._shaken)
-        self._waiting[connection] = asyncio.get_running_loop().time() + limits.TLS_HANDSHAKE_S
+        self._waiting[connection] = asyncio.get_running_loop().time() + self._handshake_s
         return connection
 
     def _shaken(self, connection: TlsConnection, failure: str | None) -> None:
@@ -143,8 +154,7 @@ class Entrance:
     def _refuse(self, connection: TlsConnection, kind: str, reason: str) -> None:
         self._count(kind)
         self.left(connection)
-        peer = (connection.get_extra_info("peername") or ("", 0))[:2]
-        _log_refusal(kind, peer, reason)
+        _log_refusal(kind, connection.peer, reason)
 
 
 def _log_refusal(kind: str, peer: tuple[str, int], reason: str) -> None:
@@ -164,9 +174,8 @@ class _Visitor(asyncio.Protocol):
         self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
         if not self._entrance.has_descriptors(transport):
             self.abort()
-        elif not self._entrance.came(self):
-            _log_refusal("waiting", self.peer, "too many wait already")
-            self.abort()
+        else:
+            self._entrance.came(self)
 
     def data_received(self, data: bytes) -> None:
         transport, self._transport = self._transport, None

@@ -3,15 +3,17 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ha.raft import greeting
 from ha.raft.consensus import Member
 from ha.raft.core import Group
 from ha.raft.frames import FrameReader, FrameWriter
-from ha.raft.greeting import Acceptor, Claims, Dialer, Hello, Proof, Welcome
+from ha.raft.greeting import Acceptor, Claims, Dialer, Hello, Proof, Welcome, greeting_size, pack, unpack
 from ha.raft.messages import MAX_FRAME_BYTES, Append, Appended, Message, RequestVote, Vote, encode
 from ha.raft.peers import Event, Inbox, Link, Security, TcpPeers
 from sprocket.common.errors import ProtocolError
@@ -55,10 +57,10 @@ def test_two_members_with_one_secret_meet_and_have_one_key() -> None:
     ("own", "other", "to", "secrets_", "words"),
     [
         (_claims("n0", group="h"), _claims("n1"), "n1", (b"s", b"s"), "this is group g, not h"),
-        (_claims("n0", members="n0-a:1"), _claims("n1"), "n1", (b"s", b"s"), "the members of group g are"),
+        (_claims("n0", members="n0-a:1"), _claims("n1"), "n1", (b"s", b"s"), "the members of group g are others"),
         (_claims("n1"), _claims("n1"), "n1", (b"s", b"s"), "another process also says that it is member n1"),
         (_claims("n0"), _claims("n2"), "n1", (b"s", b"s"), "this is member n2, not n1"),
-        (_claims("n0"), _claims("n1"), "n1", (b"s", b"t"), "the proof of member n1 is wrong"),
+        (_claims("n0"), _claims("n1"), "n1", (b"s", b"t"), "the proof of member n0 is wrong"),
         (_claims("n0"), _claims("n1"), "n1", (b"", b"t"), "has no secret"),
         (_claims("n0"), _claims("n1"), "n1", (b"s", b""), "requires a secret"),
     ],
@@ -78,6 +80,58 @@ def test_a_wrong_proof_of_the_member_that_connects_is_refused() -> None:
     acceptor = Acceptor(_claims("n1"), dialer.hello, b"s", bytes(32))
     for proof in (b"", bytes(32), acceptor.welcome.proof):
         assert "proof of member n0 is wrong" in acceptor.check(Proof("", proof))
+
+
+class _OlderHello(msgspec.Struct, frozen=True, array_like=True):
+    magic: str
+    version: int
+    claims: Claims
+    to: str
+    nonce: bytes
+    has_secret: bool
+
+
+def test_members_of_an_older_version_meet_those_of_this_one() -> None:
+    """They send HELLO without its proof, ignore the proof, and make the same digests."""
+    dialer = Dialer(_claims("n0"), "n1", b"s", _NONCE)
+    sent = pack(dialer.hello)[4:]
+    assert msgspec.msgpack.encode(dialer.hello.bare) == msgspec.msgpack.encode(
+        msgspec.msgpack.decode(sent, type=_OlderHello)
+    )
+    older = msgspec.msgpack.decode(msgspec.msgpack.encode(dialer.hello.bare), type=Hello)
+    acceptor = Acceptor(_claims("n1"), older, b"s", bytes(32))
+    assert not acceptor.is_proven and not dialer.reason_against(acceptor.welcome)
+    assert not acceptor.check(Proof("", dialer.proof(acceptor.welcome)))
+
+
+@pytest.mark.parametrize(
+    ("hello", "may_be_older"),
+    [
+        (Hello("sprocket-raft", 1, _claims("n0"), "n1", _NONCE, True), False),
+        (Hello("sprocket-raft", 1, _claims("n0"), "n1", _NONCE, True, b"a guess"), True),
+        (Hello("sprocket-raft", 1, _claims("n0"), "n1", _NONCE, False), True),
+        (Hello("sprocket-raft", 1, _claims("n0", members="guessed"), "n1", _NONCE, True), True),
+        (Hello("sprocket-raft", 1, _claims("n0", group="guessed"), "n1", _NONCE, True), True),
+        (Dialer(_claims("n0"), "n1", b"guessed", _NONCE).hello, True),
+    ],
+)
+def test_a_stranger_learns_no_address_and_no_disk(hello: Hello, may_be_older: bool) -> None:
+    own = _claims("n1", members="n0-secret-host:1;n1-other-host:2") if "guessed" in hello.claims.members else None
+    acceptor = Acceptor(own or _claims("n1"), hello, b"s", bytes(32), may_be_older=may_be_older)
+    told = pack(acceptor.welcome)
+    assert acceptor.refusal and acceptor.welcome.refusal
+    for word in (b"host", b"n1-b", b"n1n1n1n1"):
+        assert word not in told
+
+
+def test_why_the_caller_was_judged_is_told_to_members_alone() -> None:
+    for hello, is_told in (
+        (Dialer(_claims("n0"), "n1", b"s", _NONCE).hello, True),
+        (Hello("sprocket-raft", 1, _claims("n0"), "n1", _NONCE, True), False),
+    ):
+        acceptor = Acceptor(_claims("n1"), hello, b"s", bytes(32), "known with disk 1234")
+        assert acceptor.refusal == "known with disk 1234"
+        assert ("1234" in acceptor.welcome.refusal) is is_told
 
 
 def test_a_proof_is_worthless_with_other_claims() -> None:
@@ -266,6 +320,62 @@ async def test_garbage_on_the_port_is_closed(nodes: list[_Node], tmp_path: Path,
     assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.close()
     assert not node.inbox.take()
+
+
+@asynccontextmanager
+async def _flood(place: Member, content: bytes) -> AsyncIterator[None]:
+    """100 connections that send `content` and nothing more; each that is closed is opened again."""
+
+    async def one() -> None:
+        while True:
+            reader, writer = await asyncio.open_connection(place.host, place.port)
+            try:
+                writer.write(content)
+                await reader.read()
+            except OSError:
+                pass
+            finally:
+                writer.close()
+
+    tasks = [asyncio.create_task(one()) for _ in range(100)]
+    try:
+        await asyncio.sleep(0.2)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x16", b"\x00"])
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_silent_connections_keep_no_member_out(
+    nodes: list[_Node], tmp_path: Path, content: bytes, is_tls: bool
+) -> None:
+    places = LocalGroup(tmp_path, 2).places
+    files = Files(tmp_path / "tls")
+    server, client = (files.server("127.0.0.1"), files.client()) if is_tls else (None, None)
+    made = [_Node(name, places, b"s", server=server, client=client) for name in ("n1", "n0")]
+    await _started(nodes, made[0])
+    async with _flood(places[1], content):
+        await _started(nodes, made[1])
+        [begun] = await made[1].events(1, 30)
+        assert begun.link.claims.member_id == "n1"
+
+
+async def test_a_member_that_proves_hello_cannot_be_impersonated_without(nodes: list[_Node], tmp_path: Path) -> None:
+    places = LocalGroup(tmp_path, 2).places
+    first, second = await _started(nodes, _Node("n0", places, b"s"), _Node("n1", places, b"s"))
+    assert await first.events(1) and await second.events(1)
+    # It knows everything but the secret.
+    for name, place in (("n0", places[1]), ("n1", places[0])):
+        other = "n1" if name == "n0" else "n0"
+        claims = replace_claims(_claims(name), Group("g", places, name).text)
+        reader, writer = await asyncio.open_connection(place.host, place.port)
+        writer.write(pack(Hello("sprocket-raft", 1, claims, other, _NONCE, True)))
+        welcome = unpack(await reader.readexactly(greeting_size(await reader.readexactly(4))), Welcome)
+        assert welcome.refusal and not welcome.claims.disk_id and not welcome.claims.members
+        writer.close()
 
 
 async def test_members_meet_over_tls_and_refuse_cleartext(nodes: list[_Node], tmp_path: Path) -> None:
