@@ -539,7 +539,7 @@ def _opened(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, st
     serialization, header, body = frame
     if serialization == JSON:
         envelope, ext_fields = codec_json.decode_header(header)
-        language = envelope.language
+        language = None if envelope.language is None else str(envelope.language)
         code, flag = envelope.code, envelope.flag or 0
         opaque, version, remark = envelope.opaque or 0, envelope.version or 0, envelope.remark
     else:

@@ -213,6 +213,11 @@ def test_null_means_absent(name: str) -> None:
     assert (request.language, request.remark, fields) == (None, None, {})
 
 
+def test_a_language_may_be_a_number() -> None:
+    request, _ = open_frame(json_frame({}, language=b"12"))  # type: ignore[misc] # it is a request
+    assert request.language == "12"
+
+
 def test_an_opaque_in_a_text_is_none() -> None:
     text = json.dumps('"opaque":5,').encode()
     for frame, opaque in ((json_frame({}, remark=text, code=b"null"), 7), (json_frame({}, remark=text), 7)):

@@ -25,7 +25,8 @@ class Envelope(msgspec.Struct):
     opaque: int | None = 0
     flag: int | None = 0
     version: int | None = 0
-    language: str | None = None
+    # Some clients send the number of their language, as a ROCKETMQ header has it.
+    language: str | int | None = None
     remark: str | None = None
     ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
 
@@ -58,6 +59,7 @@ _loose_ext_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(
 _encode = msgspec.json.Encoder().encode
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_MAX_FIELDS = limits.MAX_EXT_FIELDS
 # Members that tell where a refusal goes.  In a text, a backslash stands before the second quotation mark.
 _NUMBER = re.compile(rb'"(code|flag|opaque)"\s*+:\s*+"?(-?[0-9]{1,18})(?=[",}\s])')
 
@@ -94,8 +96,7 @@ def decode_response(header: bytes) -> ReceivedResponse | None:
         response = _response_decoder.decode(header)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    is_usual = response.flag & FLAG_RESPONSE and len(response.ext_fields) <= limits.MAX_EXT_FIELDS
-    return response if is_usual else None
+    return response if response.flag & FLAG_RESPONSE and len(response.ext_fields) <= _MAX_FIELDS else None
 
 
 def decode_envelope(header: bytes) -> Envelope:
@@ -147,8 +148,8 @@ def _decode_loose(raw: bytes) -> dict[str, str]:
 
 
 def _check_count(count: int) -> None:
-    if count > limits.MAX_EXT_FIELDS:
-        raise ProtocolError("ext_fields", f"{count} entries, at most {limits.MAX_EXT_FIELDS}")
+    if count > _MAX_FIELDS:
+        raise ProtocolError("ext_fields", f"{count} entries, at most {_MAX_FIELDS}")
 
 
 def encode_header(code: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str] | None) -> bytes:
