@@ -18,11 +18,25 @@ from sprocket.remoting import headers
 from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.command import ReceivedResponse, Response
 from sprocket.remoting.frame_opener import FrameOpener
-from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, frame_prefix
 from sprocket.remoting.headers.base import Header
-from sprocket.remoting.routes import Action, AllFields, Lane, Resource, Route, RouteTable, UnroutableRequest, open_frame
+from sprocket.remoting.listener_settings import ConnectionSettings
+from sprocket.remoting.routes import (
+    Action,
+    AllFields,
+    Lane,
+    NoHeader,
+    Resource,
+    Route,
+    RouteTable,
+    UnroutableRequest,
+    open_frame,
+)
+from sprocket.remoting.server import RemotingServer
+from tests.bad_texts import Connection
 
 CODE: Final = RequestCode.SEND_MESSAGE_V2
 MARK: Final = "\ufffd"
@@ -232,3 +246,28 @@ def test_an_opaque_in_a_text_is_none() -> None:
 def test_a_usual_response_has_few_fields() -> None:
     many = {str(number): "1" for number in range(limits.MAX_EXT_FIELDS + 1)}
     assert codec_json.decode_response(codec_json.encode_header(0, 7, 1, None, many)) is None
+
+
+async def test_a_connection_stays_open_after_all_of_them() -> None:
+    echo = Route(RequestCode.HEART_BEAT, NoHeader, lambda request: Response(), Resource.NONE, Action.NONE)
+    server = RemotingServer(RouteTable([echo]), ConnectionSettings("127.0.0.1"))
+    await server.start()
+    connection = await Connection.to(server.port)
+    many = b"{%b}" % b",".join(b'"%d":"1"' % number for number in range(limits.MAX_EXT_FIELDS + 1))
+    try:
+        for number, members in enumerate([*REFUSED.values(), {"extFields": many}]):
+            good, bad, oneway = (100 * number + more for more in range(1, 4))
+            content = [encode_request(RequestCode.HEART_BEAT, good)]
+            for opaque, flag in ((bad, b"0"), (oneway, b"2")):
+                _, header, _ = json_frame({}, **({"opaque": b"%d" % opaque, "flag": flag} | members))
+                content.append(frame_prefix(JSON, len(header), 0) + header)
+            content.append(encode_request(RequestCode.HEART_BEAT, good + 50))
+            await connection.answers(b"".join(content), [good, good + 50])
+            assert (connection.codes[good], connection.codes[good + 50]) == (0, 0)
+            if "opaque" not in members:
+                assert connection.codes[bad] == ResponseCode.SYSTEM_ERROR
+                assert "flag" in members or oneway not in connection.codes
+        assert not server.counters.protocol_errors
+    finally:
+        connection.close()
+        await server.stop()
