@@ -5,7 +5,7 @@ Source of names and rules: RocketMQ 5.3.3, `ConsumerLagCalculator`, `ConsumeQueu
 only groups with a connected member; the metrics named `sprocket_` show all groups with an offset in a topic.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -14,14 +14,14 @@ from broker.filter.subscription_filter import TagFilter, is_tag_type, subscripti
 from broker.metrics.labels import is_retry_or_dlq, is_system
 from broker.pop.retry_topics import retry_topic
 from sprocket.common.errors import StoreError
-from sprocket.common.next_turn import next_turn
+from sprocket.common.next_turn import in_turns
 from sprocket.metrics.declared import Kind, Metric, Value, text
 from sprocket.metrics.distribution import Labels
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 
 _POP: Final = "CONSUME_POP"
-# Queues between two turns of the event loop: the store time of a message may be read from the disk.
-_TURN_QUEUES: Final = 8
+# Queues of one step: the store time of a message may be read from the disk.
+_STEP_QUEUES: Final = 8
 _GROUP_LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
 
 
@@ -46,6 +46,7 @@ class GroupLag:
     is_retry: bool
     is_connected: bool
     lag: int = 0
+    committed: int = 0  # sum of the offsets
     oldest_ms: int = 0  # store time of the oldest message that is not consumed
     inflight: int = 0
     next_ms: int = 0  # store time of the oldest message that is not delivered
@@ -73,23 +74,28 @@ class ConsumerLag:
 
     async def look(self) -> None:
         """Compute the lag of all groups."""
-        rows: list[GroupLag] = []
-        queues = 0
-        for group, topic, is_connected, is_pop in self._subjects():
-            queues += self._add(rows, group, topic, topic, is_connected, is_pop)
-            if is_pop:
-                self._add(rows, group, topic, self._retry_topic(topic, group), is_connected, True)
-            if queues >= _TURN_QUEUES:
-                queues = 0
-                await next_turn()
-        self.rows = rows
-        known = {(row.group, row.topic) for row in rows}
-        self._moved = {key: moved for key, moved in self._moved.items() if key in known}
+        await in_turns(self._steps())
 
-    def _subjects(self) -> list[tuple[str, str, bool, bool]]:
-        """Return groups and topics, whether the group is connected and subscribed, and whether it pops."""
-        core, found = self._core, []
-        offline = core.offsets.topics_by_group()
+    def _steps(self) -> Generator[None, None, None]:
+        rows: list[GroupLag] = []
+        moved: dict[tuple[str, str], tuple[int, float]] = {}
+        offline = yield from self._core.offsets.grouped()
+        for group, topic, is_connected, is_pop in self._subjects(offline):
+            row = yield from self._row(group, topic, topic, is_connected, is_pop)
+            rows.append(row)
+            moved[group, topic] = self._note_progress(row)
+            if is_pop:
+                retry_row = yield from self._row(group, topic, self._retry_topic(topic, group), is_connected, True)
+                rows.append(retry_row)
+            yield
+        self.rows, self._moved = rows, moved
+
+    def _subjects(self, offline: Mapping[str, set[str]]) -> Iterator[tuple[str, str, bool, bool]]:
+        """Yield groups and topics, whether the group is connected and subscribed, and whether it pops.
+
+        `offline` are the topics in which groups have offsets.
+        """
+        core = self._core
         for group in core.groups.snapshot().subscription_group_table:
             connected = core.consumers.group(group)
             subscribed = set() if connected is None else {*connected.subscriptions}
@@ -99,8 +105,7 @@ class ConsumerLag:
                 permission = core.config.broker.broker_permission
                 if config is None or is_retry_or_dlq(topic) or not config.perm & permission & (PERM_READ | PERM_WRITE):
                     continue
-                found.append((group, topic, topic in subscribed, is_pop and topic in subscribed))
-        return found
+                yield group, topic, topic in subscribed, is_pop and topic in subscribed
 
     def _retry_topic(self, topic: str, group: str) -> str | None:
         """Return the topic with the messages that a group pops again; None if there is none."""
@@ -111,22 +116,20 @@ class ConsumerLag:
                 return name
         return None
 
-    def _add(
-        self, rows: list[GroupLag], group: str, topic: str, read: str | None, is_connected: bool, is_pop: bool
-    ) -> int:
-        """Add the lag in `read`, which is `topic` or its retry topic; return the number of queues."""
+    def _row(
+        self, group: str, topic: str, read: str | None, is_connected: bool, is_pop: bool
+    ) -> Generator[None, None, GroupLag]:
+        """Return the lag in `read`, which is `topic` or its retry topic."""
         row = GroupLag(group, topic, topic != read, is_connected)
-        rows.append(row)
         config = None if read is None else self._core.topics.get(read)
         if config is None or read is None:
-            return 0
+            return row
         tags = self._tags(group, read)
-        committed = 0
         for queue_id in range(config.write_queue_nums):
-            committed += self._add_queue(row, read, queue_id, is_pop, tags)
-        if not row.is_retry:
-            self._note_progress(row, committed)
-        return config.write_queue_nums
+            row.committed += self._add_queue(row, read, queue_id, is_pop, tags)
+            if queue_id % _STEP_QUEUES == _STEP_QUEUES - 1:
+                yield
+        return row
 
     def _add_queue(self, row: GroupLag, topic: str, queue_id: int, is_pop: bool, tags: TagFilter | None) -> int:
         """Add one queue; return the group's committed offset there."""
@@ -193,13 +196,14 @@ class ConsumerLag:
             at += len(codes)
         return matched if at >= end else matched * (end - first) // max(1, at - first)
 
-    def _note_progress(self, row: GroupLag, committed: int) -> None:
-        now = self._core.clock.monotonic()
+    def _note_progress(self, row: GroupLag) -> tuple[int, float]:
+        """Return the committed offsets of the row, and when they last moved."""
+        now, committed = self._core.clock.monotonic(), row.committed
         before, moved_at = self._moved.get((row.group, row.topic), (-1, now))
         if committed != before or not row.lag:
             moved_at = now
-        self._moved[row.group, row.topic] = committed, moved_at
         row.stalled_ms = int((now - moved_at) * 1000)
+        return committed, moved_at
 
     # For export
 
@@ -208,10 +212,11 @@ class ConsumerLag:
         milliseconds = "milliseconds"
 
         def of_groups(name: str, says: str, value: Callable[[GroupLag], int], unit: str = "") -> Metric:
-            return Metric(name, Kind.GAUGE, says, lambda: self._connected(value), _GROUP_LABELS, unit)
+            return Metric(name, Kind.GAUGE, says, lambda: self._connected(value), _GROUP_LABELS, unit, is_still=True)
 
         def ours(name: str, says: str, value: Callable[[GroupLag], float], unit: str = "") -> Metric:
-            return Metric(name, Kind.GAUGE, says, lambda: self._all(value), ("consumer_group", "topic"), unit)
+            labels = ("consumer_group", "topic")
+            return Metric(name, Kind.GAUGE, says, lambda: self._all(value), labels, unit, is_still=True)
 
         return [
             of_groups("rocketmq_consumer_lag_messages", "messages that a group has not consumed", lambda row: row.lag),
@@ -230,7 +235,7 @@ class ConsumerLag:
             of_groups("rocketmq_consumer_ready_messages", "messages that a group can get now", lambda row: row.ready),
             Metric(
                 "sprocket_consumer_queue_lag_messages", Kind.GAUGE, "messages of a queue that a group has not consumed",
-                self._queues, ("consumer_group", "topic", "queue_id"),
+                self._queues, ("consumer_group", "topic", "queue_id"), is_still=True,
             ),
             ours(
                 "sprocket_consumer_lag_skew", "largest lag of a queue divided by the mean: 1 if even, 0 without lag",

@@ -1,10 +1,14 @@
 """Sharing of the event loop by handlers: long work in slices, and work that outlives its client."""
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar, cast
 
+from sprocket.common.clock import SystemClock
+
 T = TypeVar("T")
+
+_SLICE_S: Final = 0.002
 
 # The loop itself keeps no reference to a task.
 _unfinished: Final[set[asyncio.Task[Any]]] = set()
@@ -27,14 +31,17 @@ def at_once(steps: Generator[None, None, T]) -> T:
             return cast(T, end.value)
 
 
-async def in_turns(steps: Generator[None, None, T]) -> T:
-    """Run `steps`, each in a turn of the event loop of its own, and return the generator's value."""
+async def in_turns(steps: Generator[None, None, T], now: Callable[[], float] = SystemClock.monotonic) -> T:
+    """Run `steps`, for about 2 ms in each turn of the event loop, and return the generator's value."""
+    ends_at = now() + _SLICE_S
     while True:
         try:
             next(steps)
         except StopIteration as end:
             return cast(T, end.value)
-        await next_turn()
+        if now() >= ends_at:
+            await next_turn()
+            ends_at = now() + _SLICE_S
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -27,7 +27,8 @@ class Kind(Enum):
 class Metric:
     """One metric.  `read` returns its values in the event loop's thread, one for each combination of labels.
 
-    A label with the empty text is left out of a series.
+    A label with the empty text is left out of a series.  `is_still`: the values only change by another preparation, so
+    they may be read over several turns of the loop.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Metric:
     read: Read
     labels: Labels = ()
     unit: str = ""
+    is_still: bool = False
 
 
 @dataclass(frozen=True, slots=True)

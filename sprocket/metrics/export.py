@@ -13,6 +13,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
 from sprocket.common.extras import install
 from sprocket.common.logs.line_format import WHOLE
+from sprocket.common.next_turn import in_turns
 from sprocket.metrics.declared import Reading
 from sprocket.metrics.http_page import HttpPage
 from sprocket.metrics.prometheus_text import CONTENT_TYPE, rendered
@@ -48,6 +49,7 @@ class MetricsExport:
         self._host = settings.metrics_prom_exporter_host.strip() or host
         self._scope = scope
         self._page: HttpPage | None = None
+        self._making: asyncio.Task[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
         self._encoder: OtlpEncoder | None = None
         self._collector: Collector | None = None
@@ -88,9 +90,19 @@ class MetricsExport:
             self._page = page
 
     async def page(self) -> bytes:
-        """Return the page for Prometheus."""
-        readings = await self._read()
-        return await asyncio.to_thread(rendered, readings)
+        """Return the page for Prometheus.  Scrapes that come while it is made get the same one."""
+        if self._making is None:
+            self._making = asyncio.get_running_loop().create_task(self._make())
+            self._making.add_done_callback(self._made)
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> bytes:
+        return await in_turns(rendered(await self._read()))
+
+    def _made(self, making: asyncio.Task[bytes]) -> None:
+        self._making = None
+        if not making.cancelled():
+            making.exception()  # the scrapes have it, unless their peers are gone
 
     async def start(self) -> None:
         """Start to export."""
@@ -116,6 +128,8 @@ class MetricsExport:
         """Export once more, if exports are periodic, and stop."""
         if self._page is not None:
             self._page.close()
+        if self._making is not None:
+            self._making.cancel()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -138,7 +152,7 @@ class MetricsExport:
         assert self._encoder is not None
         try:
             readings = await self._read()
-            data = self._encoder.encode(readings, self._now_ns())
+            data = await asyncio.to_thread(self._encoder.encode, readings, self._now_ns())
             if self._collector is None:
                 from sprocket.metrics.otlp import as_json
 

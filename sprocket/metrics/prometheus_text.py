@@ -5,13 +5,16 @@ Source: Prometheus, "Text-based format", version 0.0.4; OpenTelemetry for Java 1
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from functools import cache
 from typing import Final
 
 from sprocket.metrics.declared import Kind, Reading, Value
 from sprocket.metrics.distribution import Distribution
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+# Points that one step renders.
+_STEP_POINTS: Final = 128
 _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_:]")
 _NOT_IN_LABELS: Final = re.compile("[^a-zA-Z0-9_]")
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -29,23 +32,35 @@ def exported_name(name: str, kind: Kind, unit: str) -> str:
     return name
 
 
-def rendered(readings: Iterable[Reading]) -> bytes:
-    """Return the page for Prometheus; a metric without values is left out."""
-    lines: list[str] = []
+def rendered(readings: Iterable[Reading]) -> Generator[None, None, bytes]:
+    """Return the page for Prometheus, in steps; a metric without values is left out.
+
+    The points are removed from the readings: to free all of them at once would hold the event loop.
+    """
+    pieces: list[bytes] = []
     for reading in readings:
         if not reading.points:
             continue
-        name = exported_name(reading.name, reading.kind, reading.unit)
-        lines += (f"# HELP {name} {reading.says}", f"# TYPE {name} {reading.kind.value}")
-        for labels, value in reading.points:
-            lines += _samples(name, labels, value)
-    return "\n".join([*lines, ""]).encode("utf-8", "replace")
+        name, points = exported_name(reading.name, reading.kind, reading.unit), reading.points
+        lines = [f"# HELP {name} {reading.says}", f"# TYPE {name} {reading.kind.value}"]
+        points.reverse()
+        while points:
+            for labels, value in reversed(points[-_STEP_POINTS:]):
+                lines += _samples(name, labels, value)
+            del points[-_STEP_POINTS:]
+            pieces.append("\n".join([*lines, ""]).encode("utf-8", "replace"))
+            lines = []
+            yield
+    return b"".join(pieces)
+
+
+@cache
+def _label(name: str) -> str:
+    return _NOT_IN_LABELS.sub("_", name)
 
 
 def _samples(name: str, labels: Mapping[str, str], value: Value) -> list[str]:
-    text = ",".join(
-        f'{_NOT_IN_LABELS.sub("_", key)}="{one.translate(_ESCAPES)}"' for key, one in sorted(labels.items())
-    )
+    text = ",".join([f'{_label(key)}="{one.translate(_ESCAPES)}"' for key, one in sorted(labels.items())])
     if not isinstance(value, Distribution):
         return [f"{name}{{{text}}} {_number(value)}"]
     lines, below = [], 0

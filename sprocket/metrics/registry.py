@@ -2,16 +2,20 @@
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from sprocket.common.invariant import invariant
+from sprocket.common.next_turn import in_turns
 from sprocket.metrics.declared import Metric, Reading, Value
 from sprocket.metrics.distribution import Distribution
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_LIMIT: Final = 50_000
+# Series that one step reads.
+_STEP_SERIES: Final = 256
 
 
 class MetricRegistry:
@@ -41,13 +45,23 @@ class MetricRegistry:
         """Return the values of all metrics now."""
         for prepare in self._prepares:
             await prepare()
-        labels = dict(self._labels())
-        return [self._reading(metric, labels) for metric in self.metrics]
+        return await in_turns(self._readings())
 
-    def _reading(self, metric: Metric, server: dict[str, str]) -> Reading:
+    def _readings(self) -> Generator[None, None, list[Reading]]:
+        labels, readings = dict(self._labels()), []
+        for metric in self.metrics:
+            readings.append((yield from self._reading(metric, labels)))
+            yield
+        return readings
+
+    def _reading(self, metric: Metric, server: dict[str, str]) -> Generator[None, None, Reading]:
         points: list[tuple[Mapping[str, str], Value]] = []
         limit = self._limit()
-        for values, value in metric.read():
+        # Most values are those of tables, which may change while they are read.
+        read = metric.read() if metric.is_still else list(islice(metric.read(), limit + 1))
+        for number, (values, value) in enumerate(read, 1):
+            if not number % _STEP_SERIES:
+                yield
             if len(points) >= limit:
                 if metric.name not in self._cut:
                     self._cut.add(metric.name)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from sprocket.common.clock import SystemClock
+from sprocket.metrics.settings import ExporterType
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.flow.turn import SLICE_S
 from sprocket.remoting.frames import encode_request
@@ -108,6 +109,20 @@ async def turned(port: int, routes: list[Route], clock: CallClock) -> list[Turne
 
 
 SERVERS: Final[dict[str, Any]] = {"broker": broker, "name server": name_server}
+
+
+async def test_scrapes_do_not_hold_the_loop(tmp_path: Path) -> None:
+    clock = CallClock()
+    settings = {"metrics_exporter_type": ExporterType.PROM, "metrics_prom_exporter_port": 0}
+    async with running_broker(tmp_path, **settings) as (server, _):
+        fill_broker(server, SIZE)
+        watch = LoopWatch(lambda: clock.calls)
+        with watch.watching(asyncio.get_running_loop()), clock.counting():
+            pages = await asyncio.gather(*(asyncio.create_task(server.export.page()) for _ in range(5)))
+    assert len(set(pages)) == 1
+    assert pages[0].count(b"\nsprocket_consumer_queue_lag_messages{") > SIZE.queues
+    assert clock.calls > 10 * SLICE_CALLS
+    assert watch.longest_s <= _MAX_CALLS
 
 
 @pytest.mark.timeout(600)

@@ -114,6 +114,45 @@ async def test_metric_that_cannot_be_read() -> None:
         assert b" 500 " in await ask(export.port, b"GET /metrics HTTP/1.1\r\n\r\n")
 
 
+async def test_scrapes_at_the_same_time_get_one_page() -> None:
+    made: list[int] = []
+    is_ready = asyncio.Event()
+
+    async def prepare() -> None:
+        made.append(len(made))
+        await is_ready.wait()
+
+    def level() -> int:
+        if len(made) == 2:
+            raise ValueError("no such file")
+        return len(made)
+
+    registry = MetricRegistry([gauge("level", "level", level)], dict, prepares=[prepare])
+    async with exporting(_PROM, registry) as export:
+
+        async def scraped() -> list[bytes]:
+            asked = [asyncio.create_task(ask(export.port, b"GET / HTTP/1.1\r\n\r\n")) for _ in range(10)]
+            gone = asyncio.create_task(export.page())
+            await until(lambda: made and not is_ready.is_set())
+            gone.cancel()  # harms no other
+            await asyncio.sleep(0.05)
+            is_ready.set()
+            found = [await one for one in asked]
+            is_ready.clear()
+            return found
+
+        assert all(b"\nlevel{} 1.0\n" in one for one in await scraped())
+        assert made == [0]
+        made.append(1)
+        is_ready.set()
+        assert b"\nlevel{} 3.0\n" in await ask(export.port, b"GET / HTTP/1.1\r\n\r\n")
+        del made[1:]
+        is_ready.clear()
+        assert all(b" 500 " in one for one in await scraped())
+        is_ready.set()
+        assert b"\nlevel{} 3.0\n" in await ask(export.port, b"GET / HTTP/1.1\r\n\r\n")
+
+
 async def test_port_that_is_taken() -> None:
     async with exporting(_PROM, Counted().registry()) as export:
         second = replace(_PROM, metrics_prom_exporter_port=export.port or 0)
