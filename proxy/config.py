@@ -20,12 +20,14 @@ from sprocket.common.config.configuration import Configuration, read
 from sprocket.common.config.properties import Entry
 from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
 from sprocket.common.errors import ConfigError
+from sprocket.common.limits import MAX_FRAME_BYTES
 from sprocket.common.logs.settings import LogSettings
 from sprocket.metrics.health import HealthSettings
 from sprocket.metrics.settings import ExporterType, MetricsSettings
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 _MODES: Final = ("CLUSTER", "LOCAL")
+_BESIDE_BODY_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,12 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
         "grpcShutdownTimeSeconds", 30, "Time for long polls and work of clients at a stop.", 0, "s"
     )
     grpc_max_inbound_message_size: int = int_setting(
-        "grpcMaxInboundMessageSize", 130 * 1024 * 1024, "Limit of one request.", 1024, "bytes", 2**31 - 1
+        "grpcMaxInboundMessageSize",
+        130 * 1024 * 1024,
+        "Limit of one request.  Never above maxMessageSize and 1 MiB, or 16 MiB without: no broker takes more.",
+        1024,
+        "bytes",
+        2**31 - 1,
     )
     grpc_max_inbound_metadata_size: int = int_setting(
         "grpcMaxInboundMetadataSize", 8192, "Limit of the metadata of one request.", 1024, "bytes", 2**20
@@ -84,7 +91,7 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     grpc_max_in_flight_size: int = int_setting(
         "grpcMaxInFlightSize",
         256 * 1024 * 1024,
-        "Bodies of all sends at a time; above it sends are refused.",
+        "Requests of all calls at a time; above it calls are refused.  A connection may have a quarter of it.",
         1,
         "bytes",
     )
@@ -285,6 +292,12 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     @property
     def is_local(self) -> bool:
         return self.proxy_mode.upper() == "LOCAL"
+
+    @property
+    def max_request_bytes(self) -> int:
+        """Limit of one gRPC request: what brokers take, with room for all that is not a body."""
+        body = self.max_message_size or MAX_FRAME_BYTES
+        return min(self.grpc_max_inbound_message_size, body + _BESIDE_BODY_BYTES, MAX_FRAME_BYTES)
 
     @property
     def named_listeners(self) -> list[Listener]:

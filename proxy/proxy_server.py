@@ -51,6 +51,7 @@ from proxy.remoting.remoting_ports import RemotingPorts, TransactionChecks
 from proxy.remoting.topic_routes import TopicRoutes
 from proxy.server.call import Call
 from proxy.server.dispatcher import Dispatcher, Limits, Methods, Streaming
+from proxy.server.intake import Intake
 from proxy.server.port import PeerBehind, Port
 from proxy.status import Refusal
 from proxy.sync.heartbeat_syncer import HeartbeatSyncer
@@ -116,11 +117,11 @@ class Proxy:
         self._gate = self._make_grpc_gate(auth, gate)
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
-        self._is_stopping = False
+        self.is_serving = self._is_stopping = False
         self._receiving = 0
         self._receiving_of: Counter[str] = Counter()
         self._ports: list[Port] = []
-        self.is_serving = False
+        self._intake = Intake(config.grpc_max_in_flight_size, config.max_request_bytes)
 
         silent_s, lost_s = config.channel_expired_timeout / 1000, config.client_lost_timeout_millis / 1000
         self.clients = Clients(clock.monotonic, silent_s=silent_s, lost_s=lost_s, died=self._client_died)
@@ -265,7 +266,7 @@ class Proxy:
             write_s=self.config.grpc_write_timeout_millis / 1000,
             settings_s=self.config.telemetry_settings_timeout_millis / 1000,
         )
-        return Dispatcher(self._methods, listener, self._admit, limits, peer_behind)
+        return Dispatcher(self._methods, listener, self, self._intake, limits, peer_behind)
 
     async def _serve(self) -> None:
         for port in self._ports:
@@ -391,10 +392,15 @@ class Proxy:
 
         return counted
 
-    def _admit(self, call: Call, request: Any) -> None:
+    def prove(self, call: Call, request_name: str) -> None:
+        """Raise Refusal unless the caller has signed, if callers must."""
+        if self._gate is not None:
+            self._gate.prove(call, request_name)
+
+    def permit(self, call: Call, request: Any) -> None:
         """Raise Refusal unless the caller may do what it asks for."""
         if self._gate is not None:
-            self._gate.admit(call, request)
+            self._gate.permit(call, request)
         self._connections.seen(call.peer)
 
     def _own_address(self) -> str:

@@ -56,10 +56,10 @@ class GrpcGate:
         self._proven: set[tuple[tuple[str, int], str]] = set()
         self.refused = 0
 
-    def admit(self, call: Call, request: Any) -> None:
-        """Raise Refusal unless the caller has signed and may do what `request` asks for."""
+    def prove(self, call: Call, request_name: str) -> None:
+        """Raise Refusal unless the caller has signed."""
         peer = parts_of(call.peer[0])
-        name, signature = None, ""
+        name = None
         try:
             name, signature = signed_by(call.metadata)
             connection = (call.peer, name)
@@ -69,6 +69,15 @@ class GrpcGate:
                 self._attempts.failed(peer, self._clock.monotonic())
                 raise Refusal(wire.UNAUTHORIZED, "check signature failed.")
             self._remember(connection)
+        except Refusal as refused:
+            self._refused(call, name, f"{request_name}: {refused.message}")
+            raise
+
+    def permit(self, call: Call, request: Any) -> None:
+        """Raise Refusal unless the user who signed may do what `request` asks for."""
+        peer = parts_of(call.peer[0])
+        name, _ = signed_by(call.metadata)
+        try:
             user = self._tables.user(name)
             if user is None or user.user_status is UserStatus.DISABLE:
                 raise Refusal(wire.UNAUTHORIZED, f"User:{name} is disabled.")
@@ -76,10 +85,14 @@ class GrpcGate:
                 asked = AccessRequest(0, 0, peer, {ACCESS_KEY: name}, b"", cluster=self._cluster, found=(needed,))
                 self._check(name, asked)
         except Refusal as refused:
-            self.refused += 1
-            asked = AccessRequest(0, 0, peer, {} if name is None else {ACCESS_KEY: name}, b"", cluster=self._cluster)
-            self._audit.refused(asked, call.peer, f"{type(request).__name__}: {refused.message}")
+            self._refused(call, name, f"{type(request).__name__}: {refused.message}")
             raise
+
+    def _refused(self, call: Call, name: str | None, reason: str) -> None:
+        self.refused += 1
+        fields = {} if name is None else {ACCESS_KEY: name}
+        asked = AccessRequest(0, 0, parts_of(call.peer[0]), fields, b"", cluster=self._cluster)
+        self._audit.refused(asked, call.peer, reason)
 
     def _remember(self, connection: tuple[tuple[str, int], str]) -> None:
         if connection not in self._proven:

@@ -53,7 +53,6 @@ class SendActivity:
         self._metadata = metadata
         self._config = config
         self._round_robin = RoundRobin(first)
-        self._in_flight_bytes = 0
 
     async def send_message(self, call: Call, request: wire.SendMessageRequest) -> wire.SendMessageResponse:
         """Send the messages of a request, all of one topic."""
@@ -66,20 +65,13 @@ class SendActivity:
         topic = topic_of(topic_resource)
         now_ms = self._brokers.instance.clock.wall_ms()
         messages: list[Incoming] = []
-        size, peer = 0, call.peer_text
+        peer = call.peer_text
         for message in request.messages:
             if messages and message.topic != topic_resource:
                 raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
             messages.append(incoming(message, topic, peer, self._config, now_ms))
-            size += len(messages[-1].body)
-        if self._in_flight_bytes and self._in_flight_bytes + size > self._config.grpc_max_in_flight_size:
-            raise Refusal(wire.TOO_MANY_REQUESTS, "flow limit")
-        self._in_flight_bytes += size
-        try:
-            await self._check_types(topic, messages)
-            entries = await self._send(topic, messages)
-        finally:
-            self._in_flight_bytes -= size
+        await self._check_types(topic, messages)
+        entries = await self._send(topic, messages)
         codes = {entry.status.code for entry in entries}
         return wire.SendMessageResponse(status=joint_status(codes, "send status is empty"), entries=entries)
 

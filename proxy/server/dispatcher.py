@@ -1,5 +1,7 @@
-"""Dispatcher of calls: reads who calls, runs the method, and turns failures into statuses.
+"""Dispatcher of calls: reads who calls, then the request, runs the method, and turns failures into statuses.
 
+gRPC gets no decoder of requests.  So a call is a stream of bytes to it, whose first message is read here, after its
+metadata has proved who calls.
 A method of the protocol that has no handler is answered UNSUPPORTED by name.
 Source: RocketMQ 5.3.3, `GrpcMessagingApplication`, `ClientActivity.processTelemetryException`.
 """
@@ -8,13 +10,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
+from proxy.server.intake import Intake
 from proxy.server.write_limit import WriteLimit
 from proxy.status import Refusal, status, status_of
 from sprocket.common.logs.peer_lines import peer_lines
@@ -26,11 +30,10 @@ logger = logging.getLogger(__name__)
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Streaming = Callable[[Call, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 Telemetry = Callable[[Call, wire.TelemetryCommand, TelemetryStream], Awaitable[None]]
-# Checks whether a caller may do what a request asks for.  Raises Refusal.
-Admit = Callable[[Call, Any], None]
 
 SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
 _TELEMETRY: Final = "Telemetry"
+_COMMAND: Final = wire.TelemetryCommand.DESCRIPTOR.name
 # Failures of a telemetry stream that are the client's fault.
 _CLIENT_FAULTS: Final = range(wire.BAD_REQUEST, wire.INTERNAL_ERROR)
 
@@ -43,6 +46,18 @@ class Methods:
     streaming: Mapping[str, Streaming]
     telemetry: Telemetry
     telemetry_ended: Callable[[str, TelemetryStream], None]
+
+
+class Admission(Protocol):
+    """Rules for who may call.  Both methods raise Refusal."""
+
+    def prove(self, call: Call, request_name: str) -> None:
+        """Check who calls, by the metadata alone."""
+        ...
+
+    def permit(self, call: Call, request: Any) -> None:
+        """Check whether who calls, as `prove` found, may do what `request` asks for."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -63,13 +78,15 @@ class Dispatcher:
         self,
         methods: Methods,
         listener: Callable[[], Listener],
-        admit: Admit,
+        admission: Admission,
+        intake: Intake,
         limits: Limits,
         peer_behind: Callable[[tuple[str, int]], tuple[str, int]] = lambda peer: peer,
     ) -> None:
         self._methods = methods
         self._listener = listener
-        self._admit = admit
+        self._admission = admission
+        self._intake = intake
         self._limits = limits
         self._peer_behind = peer_behind
 
@@ -79,42 +96,55 @@ class Dispatcher:
 
     def _handler(self, method: Any) -> Any:
         request, response = (getattr(wire, kind.name) for kind in (method.input_type, method.output_type))
-        codec = {"request_deserializer": request.FromString, "response_serializer": response.SerializeToString}
         if method.name == _TELEMETRY:
-            return grpc.stream_stream_rpc_method_handler(self._telemetry, **codec)
+            return grpc.stream_stream_rpc_method_handler(self._telemetry, None, response.SerializeToString)
         if method.server_streaming:
             streaming = self._methods.streaming.get(method.name) or _unsupported_stream(method.name, response)
-            codec["response_serializer"] = _encoded
-            return grpc.unary_stream_rpc_method_handler(self._streaming(streaming, response), **codec)
+            return grpc.stream_stream_rpc_method_handler(self._streaming(streaming, request, response), None, _encoded)
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
-        return grpc.unary_unary_rpc_method_handler(self._unary(unary, response), **codec)
+        serve = self._unary(unary, request, response)
+        return grpc.stream_unary_rpc_method_handler(serve, None, response.SerializeToString)
 
     def _call(self, context: Any, remaining_s: float | None = None) -> Call:
         peer = self._peer_behind(peer_of(context.peer()))
         return make_call(context.invocation_metadata(), peer, self._listener(), remaining_s)
 
-    def _unary(self, method: Unary, response: Any) -> Any:
-        async def serve(request: Any, context: Any) -> Any:
+    def _unary(self, method: Unary, kind: Any, response: Any) -> Any:
+        async def serve(_: Any, context: Any) -> Any:
             try:
                 call = self._call(context)
-                self._admit(call, request)
-                return await method(call, request)
+                self._admission.prove(call, kind.DESCRIPTOR.name)
+                raw = await self._intake.read(call.peer, context.read)
+                try:
+                    return await method(call, self._request(call, raw, kind))
+                finally:
+                    self._intake.done(call.peer, len(raw))
             except Exception as error:
                 return response(status=status_of(error))
 
         return serve
 
-    def _streaming(self, method: Streaming, response: Any) -> Any:
+    def _request(self, call: Call, raw: bytes, kind: Any) -> Any:
+        """Return the request in `raw`, if the caller may ask for it.  Raises Refusal."""
+        request = _decoded(raw, kind)
+        self._admission.permit(call, request)
+        return request
+
+    def _streaming(self, method: Streaming, kind: Any, response: Any) -> Any:
         write_s = self._limits.write_s
 
-        async def serve(request: Any, context: Any) -> None:
+        async def serve(_: Any, context: Any) -> None:
             try:
                 async with asyncio.timeout(None) as scope:
                     limit = WriteLimit(scope, context.write, write_s)
                     try:
                         call = self._call(context, context.time_remaining())
-                        self._admit(call, request)
-                        await method(call, request, limit.write)
+                        self._admission.prove(call, kind.DESCRIPTOR.name)
+                        raw = await self._intake.read(call.peer, context.read)
+                        try:
+                            await method(call, self._request(call, raw, kind), limit.write)
+                        finally:
+                            self._intake.done(call.peer, len(raw))
                     except Exception as error:
                         await limit.write(response(status=status_of(error)))
                     finally:
@@ -129,6 +159,7 @@ class Dispatcher:
         """Serve one telemetry stream until the client or the proxy ends it."""
         try:
             call = self._call(context)
+            self._admission.prove(call, _COMMAND)
         except Refusal as refused:
             await context.write(wire.TelemetryCommand(status=status_of(refused)))
             return
@@ -151,17 +182,25 @@ class Dispatcher:
         while True:
             # Without settings a stream is of no use, and anybody can open thousands.
             async with asyncio.timeout(self._limits.settings_s if is_first else None):
-                command = await context.read()
-            if command is grpc.aio.EOF:
+                raw = await context.read()
+            if raw is grpc.aio.EOF:
                 return
             try:
-                self._admit(call, command)
+                self._admission.prove(call, _COMMAND)
+                command = self._request(call, raw, wire.TelemetryCommand)
             except Refusal as refused:
                 # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
                 await context.write(wire.TelemetryCommand(status=status_of(refused)))
                 return
             await self._methods.telemetry(call, command, stream)
             is_first = False
+
+
+def _decoded(raw: bytes, kind: Any) -> Any:
+    try:
+        return kind.FromString(raw)
+    except DecodeError as error:
+        raise Refusal(wire.BAD_REQUEST, f"{kind.DESCRIPTOR.name} cannot be read: {error}") from None
 
 
 def _encoded(part: Any) -> bytes:

@@ -21,7 +21,7 @@ def options(config: ProxyConfig, *, is_shared: bool = False) -> list[tuple[str, 
     """Return gRPC's options for `config`.  If ports are shared, other processes of the proxy bind them too."""
     metadata_size = config.grpc_max_inbound_metadata_size
     return [
-        ("grpc.max_receive_message_length", config.grpc_max_inbound_message_size),
+        ("grpc.max_receive_message_length", config.max_request_bytes),
         ("grpc.max_send_message_length", -1),
         # Above the first limit calls are refused at random, above the second always.
         ("grpc.max_metadata_size", metadata_size),

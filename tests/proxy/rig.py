@@ -26,6 +26,14 @@ _numbers = itertools.count()
 ENDPOINTS = wire.Endpoints(scheme=wire.IPv4, addresses=[wire.Address(host="127.0.0.1", port=8081)])
 
 
+class Anybody:
+    """Admission of every call."""
+
+    def prove(self, call: Any, request_name: str) -> None: ...
+
+    def permit(self, call: Any, request: Any) -> None: ...
+
+
 class GrpcClient:
     """One client: `call` for methods with one answer, `stream` for those with a stream of them."""
 

@@ -15,6 +15,7 @@ from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.proxy_server import Proxy
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
+from proxy.server.intake import Intake
 from proxy.server.port import PeerBehind, Port
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError
@@ -23,7 +24,7 @@ from sprocket.processes.tls_folder import TlsFolder
 from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
-from tests.proxy.rig import ENDPOINTS, Rig, consumer_settings, handle_of, receive_request, running, until
+from tests.proxy.rig import ENDPOINTS, Anybody, Rig, consumer_settings, handle_of, receive_request, running, until
 
 
 def _route(topic: str) -> wire.QueryRouteRequest:
@@ -54,7 +55,7 @@ async def test_two_proxies_that_wait_at_one_port_do_not_both_serve(mode: str) ->
     methods = Methods({}, {}, lambda *_: None, lambda *_: None)
 
     def dispatcher(listener: Callable[[], Listener], peer_behind: PeerBehind) -> Dispatcher:
-        return Dispatcher(methods, listener, lambda *_: None, Limits(1.0, 1.0), peer_behind)
+        return Dispatcher(methods, listener, Anybody(), Intake(1, 1), Limits(1.0, 1.0), peer_behind)
 
     async def opened(number: int) -> Port:
         port = Port(Listener("default", number), config, dispatcher, DescriptorReserve())

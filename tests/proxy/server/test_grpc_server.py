@@ -9,6 +9,8 @@ from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
 from proxy.server.grpc_server import GrpcServer
+from proxy.server.intake import Intake
+from tests.proxy.rig import Anybody
 
 
 class RecordingServer:
@@ -33,7 +35,7 @@ def test_every_service_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(grpc.aio, "server", lambda **_: server)
     methods = Methods({}, {}, _telemetry, lambda client_id, stream: None)
     listener = Listener("default", 0)
-    dispatcher = Dispatcher(methods, lambda: listener, lambda call, request: None, Limits(1, 1))
+    dispatcher = Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), Limits(1, 1))
     GrpcServer(dispatcher, ProxyConfig(), is_shared=False)
     assert server.registered == []
     assert {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection", SERVICE.full_name} == {*server.generic}
