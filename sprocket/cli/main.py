@@ -43,9 +43,9 @@ def main() -> None:
     Exit status: 0 done, 1 a server refused or cannot be reached, 2 wrong usage or configuration, 70 a bug of
     Sprocket, 74 the disk failed.
     """
-    from sprocket.common.logs.line_format import escape_unconfigured
+    from sprocket.cli.terminal import protect_terminal
 
-    escape_unconfigured()
+    protect_terminal()
 
 
 @main.command()

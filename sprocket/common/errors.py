@@ -10,6 +10,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from sprocket.common.logs.line_format import escaped
 from sprocket.common.refusal_reasons import Reason
 
 # The wire's response codes by number: `sprocket.remoting.codes.ResponseCode` lies in a layer above this one.
@@ -125,7 +126,13 @@ class ConfigError(SprocketError):
 
 
 class ClientError(SprocketError):
-    """An operation of the client failed; the message says why and what to do."""
+    """An operation of the client failed; the message says why and what to do.
+
+    A server's text in it is escaped, because applications print it; attributes such as `remark` have it as it came.
+    """
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class InvariantError(SprocketError):

@@ -36,9 +36,9 @@ class CommandGroup(click.Group):
 @click.group(cls=CommandGroup, context_settings=HELP)
 def main() -> None:
     """Administer a cluster: RocketMQ's command names and flags."""
-    from sprocket.common.logs.line_format import escape_unconfigured
+    from sprocket.cli.terminal import protect_terminal
 
-    escape_unconfigured()
+    protect_terminal()
 
 
 @main.command(name="help")

@@ -113,7 +113,7 @@ def progress_bar(title: str, total_bytes: int, *, quiet: bool = False) -> Iterat
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.__stderr__), transient=True) as progress:
         task = progress.add_task(title, total=total_bytes)
         yield lambda size_bytes: progress.advance(task, size_bytes)
 

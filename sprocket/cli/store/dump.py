@@ -70,8 +70,8 @@ def dump(
                     break
                 found = True
                 text, encoding = _body(record, body, raw, inflate_max_bytes)
-                sys.stdout.buffer.write(encode(dump_of(record, text, encoding)) + b"\n")
-            sys.stdout.buffer.flush()
+                sys.stdout.write(encode(dump_of(record, text, encoding)).decode() + "\n")
+            sys.stdout.flush()
         except BrokenPipeError:
             # The reader has closed the pipe, as `head` does.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -76,12 +76,8 @@ def _row(record: "Record", inflate: bool) -> "Row":
 
 
 @contextlib.contextmanager
-def _output(path: Path | None) -> Iterator[BinaryIO]:
-    """Yield standard output, or a file that gets its name when it is complete."""
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
+def _output(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that gets its name when it is complete."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("wb") as file:
@@ -96,10 +92,17 @@ def _write_lines(rows: "Iterator[Row]", path: Path | None) -> int:
     from store.inspection.record_row import line_of
 
     count = 0
-    with _output(path) as file:
+    with contextlib.ExitStack() as stack:
+        # As text, whose control characters are escaped on a terminal.
+        file = None if path is None else stack.enter_context(_output(path))
         for row in rows:
-            file.write(line_of(row))
+            line = line_of(row)
+            if file is None:
+                sys.stdout.write(line.decode())
+            else:
+                file.write(line)
             count += 1
+    sys.stdout.flush()
     return count
 
 

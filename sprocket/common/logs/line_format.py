@@ -10,7 +10,7 @@ from time import gmtime
 from typing import Final
 
 # Control characters (C0, DEL, C1), line and paragraph separators, and characters that reverse the text direction.
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _TIMED: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 # Of a message with its time and logger, and of a traceback; a longer one is cut.
@@ -24,7 +24,7 @@ _INDENT: Final = "  "
 
 def escaped(text: str) -> str:
     """Return `text` with its control characters as escapes of Python, such as ``\\n``."""
-    return _CONTROL.sub(_escape, text)
+    return CONTROL.sub(_escape, text)
 
 
 def cut(text: str, max_chars: int) -> str:
