@@ -100,12 +100,12 @@ class Controller:
                 ]
             )
         )
-        own = node_metrics(
-            config, self.live, self.machine.groups, lambda: self.consensus.is_leader, bytes_below
-        )  # fmt: skip
+        own = node_metrics(config, self.live, self.machine.groups, lambda: self.consensus.is_leader, bytes_below)
         metrics = [*own, *counts.metrics()]
         self.metrics = MetricRegistry(metrics, lambda: server_labels(config, _labels(config)))
-        self.export = MetricsExport(config, self.metrics.read, self._clock, host="0.0.0.0", scope="controller")
+        self.export = MetricsExport(
+            config, self.metrics.read, self._clock, host=config.bind_address, scope="controller"
+        )
         self._server = RemotingServer(self.routes, config, port=config.own.port, on_bug=on_fatal, tls=server_tls)
         self._server.on_close.append(self._channel_closed)
 

@@ -68,8 +68,9 @@ class Pages:
         *,
         new_id: Callable[[], str],
         key: bytes,
+        on_request: Callable[[asyncio.BaseTransport | None], None],
     ) -> None:
-        """`key` signs the tokens of forms."""
+        """`key` signs the tokens of forms.  `on_request` gets the connection of each request that arrives."""
         self._settings = settings
         self._access = access
         self._at_once = at_once
@@ -78,6 +79,7 @@ class Pages:
         self._routes = routes
         self._new_id = new_id
         self._key = key
+        self._on_request = on_request
         self._templates = Templates()
 
     def application(self) -> web.Application:
@@ -97,6 +99,7 @@ class Pages:
     async def _guarded(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
+        self._on_request(request.transport)
         response = await self._answer(request, handler)
         response.headers.update(SECURITY_HEADERS)
         response.headers.update(STATIC_CACHING if request.path.startswith("/static/") else PAGE_CACHING)

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from dashboard.access import Access
 from dashboard.application import Pages
+from dashboard.connections import MAX_CONNECTIONS, Connections
 from dashboard.page import PageRoute
 from dashboard.pages import accounts, charts, cluster, dead_letters, groups, messages, offsets, send, topics
 from dashboard.sampling.history import History
@@ -16,7 +17,7 @@ from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.at_once import AtOnce
 from sprocket.common.clock import Clock
-from sprocket.common.errors import ConfigError
+from sprocket.remoting.listening import CannotListen, bound, serve
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +54,19 @@ class Dashboard:
         self._sampler = Sampler(
             self._own, history, at_once, clock, interval_s=settings.sample_interval_s, sleep=asyncio.sleep
         )
+        self._connections = Connections()
+        self._server: asyncio.Server | None = None
         pages = Pages(
-            settings, self.access, at_once, history, clock, ROUTES, new_id=_new_id, key=secrets.token_bytes(32)
-        )
+            settings, self.access, at_once, history, clock, ROUTES, new_id=_new_id, key=secrets.token_bytes(32),
+            on_request=self._connections.arrived,
+        )  # fmt: skip
         self._runner = web.AppRunner(pages.application(), access_log=None, shutdown_timeout=_STOP_LIMIT_S)
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
-        return int(self._runner.addresses[0][1])
+        assert self._server is not None, "the dashboard is not started"
+        return int(self._server.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
@@ -71,15 +76,20 @@ class Dashboard:
         return f"http://{name}:{self.port}/"
 
     async def start(self) -> None:
-        """Listen and begin to sample.  Raises ConfigError if the port cannot be used, TlsUnusable."""
+        """Listen and begin to sample.  Raises CannotListen, TlsUnusable."""
         await self.access.start()
         await self._own.__aenter__()
         await self._runner.setup()
+        make, connections = self._runner.server, self._connections
+        assert make is not None, "setup makes it"
         try:
-            await web.TCPSite(self._runner, self.settings.host, self.settings.port).start()
+            self._server = await bound(
+                lambda: connections.protocol(make), self.settings.host, self.settings.port, backlog=MAX_CONNECTIONS
+            )
+            await serve(self._server)
         except OSError as error:
-            where = f"{self.settings.host}:{self.settings.port}"
-            raise ConfigError(f"the dashboard cannot listen on {where}: {error}; choose another port or host") from None
+            raise CannotListen(self.settings.host, self.settings.port, error, "--port") from None
+        connections.start(asyncio.sleep)
         self._sampling = asyncio.get_running_loop().create_task(self._sampler.run())
         if not self.settings.is_local and not await self.access.needs_login():
             logger.warning(
@@ -92,7 +102,10 @@ class Dashboard:
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()
+        await self._connections.stop()
         await self.access.stop()
         await self._own.__aexit__(None, None, None)
         await asyncio.gather(*self._closing, return_exceptions=True)

@@ -61,6 +61,7 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import ClientError
 from sprocket.common.clock import Clock
+from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -69,7 +70,6 @@ from sprocket.metrics.export import MetricsExport, server_labels
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.tls.settings import TlsSettings
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Proxy:
         self._methods = self._make_methods(choose)
         self.remoting = self._make_remoting(remoting_gate)
         registry = MetricRegistry(self._metrics(), lambda: server_labels(config, _metric_labels(config)))
-        self.export = MetricsExport(config, registry.read, clock, host="0.0.0.0", scope="broker-meter")
+        self.export = MetricsExport(config, registry.read, clock, host=config.bind_address, scope="broker-meter")
 
     def _metrics(self) -> list[Metric]:
         """Return the metrics; RocketMQ's proxy has the first."""

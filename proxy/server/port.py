@@ -11,7 +11,7 @@ from proxy.server.dispatcher import Dispatcher
 from proxy.server.entrance import Entrance
 from proxy.server.grpc_server import GrpcServer
 from proxy.server.reserved_port import ReservedPort
-from sprocket.remoting.flow.descriptors import DescriptorReserve
+from sprocket.common.descriptors import DescriptorReserve
 
 _INSIDE: Final = "127.0.0.1:0"
 PeerBehind = Callable[[tuple[str, int]], tuple[str, int]]

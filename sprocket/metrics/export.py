@@ -15,7 +15,7 @@ from sprocket.common.extras import install
 from sprocket.common.logs.line_format import WHOLE
 from sprocket.common.next_turn import in_turns
 from sprocket.metrics.declared import Reading
-from sprocket.metrics.http_page import HttpPage
+from sprocket.metrics.http_page import HttpPage, page_host
 from sprocket.metrics.prometheus_text import CONTENT_TYPE, rendered
 from sprocket.metrics.settings import ExporterType, MetricsSettings, pairs
 
@@ -30,8 +30,8 @@ _PERIODIC: Final = (ExporterType.OTLP_GRPC, ExporterType.LOG)
 class MetricsExport:
     """Exporter of one server, as `settings` say; with DISABLE all methods do nothing.
 
-    `read` returns the values of all metrics, see `MetricRegistry.read`.  `host` is used if metricsPromExporterHost is
-    empty.  `scope` is the name of the meter.
+    `read` returns the values of all metrics, see `MetricRegistry.read`.  `host` is the server's address, for
+    an empty metricsPromExporterHost.  `scope` is the name of the meter.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MetricsExport:
         self._settings = settings
         self._read = read
         self._clock = clock
-        self._host = settings.metrics_prom_exporter_host.strip() or host
+        self._host = page_host(settings.metrics_prom_exporter_host, host)
         self._scope = scope
         self._page: HttpPage | None = None
         self._making: asyncio.Task[bytes] | None = None

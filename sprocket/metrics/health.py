@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sprocket.common.config.setting_fields import int_setting, text_setting
-from sprocket.metrics.http_page import HttpServer, message
+from sprocket.metrics.http_page import HttpServer, message, page_host
 
 # Returns None if the condition holds, else why not.
 Condition = Callable[[], str | None]
@@ -31,7 +31,12 @@ class HealthSettings:
         minimum=-1,
         maximum=65535,
     )
-    health_host: str = text_setting("healthHost", "0.0.0.0", "Address to serve /health/live and /health/ready on.")
+    health_host: str = text_setting(
+        "healthHost",
+        "",
+        "Address to serve /health/live and /health/ready on; the empty text means bindAddress, or 127.0.0.1 where "
+        "that is all addresses.",
+    )
 
 
 def readiness(conditions: Mapping[str, Condition]) -> tuple[bool, dict[str, str]]:
@@ -49,10 +54,11 @@ def readiness(conditions: Mapping[str, Condition]) -> tuple[bool, dict[str, str]
 
 
 class HealthPage(HttpServer):
-    """Server of both pages.  `conditions` decide on readiness."""
+    """Server of both pages.  `conditions` decide on readiness; `bind_address` is the watched server's."""
 
-    def __init__(self, settings: HealthSettings, conditions: Mapping[str, Condition]) -> None:
-        super().__init__("health", settings.health_host, settings.health_port, ("healthHost", "healthPort"))
+    def __init__(self, settings: HealthSettings, bind_address: str, conditions: Mapping[str, Condition]) -> None:
+        host = page_host(settings.health_host, bind_address)
+        super().__init__("health", host, settings.health_port, ("healthHost", "healthPort"))
         self._conditions = conditions
 
     async def respond(self, path: bytes, fields: bytes, *, with_body: bool) -> bytes:

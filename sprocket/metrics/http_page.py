@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.peer_lines import peer_lines
 
@@ -18,10 +19,21 @@ logger = logging.getLogger(__name__)
 
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _MAX_CONNECTIONS: Final = 64
-# Limit on one request and its response.
+# Limits on the head of a request, and on the request with its response.
+_HEAD_LIMIT_S: Final = 5.0
 _LIMIT_S: Final = 30.0
 _PATHS: Final = (b"/", b"/metrics")
 _HEALTH: Final = b"/-/healthy"
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+
+
+def page_host(wanted: str, bind_address: str) -> str:
+    """Return the address of a page without access control: `wanted`, else the server's own, but never all addresses.
+
+    Where the server listens on all addresses, the page is for this machine alone, unless `wanted` says otherwise.
+    """
+    own = "127.0.0.1" if bind_address.strip() in _EVERYWHERE else bind_address
+    return wanted.strip() or own
 
 
 class HttpServer(ABC):
@@ -36,6 +48,7 @@ class HttpServer(ABC):
         self._requested_port = port
         self._keys = keys
         self._server: asyncio.Server | None = None
+        self._descriptors = DescriptorReserve()
         self._open = 0
 
     @property
@@ -49,8 +62,9 @@ class HttpServer(ABC):
         """Bind the port without serving it.  Raises ConfigError."""
         try:
             self._server = await asyncio.start_server(
-                self._serve, self._host, self._requested_port, limit=_MAX_HEAD_BYTES, start_serving=False
-            )
+                self._serve, self._host, self._requested_port, limit=_MAX_HEAD_BYTES, start_serving=False,
+                backlog=min(_MAX_CONNECTIONS, self._descriptors.burst),
+            )  # fmt: skip
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {self._host}:{self._requested_port} for {self._what}: {error.strerror}. "
@@ -73,9 +87,11 @@ class HttpServer(ABC):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
-            if self._open <= _MAX_CONNECTIONS:
+            descriptor = writer.get_extra_info("socket").fileno()
+            if self._open <= _MAX_CONNECTIONS and self._descriptors.has_room(descriptor):
                 async with asyncio.timeout(_LIMIT_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
+                    async with asyncio.timeout(_HEAD_LIMIT_S):
+                        head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(await self._response(head))
                     await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

@@ -38,7 +38,8 @@ class MetricsSettings:
     metrics_prom_exporter_host: str = text_setting(
         "metricsPromExporterHost",
         "",
-        "Address to serve Prometheus on; the empty text means brokerIP1 of a broker, and all addresses of the others.",
+        "Address to serve Prometheus on; the empty text means brokerIP1 of a broker.  The others take bindAddress, or "
+        "127.0.0.1 where that is all addresses.",
     )
     metrics_grpc_exporter_target: str = text_setting(
         "metricsGrpcExporterTarget", "", "Collector of OpenTelemetry, as in `http://host:4317`; without `http` TLS."

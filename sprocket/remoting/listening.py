@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 
 # Java listens on all addresses of both families for any of these, and so do RocketMQ's servers.
@@ -47,6 +48,7 @@ async def bound(
     With `reuse_port` other processes of the same user may bind the port too, and share its connections.
     """
     is_everywhere = host in EVERYWHERE and _has_ipv6()
+    backlog = min(backlog, DescriptorReserve().burst)
     tries = _TRIES if is_everywhere and not port else 1
     for left in reversed(range(tries)):
         try:

@@ -33,7 +33,7 @@ def test_a_condition_that_raises_or_is_missing_does_not_hold() -> None:
 async def test_the_pages_say_what_the_conditions_say() -> None:
     state: list[str | None] = ["recovers"]
     conditions: dict[str, Condition] = {"recovered": lambda: state[0]}
-    page = HealthPage(HealthSettings(health_port=0, health_host="127.0.0.1"), conditions)
+    page = HealthPage(HealthSettings(health_port=0, health_host="127.0.0.1"), "", conditions)
     await page.start()
     try:
         assert (await get(page.port, "/health/live"))[0] == 200
@@ -44,7 +44,7 @@ async def test_the_pages_say_what_the_conditions_say() -> None:
         assert await get(page.port, "/health/ready", "HEAD") == (200, b"")
         assert (await get(page.port, "/health/ready", "POST"))[0] == 405
         assert (await get(page.port, "/metrics"))[0] == 404
-        taken = HealthPage(HealthSettings(health_port=page.port, health_host="127.0.0.1"), conditions)
+        taken = HealthPage(HealthSettings(health_port=page.port, health_host="127.0.0.1"), "", conditions)
         with pytest.raises(ConfigError, match="Change healthHost or healthPort"):
             await taken.start()
     finally:

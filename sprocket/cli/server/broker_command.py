@@ -38,7 +38,7 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     store = configuration.of(StoreConfig)
     file = ConfigurationFile.of(configuration)
     # First, so that it answers while the store recovers.
-    health = HealthServer(config)
+    health = HealthServer(config, config.bind_address)
     servers: list[Callable[[], Server]] = [lambda: health]
     try:
         mode = dledger_mode(config, store)

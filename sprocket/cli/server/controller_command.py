@@ -26,7 +26,7 @@ def run_controller(configuration: "Configuration", as_json: bool, log_level: str
     process = Process()
     server = make_controller(configuration, process)
     server.settings.on_update.append(log.follow(lambda: server.settings.current))
-    health = HealthServer(config)
+    health = HealthServer(config, config.bind_address)
     health.watch(controller_conditions(server))
     sys.exit(process.run([lambda: health, lambda: server], lambda: controller_line(config, as_json)))
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class HealthServer:
     """Health page as `settings` say; without a port it does nothing.  A `Server` of `server_process`."""
 
-    def __init__(self, settings: HealthSettings) -> None:
+    def __init__(self, settings: HealthSettings, bind_address: str) -> None:
         self._conditions: dict[str, Condition] = {}
-        self._page = None if settings.health_port < 0 else HealthPage(settings, self._conditions)
+        self._page = None if settings.health_port < 0 else HealthPage(settings, bind_address, self._conditions)
 
     @property
     def port(self) -> int | None:

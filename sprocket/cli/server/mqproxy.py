@@ -137,7 +137,7 @@ def run_proxy(
         orphaned=lambda: process.fail(SprocketError("the supervisor of this worker has ended")),
         on_fatal=process.fail,
     )
-    health = HealthServer(config)
+    health = HealthServer(config, config.bind_address)
     health.watch(proxy_conditions(proxy))
     sys.exit(process.run([lambda: health, lambda: proxy], lambda: proxy_line(proxy, as_json)))
 
@@ -166,7 +166,7 @@ def _run_beside_broker(
     server = Broker(own, store, tls=broker.of(TlsSettings), on_fatal=process.fail, file=file)
     server.config.on_update.append(log.follow(lambda: server.config.broker))
     proxy = proxy_beside(config, own, store, broker.of(TlsSettings))
-    health = HealthServer(config)
+    health = HealthServer(config, config.bind_address)
     health.watch({**broker_conditions(server), **proxy_conditions(proxy)})
 
     def announce() -> str:
@@ -225,7 +225,7 @@ def run_workers(
     limit_s = config.grpc_shutdown_time_seconds + _STOP_SLACK_S
     workers = ProxyWorkers(command, config.proxy_processes, config.bind_address, numbers, SystemClock(), limit_s)
     process = Process()
-    health = HealthServer(config)
+    health = HealthServer(config, config.bind_address)
     health.watch({"serving": lambda: None if workers.facts["serving"] else "a worker waited for brokers at its start"})
     sys.exit(process.run([lambda: health, lambda: workers], lambda: line_of(workers.facts, as_json)))
 

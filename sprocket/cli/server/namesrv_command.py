@@ -28,7 +28,7 @@ def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -
         config, tls=configuration.of(TlsSettings), on_bug=process.fail, file=ConfigurationFile.of(configuration)
     )
     server.settings.on_update.append(log.follow(lambda: server.settings.current))
-    health = HealthServer(config)
+    health = HealthServer(config, config.bind_address)
     health.watch(namesrv_conditions(server))
     servers: list[Callable[[], Server]] = [lambda: health, lambda: server]
     if config.enable_controller_in_namesrv:

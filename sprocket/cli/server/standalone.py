@@ -107,7 +107,7 @@ class _OnPort:
         try:
             await self.server.start()
         except CannotListen as error:
-            raise (error.named(self.option) if error.setting == "listenPort" else error) from None
+            raise (error if error.setting == "haListenPort" else error.named(self.option)) from None
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -152,10 +152,10 @@ def run_standalone(
         proxies.append(proxy_beside(config, brokers[0].config.broker, store, tls))
         return proxies[0]
 
-    def make_dashboard() -> "Dashboard":
+    def make_dashboard() -> Server:
         port = beside.dashboard_port or 0
         dashboards.append(dashboard_beside(host, port, beside.allow_changes, f"{host}:{name_server.port}"))
-        return dashboards[0]
+        return _OnPort(dashboards[0], "--dashboard-port")
 
     def announce() -> str:
         if as_json:
@@ -164,7 +164,7 @@ def run_standalone(
         lines += [*(dashboard_line(served, as_json) for served in dashboards), broker_line(brokers[0], as_json)]
         return "\n".join([*lines, f"export NAMESRV_ADDR={host}:{name_server.port}"])
 
-    health = HealthServer(configuration.of(BrokerConfig))
+    health = HealthServer(configuration.of(BrokerConfig), host)
     servers: list[Callable[[], Server]] = [lambda: health, lambda: _OnPort(name_server, "--namesrv-port"), make_broker]
     if configuration.of(BrokerConfig).keeps_tables:
         servers.append(lambda: TableProcess(brokers[0].config.broker, store, SystemClock()))

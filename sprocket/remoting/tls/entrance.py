@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from sprocket.common import limits
+from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.flow.descriptors import DescriptorReserve
 from sprocket.remoting.tls.connection import TlsConnection
 from sprocket.remoting.tls.watch import ServerTls
 

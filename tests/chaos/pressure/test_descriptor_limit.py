@@ -1,7 +1,11 @@
 """More connections than a broker process has descriptors for: it serves on, keeps what files need, says so once."""
 
 import asyncio
+import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +76,55 @@ async def test_more_connections_than_descriptors(tmp_path: Path, few_descriptors
         broker.check()
         said = [line for line in broker.output.read_text().splitlines() if "event=descriptors" in line]
         assert [line.split("state=")[1].split()[0] for line in said] == ["refusing", "accepting"]
+
+
+HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Never-Ends: "
+
+
+def limited_process(words: list[str], folder: Path, log: Path) -> subprocess.Popen[str]:
+    command = ["sh", "-c", f"ulimit -n {LIMIT}; exec {shlex.join(words)}"]
+    environment = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+    with log.open("w") as stderr:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment)
+
+
+@pytest.mark.timeout(300)
+async def test_half_requests_at_every_page_of_a_process_end_nothing(tmp_path: Path) -> None:
+    """Broker, name server, dashboard, health and metrics of one process share its descriptors."""
+    settings = (
+        "healthPort=0",
+        "metricsExporterType=PROM",
+        "metricsPromExporterPort=0",
+        "mappedFileSizeCommitLog=65536",
+    )
+    words = [
+        sys.executable, "-I", "-m", "sprocket.cli", "standalone", "--json", "--store", str(tmp_path / "store"),
+        "--port", "0", "--namesrv-port", "0", "--dashboard-port", "0", *(w for one in settings for w in ("--set", one)),
+    ]  # fmt: skip
+    log = tmp_path / "log"
+    process = limited_process(words, tmp_path, log)
+    strangers: list[asyncio.StreamWriter] = []
+    client = RemotingClient()
+    try:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        pages = [
+            int(line.rsplit("port=", 1)[1]) for line in log.read_text().splitlines() if "event=page_served" in line
+        ]
+        assert len(pages) == 2
+        await send(client, facts["address"], 0)
+        for port in (facts["dashboardPort"], *pages, facts["haListenPort"], facts["port"]):
+            opened = [asyncio.open_connection("127.0.0.1", port) for _ in range(LIMIT)]
+            for _, writer in await asyncio.gather(*opened):
+                writer.write(HALF)
+                strangers.append(writer)
+        # New segments and queues need descriptors.
+        for number in range(60):
+            await send(client, facts["address"], number)
+        assert process.poll() is None, log.read_text()[-4000:]
+    finally:
+        await client.close()
+        for writer in strangers:
+            writer.transport.abort()
+        process.terminate()
+        assert process.wait(60) == 0, log.read_text()[-4000:]

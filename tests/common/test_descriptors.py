@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from sprocket.remoting.flow.descriptors import DescriptorReserve
+from sprocket.common.descriptors import DescriptorReserve
 
 
 def test_connections_leave_a_share_for_files_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,9 @@ _OWN: Final = 16
 _MIN_KEPT: Final = 48
 # Share of the descriptors that must become free before connections are accepted again.
 _SLACK: Final = 64
+# The loop accepts all waiting connections before it refuses the first, on each of a process's listeners.
+_BURST: Final = 3
+_MIN_BURST: Final = 16
 
 
 class DescriptorReserve:
@@ -28,9 +31,15 @@ class DescriptorReserve:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
         self._is_endless = soft == resource.RLIM_INFINITY
         self._slack = soft // _SLACK
-        self._first_kept = soft - max(_MIN_KEPT, soft // _QUEUES + soft // _OWN)
+        self._kept = max(_MIN_KEPT, soft // _QUEUES + soft // _OWN)
+        self._first_kept = soft - self._kept
         self._is_refusing = False
         self.refused = 0
+
+    @property
+    def burst(self) -> int:
+        """Maximum number of connections that a listener may accept before it can refuse one: its backlog."""
+        return max(_MIN_BURST, self._kept // _BURST)
 
     def has_room(self, descriptor: int) -> bool:
         """Return whether the connection with this descriptor may stay.
