@@ -7,8 +7,9 @@ and until then its commits count for nothing.  RocketMQ 5.3.3 only deletes the o
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from broker.core import BrokerCore
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 # A live consumer pulls each of its queues more often.  Waiting resets slow down all pulls.
 _WAIT_S: Final = 600.0
 _MAX_TOPICS: Final = 10_000
+# Resets of one turn of the event loop: about 2 ms.
+_SLICE: Final = 1_000
+_MAX_LOGGED: Final = 16
 
 # Called with group, topic and queue id of each reset.
 ResetListener = Callable[[str, str, int], None]
@@ -54,16 +58,28 @@ class RenewedTopics:
         if not core.store.was_deleted(topic):
             return
         # After a restart of the broker heartbeats tell the groups.
-        groups = self._groups.pop(topic, set()) | core.consumers.groups_subscribed_to(topic)
-        queues = [(group, queue_id) for group in groups for queue_id in range(config.read_queue_nums)]
-        for group, queue_id in queues:
-            core.offsets.reset(group, topic, queue_id, 0)
-            for listener in self._on_reset:
-                listener(group, topic, queue_id)
-        if queues:
-            peer_lines.info(logger, "", "event=topic_renewed topic=%s groups=%s", topic, sorted(groups)[:16])
-            core.call_later(_WAIT_S, partial(self._give_up, topic, queues))
+        groups = sorted(self._groups.pop(topic, set()) | core.consumers.groups_subscribed_to(topic))
+        if groups:
+            queues = range(config.read_queue_nums)
+            self._run(self._resets(topic, groups, queues))
+            core.call_later(_WAIT_S, partial(self._run, self._ends(topic, groups, queues)))
+            peer_lines.info(logger, "", "event=topic_renewed topic=%s groups=%s", topic, groups[:_MAX_LOGGED])
 
-    def _give_up(self, topic: str, queues: list[tuple[str, int]]) -> None:
-        for group, queue_id in queues:
-            self._core.offsets.take_reset(group, topic, queue_id)
+    def _resets(self, topic: str, groups: list[str], queues: range) -> Iterator[None]:
+        for group in groups:
+            for queue_id in queues:
+                self._core.offsets.reset(group, topic, queue_id, 0)
+                for listener in self._on_reset:
+                    listener(group, topic, queue_id)
+                yield
+
+    def _ends(self, topic: str, groups: list[str], queues: range) -> Iterator[None]:
+        for group in groups:
+            for queue_id in queues:
+                self._core.offsets.take_reset(group, topic, queue_id)
+                yield
+
+    def _run(self, steps: Iterator[None]) -> None:
+        """Run a slice of `steps`, and the others in later turns of the loop."""
+        if sum(1 for _ in islice(steps, _SLICE)) == _SLICE:
+            self._core.call_later(0.0, partial(self._run, steps))

@@ -94,6 +94,14 @@ async def test_a_pull_at_the_first_message_is_answered_with_messages(pair: Pair)
     assert next_offset(await client.pull(offset=0)) == 3
 
 
+async def test_all_queues_of_a_wide_topic_are_reset(pair: Pair) -> None:
+    broker, client = pair
+    await delete(client)
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(read_queue_nums=3_000))
+    await until(lambda: broker.offsets.is_reset(GROUP, TOPIC, 2_999))
+    assert all(broker.offsets.is_reset(GROUP, TOPIC, queue_id) for queue_id in range(3_000))
+
+
 async def test_after_a_restart_heartbeats_tell_who_is_live(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (_, client):
         for number in range(OLD):
