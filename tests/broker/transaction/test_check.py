@@ -11,7 +11,7 @@ from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from store.record.record import Record
+from store.record.record import Record, TagsCodes
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, FakeChannel, Rig
 from tests.store.rig import HOST
 
@@ -207,3 +207,14 @@ def test_many_take_several_steps(rig: Rig) -> None:
     assert len(rig.channel.asked) == messages
     rig.answer({f"K{number}": (COMMIT, ROLLBACK, UNKNOWN)[number % 3] for number in range(messages)})
     assert (len(rig.delivered()), rig.open_count()) == (200, 200)
+
+
+def test_copies_keep_properties_that_are_not_utf8() -> None:
+    record = half(6_000).record
+    sent = b"name\x01\xc4\xe3\x02\xff\x01v\x02"
+    record.properties = memoryview(sent)
+    message = HalfMessage(record)
+    assert message.encoded() == sent
+    codes = TagsCodes("1s")
+    assert bytes(message.checked_copy(codes).properties) == sent + b"TRANSACTION_CHECK_TIMES\x011\x02"
+    assert bytes(message.real("T", 0, codes).properties) == sent
