@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `ReplicasManager`, `BrokerOuterAPI`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ _TIMEOUT_S: Final = 3.0
 _FIND_TIMEOUT_S: Final = 1.0
 # Elections wait for the end of a lease.
 _ELECT_TIMEOUT_S: Final = 8.0
+# Requests that may be sent again although the first one may be carried out.
+_READS: Final = frozenset({RequestCode.CONTROLLER_GET_REPLICA_INFO, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID})
 H = TypeVar("H", bound=Header)
 
 
@@ -96,6 +99,7 @@ class Controllers:
         self._configured = configured
         self._looks_up = looks_up
         self._leader = ""
+        self._doubted = asyncio.Event()
         self._said: set[str] = set()
         self.addresses: tuple[str, ...] = ()
 
@@ -119,29 +123,55 @@ class Controllers:
         self.addresses = addresses
 
     async def find_leader(self) -> str:
-        """Ask the controllers for their leader.  Raises NoController."""
-        reasons = []
-        for address in self.addresses:
-            try:
-                answer = await self._client.invoke(
-                    address, RequestCode.CONTROLLER_GET_METADATA_INFO, timeout_s=_FIND_TIMEOUT_S
-                )
-                if answer.code != ResponseCode.SUCCESS:
-                    reasons.append(f"{address}: {_refusal(answer)}")
-                    continue
-                found = _header(answer, GetMetaDataResponseHeader).controller_leader_address
-            except (ClientError, ProtocolError) as error:
-                reasons.append(f"{address}: {error}")
-                continue
-            if found:
-                if found != self._leader:
-                    logger.info("event=controller_leader_found addr=%s", found)
-                self._leader = found
-                self._said.clear()
-                return found
-            reasons.append(f"{address}: knows no leader")
+        """Ask all controllers at the same time for their leader.  Raises NoController.
+
+        The first one that says that it leads counts.  What others name counts only for a leader that is not in
+        controllerAddr: after the leader was lost, they name it until they have elected another one.
+        """
+        found, reasons = "", []
+        asking = [asyncio.create_task(self._leader_of(address)) for address in self.addresses]
+        try:
+            async with asyncio.timeout(_FIND_TIMEOUT_S):
+                for answer in asyncio.as_completed(asking):
+                    named, is_leader, reason = await answer
+                    if is_leader or (named and named not in self.addresses):
+                        found = named
+                    if is_leader:
+                        break
+                    reasons.append(reason)
+        except TimeoutError:
+            reasons.append(f"not all answered in {_FIND_TIMEOUT_S:g} s")
+        finally:
+            for task in asking:
+                task.cancel()
+        if not found:
+            self._leader = ""
+            raise NoController(f"no controller leads: {'; '.join(reasons) or 'controllerAddr names none'}")
+        if found != self._leader:
+            logger.info("event=controller_leader_found addr=%s", found)
+        self._leader = found
+        self._said.clear()
+        return found
+
+    async def _leader_of(self, address: str) -> tuple[str, bool, str]:
+        """Return the leader that a controller names, whether that is itself, and why it does not count if it is not."""
+        try:
+            answer = await self._client.invoke(
+                address, RequestCode.CONTROLLER_GET_METADATA_INFO, timeout_s=_FIND_TIMEOUT_S
+            )
+            if answer.code != ResponseCode.SUCCESS:
+                return "", False, f"{address}: {_refusal(answer)}"
+            said = _header(answer, GetMetaDataResponseHeader)
+        except (ClientError, ProtocolError) as error:
+            return "", False, f"{address}: {error}"
+        named = said.controller_leader_address or ""
+        return named, said.is_leader and bool(named), f"{address}: {f'names {named}' if named else 'knows no leader'}"
+
+    def doubt_leader(self) -> None:
+        """Find the leader again before the next request, because there was an election; leave an unanswered request."""
         self._leader = ""
-        raise NoController(f"no controller leads: {'; '.join(reasons) or 'controllerAddr names none'}")
+        self._doubted.set()
+        self._doubted = asyncio.Event()
 
     def say_once(self, reason: str) -> None:
         """Log why the controllers did not do what they were asked, once until that changes."""
@@ -156,20 +186,37 @@ class Controllers:
 
         Raises ClientError; ConnectFailed and NoController mean that nothing was sent.
         """
-        for _ in range(2):
+        for _ in range(3):
             leader = self._leader or await self.find_leader()
             try:
-                answer = await self._client.invoke(leader, code, header, body, timeout_s=timeout_s)
+                answer = await self._unless_doubted(leader, code, header, body, timeout_s)
             except ConnectFailed:
                 self._leader = ""
                 continue
             except ClientError:
                 self._leader = ""
                 raise
+            if answer is None:
+                if code in _READS:
+                    continue
+                raise ClientError(f"there was an election before {leader} answered: the outcome is unknown")
             if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
                 return answer
             self._leader = ""
         raise NoController(f"{leader} does not lead any more")
+
+    async def _unless_doubted(
+        self, leader: str, code: RequestCode, header: Header, body: bytes, timeout_s: float
+    ) -> ReceivedResponse | None:
+        """Return the answer of `leader`, None if it was doubted before it answered.  Raises ClientError."""
+        asking = asyncio.ensure_future(self._client.invoke(leader, code, header, body, timeout_s=timeout_s))
+        doubted = asyncio.create_task(self._doubted.wait())
+        try:
+            await asyncio.wait((asking, doubted), return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            asking.cancel()
+            doubted.cancel()
 
     async def _done(self, code: RequestCode, header: Header, body: bytes = b"") -> ReceivedResponse:
         answer = await self._ask(code, header, body)

@@ -51,6 +51,8 @@ _RETRY_S: Final = 1.0
 _RESOLVE_S: Final = 120.0
 _MASTER_ID: Final = 0
 _NO_EPOCH: Final = -1
+# Notices come from anybody where there is no access control, and each doubt leaves a request without its answer.
+_DOUBT_S: Final = 1.0
 
 
 class ReplicaLog(Protocol):
@@ -136,6 +138,7 @@ class Membership(Service):
         # Whether the controllers know leases; None until one has answered.
         self._has_leases: bool | None = None
         self._look = asyncio.Event()
+        self._doubted_s = -_DOUBT_S
         self._is_leaving = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -209,15 +212,21 @@ class Membership(Service):
 
     def notice(self, request: Request[NotifyBrokerRoleChangedRequestHeader]) -> Response:
         """Ask the controllers at once whether there is a newer master."""
-        epoch = request.header.master_epoch
-        if self._newest is None or epoch is None or epoch > self._newest.master_epoch:
-            self._look.set()
+        self.newer_epoch(request.header.master_epoch)
         return Response()
 
-    def newer_epoch(self, epoch: int) -> None:
-        """Ask the controllers at once, because a slave knows a newer master."""
-        if self._newest is None or epoch > self._newest.master_epoch:
-            self._look.set()
+    def newer_epoch(self, epoch: int | None) -> None:
+        """Ask the controllers at once if `epoch`, which somebody else knows, is newer: there was an election.
+
+        The controller that leads may be another one, too, because the machine of the old one stands still.
+        """
+        if self._newest is not None and epoch is not None and epoch <= self._newest.master_epoch:
+            return
+        now_s = self._replica.clock.monotonic()
+        if now_s - self._doubted_s >= _DOUBT_S:
+            self._doubted_s = now_s
+            self.controllers.doubt_leader()
+        self._look.set()
 
     def show_epochs(self, _: Request[NoHeader]) -> Response:
         """Return which master wrote which part of the log, and where the log ends."""
@@ -437,9 +446,8 @@ class Membership(Service):
             self._has_leases = True
         elif self._has_leases is None:
             self._has_leases = False
-        known = _NO_EPOCH if self._newest is None else self._newest.master_epoch
-        if answer.master_epoch is not None and answer.master_epoch > known:
-            self._look.set()
+        if answer.master_epoch is not None:
+            self.newer_epoch(answer.master_epoch)
         leadership = self._leadership
         if leadership is None or self._is_leaving or answer.lease_millis is None or header.required_acks is None:
             return

@@ -265,3 +265,20 @@ async def test_a_broker_that_cannot_lead_lets_another_one_lead(tmp_path: Path) -
         # It alone is in sync, so it leads again, in a new epoch.
         await until(lambda: second.is_held)
         assert second.switch.told[-1] == ("lead", 3)
+
+
+async def test_a_newer_epoch_makes_the_broker_find_the_leader_again_but_not_for_each_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig_at(tmp_path) as rig:
+        broker = await rig.broker("1")
+        await until(lambda: broker.is_held)
+        doubts = []
+        doubt = broker.membership.controllers.doubt_leader
+        monkeypatch.setattr(broker.membership.controllers, "doubt_leader", lambda: doubts.append(doubt()))
+        for epoch, expected in ((rig.site.group.master_epoch, 0), (99, 1), (100, 1)):
+            broker.membership.newer_epoch(epoch)
+            assert len(doubts) == expected
+        # It goes on to ask, and learns that there is no such epoch.
+        broker.lease.given_up()
+        await until(lambda: broker.is_held)
