@@ -13,7 +13,6 @@ import fcntl
 import logging
 import os
 import re
-import stat
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.clock import Clock
+from sprocket.common.files.regular_file import open_regular
 
 # A log may tell of clients and topics: no reading for everyone.
 _MODE: Final = 0o640
@@ -132,14 +132,11 @@ class RollingFileHandler(logging.Handler):
         self._delete_oldest(len(self._rolled))
 
     def _open_file(self) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(self._path, flags, _MODE)
+        descriptor = open_regular(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
         try:
             # Two processes would roll each other's file.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError("it is no regular file")
         except BlockingIOError:
             os.close(descriptor)
             raise OSError("another process writes to it; give each server a logFile of its own") from None

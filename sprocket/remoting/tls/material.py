@@ -5,12 +5,12 @@ TLS 1.2 and 1.3 alone; of 1.2 only suites with forward secrecy and authenticated
 
 import datetime
 import ssl
-import stat
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import ConfigError
+from sprocket.common.files.regular_file import read_regular
 from sprocket.remoting.tls.certificates import Reason, mismatch, test_mode_pair
 from sprocket.remoting.tls.settings import NONE, REQUIRE, TlsSettings
 
@@ -69,13 +69,7 @@ def file_state(path: Path) -> tuple[int, int, int]:
 def read_file(key: str, path: Path) -> bytes:
     """Return the content of a file that one could be.  Raises ConfigError."""
     try:
-        about = path.stat()
-        # Not a device or pipe, whose read may never end.
-        if not stat.S_ISREG(about.st_mode):
-            raise ConfigError(f"{key} = {path}: it is no file")
-        if about.st_size > _MAX_FILE_BYTES:
-            raise ConfigError(f"{key} = {path}: {about.st_size} bytes, at most {_MAX_FILE_BYTES}")
-        return path.read_bytes()
+        return read_regular(path, _MAX_FILE_BYTES)
     except OSError as error:
         raise ConfigError(f"{key} = {path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in its name
