@@ -10,12 +10,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark.files.store_directory import find_stores
 from spark.options.source_options import SourceOptions
 from spark.queues.data_loss import report_loss
 from spark.queues.positions import EARLIEST, LATEST, OffsetsOption, QueueId
 from spark.queues.ranges import QueueRange, QueueSelection
 from spark.queues.source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
 from spark.queues.stream_positions import query_ranges
+from spark.read.known_topics import check_topics
 from spark.rows.filters import RowFilter, TimeRange
 from spark.rows.row_batches import checked_columns, record_batch
 from spark.wire.pull import Subscription
@@ -51,7 +53,7 @@ class QueueScan:
     def warn_of_absent(self, queues: Iterable[QueueId]) -> None:
         """Log a warning for each named topic and queue that does not exist.
 
-        It is no error, because a broker creates a queue's files with its first message; but a name may be misspelt.
+        It is no error, because a broker creates a queue's files with its first message.
         """
         for name in self._selection.absent(queues):
             logger.warning("event=nothing_to_read name=%s reason='no queue of that name has a message'", name)
@@ -87,6 +89,9 @@ class QueueBatchReader(DataSourceReader):
         options = self._options
         source = self._scan.source()
         try:
+            if options.wire is None:
+                named = (options.topics or frozenset()) | (options.queues.assigned or {}).keys()
+                check_topics(find_stores(options.paths), named)
             now = source.snapshot()
             self._scan.warn_of_absent(now.ranges)
             starting = options.queues.starting or OffsetsOption("startingOffsets", EARLIEST)

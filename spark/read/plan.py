@@ -16,6 +16,7 @@ from spark.files.segment import Segment
 from spark.files.store_directory import SegmentFile, StoreDirectory, find_stores
 from spark.options.source_options import MEBIBYTE, SourceOptions
 from spark.read.known_queues import KnownQueues, usual_file_bytes
+from spark.read.known_topics import check_topics
 from spark.read.places import QueuePlaces
 from spark.rows.filters import RowFilter, TimeRange
 from sprocket.remoting.message.topic_names import LIGHT_PREFIX
@@ -47,9 +48,13 @@ class Span:
 
 
 def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
-    """Return the spans that each task reads; empty if there is nothing to read."""
+    """Return the spans that each task reads; empty if there is nothing to read.
+
+    Raises ConfigError for a topic of `options` that no store knows.
+    """
     times, topics = rows.times_to_read(), rows.topics_to_read()
     stores = find_stores(options.paths)
+    check_topics(stores, options.topics or ())
     if times.begin_ms >= times.end_ms or topics == frozenset():
         return []
     logs = [(store, store.segments(options.drop_malformed)) for store in stores]

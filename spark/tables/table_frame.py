@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def table_frame(
-    spark: "SparkSession", directory: Path, catalog: Sequence[tuple[str, str]] = (), identifier: str = ""
+    spark: "SparkSession", directory: Path | str, catalog: Sequence[tuple[str, str]] = (), identifier: str = ""
 ) -> "DataFrame":
     """Return the current rows of the table at `directory`, each once, also while a writer runs.
 
     Columns that were added later are null in older files; `day` and `hour` are left out.  Raises ConfigError without a
     table.
     """
-    table = existing_table(directory, catalog, identifier)
+    table = existing_table(Path(directory), catalog, identifier)
     schema = from_arrow_schema(table.schema)
     paths = [str(table.root / each.path) for each in table.files()]
     if not paths:

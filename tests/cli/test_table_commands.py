@@ -55,7 +55,7 @@ def test_backfill_and_compact(tmp_path: Path) -> None:
     assert "2 files compacted; 1 files now" in run(tmp_path, "spark", "compact", table).stdout
     assert [row["n"] for row in read_table(TableFormat.PARQUET, Path(table))] == list(range(1, 21))
     misspelt = run(tmp_path, "spark", "backfill", str(builder.root), "--topic", "t", "--to", str(tmp_path / "other"))
-    assert misspelt.returncode == 0 and "no store has a queue of topic 't'; did you mean 'T'?" in misspelt.stderr
+    assert misspelt.returncode == 0 and "no store has the topic 't'; did you mean 'T'?" in misspelt.stderr
     builder.append_batch(Row("Batched"), 1)
     builder.write()
     batched = run(tmp_path, "spark", "backfill", str(builder.root), "--topic", "Batched", "--to", str(tmp_path / "b"))

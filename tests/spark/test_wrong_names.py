@@ -9,6 +9,7 @@ from spark.files.store_directory import find_stores
 from spark.options.source_options import read_options
 from spark.queue_scan import QueueBatchReader
 from spark.rows.row_batches import spark_schema
+from spark.source import LogReader
 from sprocket.common.errors import ConfigError
 from tests.spark.conftest import read_rows
 from tests.spark.store_builder import Row, StoreBuilder
@@ -24,18 +25,35 @@ def store(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "topic", ["Flights/0", "Flights/../Flights", "../commitlog", "/etc", ".", "..", "x" * 256, "Fl\0ights"]
 )
-def test_a_topic_that_is_a_path_has_no_rows(store: Path, topic: str) -> None:
-    assert read_rows(store, topics=frozenset({topic})) == []
-    assert len(read_rows(store, topics=frozenset({topic, "Flights"}))) == 40
+def test_a_topic_that_is_a_path_is_refused(store: Path, topic: str) -> None:
+    with pytest.raises(ConfigError, match="no store has the topic"):
+        read_rows(store, topics=frozenset({topic}))
+    without_queues = store.parent / "log"
+    (without_queues / "commitlog").mkdir(parents=True)
+    for segment in (store / "commitlog").iterdir():
+        (without_queues / "commitlog" / segment.name).hardlink_to(segment)
+    # Only the log says which topics there are.
+    assert read_rows(without_queues, topics=frozenset({topic})) == []
+    assert len(read_rows(without_queues, topics=frozenset({topic, "Flights"}))) == 40
 
 
-@pytest.mark.parametrize("topic", ["Flights/0", "../commitlog", ".", "x" * 256, "Fl\0ights"])
-def test_a_topic_that_is_a_path_has_no_queues(store: Path, topic: str) -> None:
-    assigned = json.dumps({topic: [0], "Flights": [1]})
-    options = read_options({"path": str(store), "assign": assigned, "leaseTime": "0"})
+def test_a_misspelt_topic_is_refused_with_the_nearest_name(store: Path) -> None:
+    for option in ({"subscribe": "Flihgts"}, {"assign": '{"Flihgts": [0]}'}, {"subscribe": "Flihgts,Flights"}):
+        options = read_options({"path": str(store), "startingOffsets": "earliest", **option})
+        with pytest.raises(ConfigError, match=r"no store has the topic 'Flihgts'; did you mean 'Flights'\?"):
+            QueueBatchReader(options, spark_schema(["topic"])).partitions()
+    with pytest.raises(ConfigError, match="did you mean 'Flights'"):
+        LogReader(read_options({"path": str(store), "subscribe": "Flihgts"}), spark_schema(["topic"])).partitions()
+
+
+def test_a_topic_without_a_message_has_no_rows(store: Path) -> None:
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"New": {}}}))
+    assert read_rows(store, topics=frozenset({"New"})) == []
+    assert len(read_rows(store, topics=frozenset({"New", "Flights"}))) == 40
+    options = read_options({"path": str(store), "subscribe": "New", "startingOffsets": "earliest", "leaseTime": "0"})
     reader = QueueBatchReader(options, spark_schema(["topic"]))
-    rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
-    assert rows == [{"topic": "Flights"}] * 20
+    assert [row for task in reader.partitions() for row in reader.read(task)] == []
 
 
 @pytest.mark.parametrize(

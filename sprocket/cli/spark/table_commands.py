@@ -27,8 +27,6 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _stores = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-# Topics that a warning lists.
-_MAX_NAMED = 20
 
 _processes = click.option(
     "--processes",
@@ -184,16 +182,12 @@ def compact(
 
 
 def _doubt_topic(topic: str, stores: "Sequence[StoreDirectory]") -> None:
-    """Warn on stderr if none of `stores` has a queue of `topic`: the name may be misspelt."""
-    from spark.decode.columns import nearest
-    from spark.files.consume_queue import every_topic_of
+    """Warn on stderr if none of `stores` knows `topic`: the name may be misspelt."""
+    from spark.read.known_topics import unknown_topic
 
-    topics = sorted({each for store in stores for each in every_topic_of(store.root)})
-    if topics and topic not in topics:
-        named = ", ".join(topics[:_MAX_NAMED]) + (", ..." if len(topics) > _MAX_NAMED else "")
-        click.echo(
-            f"Warning: no store has a queue of topic {topic!r}{nearest(topic, topics)}; there are {named}", err=True
-        )
+    unknown = unknown_topic(stores, topic)
+    if unknown is not None:
+        click.echo(f"Warning: {unknown}", err=True)
 
 
 def _declaration(given: dict[str, Any], interval: float | None) -> "TableDeclaration":

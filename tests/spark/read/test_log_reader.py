@@ -1,5 +1,6 @@
 """Every record kind, read through planning, walk and decode, against what was written."""
 
+import json
 import random
 import struct
 import zlib
@@ -98,10 +99,14 @@ def test_a_topic_is_read_through_its_queues_and_past_what_they_know(tmp_path: Pa
 def test_a_topic_without_queue_is_found_in_the_log(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path)
     builder.extend(mixed_rows(100), index=False)
-    builder.append(Row(topic="Other"))
     builder.write()
     expected = [default_columns(row) for row in builder.rows if row.topic == "Flights"]
     assert expected
+    assert read_rows(tmp_path, topics=frozenset({"Flights"})) == expected
+    builder.append(Row(topic="Other"))
+    builder.write()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"Flights": {}}}))
     assert read_rows(tmp_path, topics=frozenset({"Flights"})) == expected
 
 

@@ -113,7 +113,7 @@ def test_spark_reads_what_the_others_read(spark_session: Any, kind: str, tmp_pat
         job.run_to_end()
     check(TableFormat(kind), declared, builder.rows)
     expected = read_table(TableFormat(kind), declared.directory)
-    frame = table_frame(spark_session, declared.directory)
+    frame = table_frame(spark_session, str(declared.directory))
     assert sorted(row["n"] for row in frame.select("n").collect()) == sorted(row["n"] for row in expected)
     assert frame.where("name IS NULL").count() == 0
     if kind == "parquet":
