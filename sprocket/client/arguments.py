@@ -4,6 +4,7 @@ Every public class and function of the client uses these, so that an argument me
 are a timedelta or seconds, moments are a datetime with a time zone, one name may stand for a list of one.
 """
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,6 +98,20 @@ def function(name: str, value: T) -> T:
     """Return `value` if it can be called."""
     if not callable(value):
         raise IllegalArgument(f"{name} is {_kind(value)}; pass a function")
+    return value
+
+
+def handler(name: str, value: T, takes: str, count: int = 1) -> T:
+    """Return `value` if it can be called with `count` arguments, which `takes` names."""
+    function(name, value)
+    try:
+        signature = inspect.signature(value)  # type: ignore[arg-type]  # it can be called
+    except (TypeError, ValueError):  # some functions of C have none
+        return value
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        raise IllegalArgument(f"{name} has the parameters {signature}; pass a function that takes {takes}") from None
     return value
 
 

@@ -47,12 +47,14 @@ def connect(
     credentials: Credentials | None = None,
     tls: TlsSettings | None = None,
     client: ClientSettings | None = None,
+    trace: TraceSettings | None = None,
 ) -> "Connection":
     """Return a connection to the cluster of `namesrv`, to be used with `async with`, or with `start` and `close`.
 
     With addresses of proxies, ``grpc://host:8081`` or ``grpc://a:8081;b:8081``, it speaks gRPC; see docs/client.md.
     Without `namesrv` the environment variable NAMESRV_ADDR has the address.  With `credentials` every request is
     signed, with `tls` every connection is TLS.  `client` has all settings and stands instead of the other three.
+    With `trace` all producers and consumers record what they do, unless they are given another.
     Raises IllegalArgument.
     """
     if client is not None and (credentials is not None or tls is not None):
@@ -62,9 +64,12 @@ def connect(
     settings = settings_of(namesrv, client)
     if client is None:
         settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls)
+    arguments.optional("trace", trace, TraceSettings)
     proxies = endpoints(settings.namesrv)
     if proxies is None:
-        return Connection(settings)
+        return Connection(settings, trace)
+    if trace is not None:
+        raise needs_name_server("message trace")
     return _grpc_connection(replace(settings, namesrv=proxies))
 
 
@@ -96,11 +101,14 @@ class Connection:
     consumer has its own, because it is a member of its group on its own, and its deliveries must not delay sends.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, trace: TraceSettings | None = None) -> None:
+        """`trace` is that of parts that are given none."""
         self._settings = settings
+        self._trace = trace
         self._link = self._new_link()
         self._admin = self._new_admin()
-        self._producers: dict[tuple[str, SendSettings], Producer] = {}  # they share the link
+        # They share the link.
+        self._producers: dict[tuple[str, SendSettings, TraceSettings | None], Producer] = {}
         self._separate: list[Producer] = []  # they have connections of their own
         self._parts = OpenParts()  # consumers
 
@@ -112,8 +120,8 @@ class Connection:
         servers = arguments.addresses("namesrv", settings.namesrv)
         return AdminClient(servers, credentials=settings.credentials, tls=settings.tls)
 
-    def _new_producer(self, group: str, settings: SendSettings | None) -> Producer:
-        return Producer(group, settings=settings, link=self._link)
+    def _new_producer(self, group: str, settings: SendSettings | None, trace: TraceSettings | None) -> Producer:
+        return Producer(group, settings=settings, link=self._link, trace=trace)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -136,7 +144,7 @@ class Connection:
             await self._link.instance.open()
             if self._admin is not None:
                 await self._admin.start()
-            parts.is_open = True
+            parts.opened()
         parts.check_open()
 
     async def close(self) -> None:
@@ -170,16 +178,13 @@ class Connection:
     ) -> Producer:
         """Return the producer of `group`; a second call with the same arguments returns the same one.
 
-        It needs no `async with`.  One with `trace` has connections of its own and must be started.
+        It needs no `async with`.  With `trace` it records what it sends.
         """
-        if trace is not None:
-            separate = Producer(group, settings=settings, client=self._settings, trace=trace)
-            self._separate.append(separate)
-            return separate
-        key = group, settings or SendSettings()
+        trace = arguments.optional("trace", trace, TraceSettings) or self._trace
+        key = group, settings or SendSettings(), trace
         known = self._producers.get(key)
         if known is None or known.is_closed:
-            known = self._producers[key] = self._new_producer(group, settings)
+            known = self._producers[key] = self._new_producer(group, settings, trace)
         return known
 
     def topic(
@@ -190,14 +195,16 @@ class Connection:
         serializer: Serializer[T] | None = None,
         undecodable: Undecodable = Undecodable.DEAD_LETTER,
         group: str = DEFAULT_GROUP,
+        settings: SendSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> Topic[T]:
-        """Return a topic whose messages are values of `type`; `group` is the group of its producer.
+        """Return a topic whose messages are values of `type`; `group`, `settings` and `trace` are its producer's.
 
         Without `serializer` bytes are sent as they are, pydantic models, dataclasses, msgspec structs and builtin types
         as JSON, protobuf messages in their binary form.  `undecodable` says what happens to a body that does not
         decode.  Raises IllegalArgument.
         """
-        return Topic(self, name, serializer or serializer_of(type), undecodable, group)
+        return Topic(self, name, serializer or serializer_of(type), undecodable, group, settings=settings, trace=trace)
 
     def transaction_producer(
         self,
@@ -210,8 +217,9 @@ class Connection:
     ) -> TransactionProducer:
         """Return a producer of transactional messages; start it with `async with`, because brokers send it checks."""
         producer = TransactionProducer(
-            group, checker=checker, check_threads=check_threads, settings=settings, client=self._settings, trace=trace
-        )
+            group, checker=checker, check_threads=check_threads, settings=settings, client=self._settings,
+            trace=trace or self._trace,
+        )  # fmt: skip
         self._separate.append(producer)
         return producer
 
@@ -231,7 +239,7 @@ class Connection:
         """Return a consumer, which opens at its first use and closes with this connection, or at `close`."""
         return Consumer(
             group, topics, model=model, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
-            strategy=strategy, settings=settings, client=self._settings, trace=trace, owner=self._parts,
+            strategy=strategy, settings=settings, client=self._settings, trace=trace or self._trace, owner=self._parts,
         )  # fmt: skip
 
     def orderly_consumer(
@@ -248,7 +256,7 @@ class Connection:
         """Return a consumer that handles each queue in order.  It opens and closes as that of `consumer`."""
         return OrderlyConsumer(
             group, topics, consume_from=consume_from, listener=listener, strategy=strategy, settings=settings,
-            client=self._settings, trace=trace, owner=self._parts,
+            client=self._settings, trace=trace or self._trace, owner=self._parts,
         )  # fmt: skip
 
     def simple_consumer(
@@ -264,7 +272,7 @@ class Connection:
         """Return a consumer that pops single messages.  It opens and closes as that of `consumer`."""
         return SimpleConsumer(
             group, topics, consume_from=consume_from, ordered=ordered, settings=settings,
-            client=self._settings, trace=trace, owner=self._parts,
+            client=self._settings, trace=trace or self._trace, owner=self._parts,
         )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from sprocket.client.consume.handling import (
     Handling,
     Key,
     as_batch_handler,
+    check_received,
     sharding_key_or_queue,
     try_directly,
 )
@@ -34,8 +35,8 @@ from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBa
 from sprocket.client.consume.running_info import properties_of, running_info
 from sprocket.client.consume.subscription import ALL, SqlFilter, Topics, subscription, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
-from sprocket.client.consume.workers import GRACE_S, Workers, sigterm_stops
-from sprocket.client.errors import ClientClosed, PermissionDenied
+from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
+from sprocket.client.errors import ClientClosed, ClientError, PermissionDenied
 from sprocket.client.message import ReceivedMessage, SendResult
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull import Puller, PullLoop
@@ -60,11 +61,6 @@ from sprocket.remoting.message.topic_names import retry_topic
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-def check_received(message: object) -> None:
-    """Raise IllegalArgument for a message that no consumer gave."""
-    arguments.choice("message", message, ReceivedMessage, "pass a message that this consumer gave")
 
 
 class Consumer(QueueControl):
@@ -154,7 +150,7 @@ class Consumer(QueueControl):
         return ClientInstance(
             client, routes=ClientRemotingProcessor(self._broker_answers()).routes(), heartbeat=self._heartbeat,
             on_route=self._route_changed, heartbeat_to_slaves=True, clock=clock, denied=self._denied,
-            connection_changed=self._connection_changed,
+            connection_changed=self._connection_changed, on_lost=self._fail,
         )  # fmt: skip
 
     # Opening and closing
@@ -187,8 +183,7 @@ class Consumer(QueueControl):
             raise
         store: OffsetStore
         if self._is_clustering:
-            # A time counts also on a new queue.
-            is_strict = isinstance(self._consume_from, datetime)
+            is_strict = isinstance(self._consume_from, datetime)  # a time counts also on a new queue
             store = RemoteBrokerOffsetStore(self._instance, self.group, is_strict=is_strict)
         else:
             directory = self._settings.local_offset_store_dir
@@ -197,9 +192,9 @@ class Consumer(QueueControl):
         self._assignment = self._new_assignment(store, self._start_offset)
         self._is_started = True
         self._started_ms = self._instance.clock.wall_ms()
-        self._instance.spawn(self._rebalance.run())
+        self._instance.keep(self._rebalance.run())
         self._spawn_expiry()
-        self._instance.spawn(self._persist_offsets())
+        self._instance.keep(self._persist_offsets())
         if self._tracing is not None:
             self._tracing.start()
 
@@ -324,12 +319,11 @@ class Consumer(QueueControl):
             await self._assignment.persist()
 
     def _has_room(self) -> bool:
-        in_flight = sum(len(held.taken) for held in self._assignment.held()) if self._is_started else 0
-        return self._max_in_flight is None or in_flight < self._max_in_flight
+        held = self._assignment.held() if self._is_started else ()
+        return self._max_in_flight is None or sum(len(each.taken) for each in held) < self._max_in_flight
 
     def _connection_changed(self, address: str, is_open: bool) -> None:
-        listener = self._listener
-        if listener is not None:
+        if (listener := self._listener) is not None:
             self._tell(listener.on_connection_restored if is_open else listener.on_connection_lost, address)
 
     def _tell(self, callback: Callable[[T], Awaitable[None] | None], what: T) -> None:
@@ -349,8 +343,7 @@ class Consumer(QueueControl):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        message = self._inbox.next_ready()
-        if message is not None:
+        if (message := self._inbox.next_ready()) is not None:
             return message
         taken = await self.receive()
         if not taken:
@@ -367,6 +360,10 @@ class Consumer(QueueControl):
         wait_s = arguments.wait_or("wait_s", wait_s, None)
         if not self._is_started:
             await self._first_use()
+        if self._runs:
+            raise ClientError(RUN_HAS_ALL)
+        if not self._is_closed:
+            self._instance.check_open()
         try:
             if wait_s is None:
                 return await self._inbox.take(max_messages)
@@ -381,6 +378,10 @@ class Consumer(QueueControl):
     def _denied(self, error: PermissionDenied | None) -> None:
         """Pass a refusal of access control for this consumer's own requests to the callers that wait for messages."""
         self._tell_denied(error)
+        self._fail(error or self._instance.lost)
+
+    def _fail(self, error: ClientError | None) -> None:
+        """Raise `error` where the application waits for messages."""
         self._inbox.fail(error)
 
     def _tell_denied(self, error: PermissionDenied | None) -> None:
@@ -403,6 +404,7 @@ class Consumer(QueueControl):
             raise ClientClosed("the consumer is not open; use it inside `async with`")
         if not self._is_closed:
             await self.start()
+            self._instance.check_open()
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Count `message` as consumed.  The offset is committed within `persist_consumer_offset_interval_s`.
@@ -511,10 +513,10 @@ class Consumer(QueueControl):
         SIGTERM counts if the program runs this in its main thread and has no handler for it.  If access control refuses
         heartbeats or pulls, PermissionDenied is raised after the running handlers.
         """
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a message")
         key = sharding_key_or_queue if by_key is True else (by_key or None)
         if key is not None:
-            arguments.function("by_key", key)
+            arguments.handler("by_key", key, "a message")
         await self._run(as_batch_handler(handler), concurrency, 1, key)
 
     async def run_batches(self, handler: BatchHandler, *, concurrency: int = 20) -> None:
@@ -523,12 +525,15 @@ class Consumer(QueueControl):
         If `handler` raises, the messages of the list that it has not acknowledged itself are redelivered.
         """
         await self._run(
-            arguments.function("handler", handler), concurrency, self._settings.consume_message_batch_max_size
-        )
+            arguments.handler("handler", handler, "a list of messages"), concurrency,
+            self._settings.consume_message_batch_max_size,
+        )  # fmt: skip
 
     async def _run(self, handler: BatchHandler, concurrency: int, max_messages: int, key: Key | None = None) -> None:
         arguments.whole("concurrency", concurrency, 1)
         await self._first_use()
+        if self._inbox.is_awaited:
+            raise ClientError("an iteration or `receive` waits for messages of this consumer; use either it or `run`")
         self._handler, self._concurrency = handler, concurrency
         if self._tracing is not None:
             handler = self._tracing.around(handler)

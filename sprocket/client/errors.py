@@ -125,6 +125,10 @@ _PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 _NOT_THE_CALLER: Final = ("forbidden", "subscription group no permission", "not allowed to", "is not exist")
 
 
+# How a broker refuses a SqlFilter while enablePropertyFilter is false.
+_NO_SQL: Final = "does not support consumer to filter message by SQL92"
+
+
 def is_access_refusal(code: int | None, remark: str | None) -> bool:
     """Return whether access control refused a request, judged by the response's code and remark."""
     text = remark or ""
@@ -136,6 +140,8 @@ def is_access_refusal(code: int | None, remark: str | None) -> bool:
 def refusal(code: int, remark: str | None, address: str) -> BrokerRefused:
     """Return the error for a response that says no: PermissionDenied when access control says it."""
     kind = PermissionDenied if is_access_refusal(code, remark) else BrokerRefused
+    if remark is not None and _NO_SQL in remark:
+        remark = f"{remark}; set enablePropertyFilter = true on the broker"
     return kind(code, remark, address)
 
 

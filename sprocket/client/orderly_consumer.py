@@ -167,6 +167,9 @@ class OrderlyConsumer(Consumer):
 
     def _denied(self, error: PermissionDenied | None) -> None:
         self._tell_denied(error)
+        self._fail(error)
+
+    def _fail(self, error: ClientError | None) -> None:
         if error is not None and self._run_ended is not None and not self._run_ended.done():
             self._run_ended.set_exception(error)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
@@ -157,7 +157,7 @@ class Producer:
     async def send(
         self,
         message: Message,
-        *,
+        *misplaced: Never,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
         timeout_s: float | None = None,
@@ -173,6 +173,8 @@ class Producer:
         Raises IllegalArgument, TopicNotFound, TopicNotWritable, NameServerUnreachable, SendFailed, BrokerRefused (of
         which PermissionDenied is one), ClientClosed.
         """
+        if misplaced:
+            raise _no_message(message)
         is_anywhere = queue is None and sharding_key is None and timeout_s is None
         if is_anywhere and self._is_direct and type(message) is Message:
             start = self._sender.usual.start
@@ -449,7 +451,7 @@ class Producer:
         if self._is_closed or not self._instance.is_open:
             self._check_open()
         if not isinstance(message, Message):
-            raise IllegalMessage(f"message is of type {type(message).__name__}; pass a Message")
+            raise _no_message(message)
         arguments.check_topic(message.topic)
         new_id = self._instance.identity.new_unique_id
         if self._usual_request is not None:
@@ -463,13 +465,20 @@ class Producer:
         message: Message, queue: MessageQueue | None, sharding_key: str | None, timeout_s: float | None
     ) -> None:
         if not isinstance(message, Message):
-            raise IllegalMessage(f"message is of type {type(message).__name__}; pass a Message")
+            raise _no_message(message)
         if queue is not None:
             arguments.queue_of(queue, message.topic)
         if sharding_key is not None:
             arguments.sharding_key(sharding_key, queue)
         if timeout_s is not None:
             arguments.timeout("timeout_s", timeout_s)
+
+
+def _no_message(given: object) -> IllegalMessage:
+    topic = given if isinstance(given, str) else "topic"
+    return IllegalMessage(
+        f"message is of type {type(given).__name__}; pass a Message, such as Message({topic!r}, b'body')"
+    )
 
 
 def _result_of(outcome: SendResult | Exception) -> SendResult:

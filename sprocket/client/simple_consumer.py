@@ -25,7 +25,7 @@ from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBa
 from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
-from sprocket.client.consume.workers import GRACE_S, Workers, sigterm_stops
+from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
 from sprocket.client.message import SendResult
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
@@ -103,6 +103,7 @@ class SimpleConsumer:
     # State before `start`.
     _is_closed = False
     _is_stopping = False
+    _iterations = 0
 
     def __init__(
         self,
@@ -161,6 +162,7 @@ class SimpleConsumer:
             heartbeat=self._heartbeat,
             clock=clock,
             denied=lambda error: self._arrived.set(),
+            on_lost=lambda error: self._arrived.set(),
         )
 
     def _new_pops(self, consume_from: ConsumeFrom, ordered: bool) -> PopRequests:
@@ -205,6 +207,7 @@ class SimpleConsumer:
             self._instance.check_open()
         elif not self._instance.is_open:
             await self.start()
+            self._instance.check_open()
 
     async def _start(self) -> None:
         await self._instance.open()
@@ -213,7 +216,7 @@ class SimpleConsumer:
         except BaseException:
             await self._instance.close()
             raise
-        self._instance.spawn(self._renewal.run())
+        self._instance.keep(self._renewal.run())
         if self._tracing is not None:
             self._tracing.start()
         self._subject.opened(self._instance.clock.wall_ms())
@@ -400,18 +403,23 @@ class SimpleConsumer:
     # Iteration and `run`
 
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
+        if self._runs:
+            raise ClientError(RUN_HAS_ALL)
+        self._iterations += 1
         try:
             async for popped in self._iterate():
                 yield popped
         except PermissionDenied:
             self._instance.outages.told()
             raise
+        finally:
+            self._iterations -= 1
 
     async def _iterate(self, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[PoppedMessage]:
         await self._first_use()
         while self._instance.is_open and not self._is_stopping and not is_over():
             if not self._ready:
-                denial = self._instance.outages.denial
+                denial = self._instance.lost or self._instance.outages.denial
                 if denial is not None:
                     self._arrived.set()  # for the next waiting reader
                     raise denial
@@ -442,12 +450,14 @@ class SimpleConsumer:
         PermissionDenied is raised after the running handlers.
         """
         await self._first_use()
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a message")
         arguments.whole("concurrency", concurrency, 1)
+        if self._iterations:
+            raise ClientError("an iteration hands out the messages of this consumer; use either it or `run`")
         self._subject.begin(handler, concurrency)
         if self._tracing is not None:
             handler = self._tracing.around(handler)
-        denied: list[PermissionDenied] = []
+        denied: list[ClientError] = []
         stopped = asyncio.Event()
 
         def stop() -> None:
@@ -466,11 +476,11 @@ class SimpleConsumer:
             self._instance.outages.told()
             raise denied[0]
 
-    async def _work(self, handler: PopHandler, denied: list[PermissionDenied], is_stopped: Callable[[], bool]) -> None:
+    async def _work(self, handler: PopHandler, denied: list[ClientError], is_stopped: Callable[[], bool]) -> None:
         """Handle messages until the consumer is closed, or access control refuses a worker's requests."""
         try:
             await self._handle(handler, lambda: bool(denied) or is_stopped())
-        except PermissionDenied as denial:
+        except (PermissionDenied, ClientClosed) as denial:
             denied.append(denial)
             self._arrived.set()
 
@@ -508,7 +518,12 @@ class SimpleConsumer:
     async def _start_loops(self) -> None:
         try:
             targets = await self._targets.all()
-        except ClientError as error:
+        except ClientError as failure:
+            error = failure
+            try:
+                await self._instance.check_access(self.group)
+            except PermissionDenied as denied:
+                error = denied
             if self._instance.outages.failed("targets", error):
                 logger.warning("event=pop_failed group=%s reason=%r", self.group, str(error))
             return

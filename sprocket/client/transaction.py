@@ -105,7 +105,7 @@ class TransactionProducer(Producer):
     ) -> None:
         """Raises IllegalArgument."""
         super().__init__(group, namesrv, settings=settings, client=client, clock=clock, trace=trace)
-        self._checker = arguments.function("checker", checker)
+        self._checker = arguments.handler("checker", checker, "a message")
         self._check_threads = arguments.whole("check_threads", check_threads, 1)
         self._questions: asyncio.Queue[tuple[Request[CheckTransactionStateRequestHeader], ReceivedMessage]]
         self._questions = asyncio.Queue(_MAX_CHECKS)
@@ -154,7 +154,7 @@ class TransactionProducer(Producer):
         Raises as `send`; IllegalMessage also for a delay.
         """
         self._check_place(message, queue, None, timeout_s)
-        arguments.function("local", local)
+        arguments.handler("local", local, "the message and its transaction id", 2)
         if check_immunity_s is not None:
             arguments.whole("check_immunity_s", check_immunity_s, 0)
         if self._settings.idempotent:

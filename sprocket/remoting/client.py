@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
 from sprocket.common.cancellation import outcome_of
 from sprocket.common.errors import ClientError, ConfigError
@@ -35,6 +36,12 @@ class ConnectFailed(ClientError):
 
 class ConnectionRefused(ConnectFailed):
     """Nothing listens at `address`."""
+
+
+OTHER_LOOP: Final = (
+    "the client is used in another event loop than before; make a new one in each loop, or run the whole program in one"
+    " asyncio.run()"
+)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -90,12 +97,22 @@ class RemotingClient:
         self._prover = prover
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the first use
         self._closed = False
         self._emptied = asyncio.Event()  # the last connection has left the table of a closed client
         self.counters = ChannelCounters()
 
+    def check_loop(self) -> None:
+        """Raise ClientError in another event loop than the first: the connections would never answer there."""
+        loop = asyncio._get_running_loop()  # None in a thread without one, which only reads
+        if self._loop is None:
+            self._loop = loop
+        elif loop is not None and self._loop is not loop:
+            raise ClientError(OTHER_LOOP)
+
     async def channel(self, address: str) -> RemotingChannel:
-        """Return an open connection to `address`.  Raises ConnectFailed."""
+        """Return an open connection to `address`.  Raises ConnectFailed, and ClientError as `check_loop`."""
+        self.check_loop()
         channel = self._channels.get(address)
         if channel is not None and not channel.is_closed:
             return channel

@@ -132,6 +132,16 @@ async def test_run_of_a_consumer_without_permission_ends(guarded: Broker, kind: 
                 await consumer.run(print, concurrency=3)
 
 
+@pytest.mark.parametrize("kind", [Consumer, OrderlyConsumer, SimpleConsumer])
+async def test_consumer_without_credentials_is_told(guarded: Broker, kind: type[Consumer]) -> None:
+    async with kind("readers", "T", client=settings(guarded, None)) as consumer:
+        with pytest.raises(PermissionDenied, match="username cannot be null"):
+            await consumer.run(print)
+    async with kind("readers", "Missing", client=settings(guarded, None)) as consumer:
+        with pytest.raises(PermissionDenied, match="username cannot be null"):
+            await consumer.run(print)
+
+
 @pytest.mark.parametrize("kind", [Consumer, SimpleConsumer])
 async def test_iteration_of_a_consumer_without_permission_ends(guarded: Broker, kind: type[Consumer]) -> None:
     async with kind("readers", "T", client=settings(guarded)) as consumer:

@@ -27,6 +27,7 @@ from sprocket.client.errors import (
     TlsUnusable,
     TopicNotFound,
     TopicNotWritable,
+    is_access_refusal,
     refusal,
 )
 from sprocket.common.cancellation import outcome_of
@@ -42,7 +43,11 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.headers.base import Header
-from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from sprocket.remoting.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatRequestHeader,
+    UnregisterClientRequestHeader,
+)
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 from sprocket.remoting.routes import Route
 from sprocket.remoting.tls.settings import TlsSettings
@@ -119,12 +124,16 @@ class ClientInstance:
         clock: Clock | None = None,
         denied: Callable[[PermissionDenied | None], None] = lambda error: None,
         connection_changed: Callable[[str, bool], None] = lambda address, is_open: None,
+        on_lost: Callable[[ClientClosed], None] = lambda error: None,
     ) -> None:
         """`denied` gets the refusals of access control for this client's own requests; see `Outages`.
 
+        `on_lost` gets the error if tasks of the client end that it cannot do without; see `keep`.
         `connection_changed` gets the address of a connection that was lost (False) or restored (True).
         """
         self._connection_changed = connection_changed
+        self._on_lost = on_lost
+        self.lost: ClientClosed | None = None
         self._lost: set[str] = set()  # addresses of lost connections
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -138,8 +147,9 @@ class ClientInstance:
         self.name_servers = NameServers(
             self.remoting, arguments.addresses("namesrv", settings.namesrv), settings.api_timeout_s
         )
-        self.is_open = False
+        self._is_open = False
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self._heartbeat = heartbeat
         self._on_route = on_route
         self._heartbeat_to_slaves = heartbeat_to_slaves
@@ -155,25 +165,32 @@ class ClientInstance:
         self._diminished: dict[str, tuple[set[tuple[str, int]], float]] = {}
 
     @property
+    def is_open(self) -> bool:
+        """Whether the client is open, and the caller in its event loop or in none."""
+        return self._is_open and asyncio._get_running_loop() in (self._loop, None)
+
+    @property
     def client_id(self) -> str:
         return self.identity.client_id
 
     async def open(self) -> None:
         """Start the tasks without connecting.  Raises TlsUnusable for invalid TLS files."""
+        self.remoting.check_loop()
         if self._tls is not None:
             try:
                 self._tls.start()
             except ConfigError as error:
                 raise TlsUnusable(str(error)) from None
         self.identity = await new_identity(self.clock, self.settings.instance_name)
-        self.is_open = True
-        self.spawn(self._poll_routes())
-        self.spawn(self._send_heartbeats())
+        self._loop = asyncio.get_running_loop()
+        self._is_open = True
+        self.keep(self._poll_routes())
+        self.keep(self._send_heartbeats())
 
     async def close(self) -> None:
         """End the tasks and close every connection."""
-        self._is_closed = self._is_closed or self.is_open
-        self.is_open = False
+        self._is_closed = self._is_closed or self._is_open
+        self._is_open = False
         refreshing = list(self._refreshing.values())
         for task in [*self._tasks, *refreshing]:
             task.cancel()
@@ -181,8 +198,11 @@ class ClientInstance:
         await self.remoting.close()
 
     def check_open(self) -> None:
-        """Raise ClientClosed unless the client is open."""
-        if self.is_open:
+        """Raise ClientClosed unless the client is open, and ClientError in another event loop."""
+        if self._is_open:
+            self.remoting.check_loop()
+            if self.lost is not None:
+                raise self.lost
             return
         if self._is_closed:
             raise ClientClosed("the client is closed; make a new one")
@@ -194,6 +214,19 @@ class ClientInstance:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def keep(self, work: Coroutine[object, object, None]) -> None:
+        """Run `work` until the client closes.  If it ends before, the client is lost: `lost` says why."""
+        task = self.spawn(work)
+        task.add_done_callback(self._lose)
+
+    def _lose(self, task: "asyncio.Task[None]") -> None:
+        if not self._is_open or self.lost is not None:
+            return
+        why = "were cancelled by the program or its framework" if task.cancelled() else f"failed: {task.exception()!r}"
+        self.lost = ClientClosed(f"the tasks of the client {why}; close it, and make a new one")
+        logger.error("event=client_lost client=%s reason=%r", self.client_id, str(self.lost))
+        self._on_lost(self.lost)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -238,6 +271,27 @@ class ClientInstance:
             return bool((await self.name_servers.cluster_info()).broker_addr_table)
         except ClientError:
             return True
+
+    async def check_access(self, group: str) -> None:
+        """Ask one broker of the cluster about `group`: while no topic has a route, nothing else tells of a refusal.
+
+        Raises PermissionDenied if access control refuses this client; any other failure says nothing about that.
+        """
+        header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+        try:
+            brokers = (await self.name_servers.cluster_info()).broker_addr_table.values()
+            address = next((found for each in brokers if (found := each.master_or_slave()) is not None), None)
+            if address is None:
+                return
+            response = await self.remoting.invoke(
+                address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, timeout_s=self.settings.api_timeout_s
+            )
+        except ClientError as error:
+            if isinstance(error, PermissionDenied):
+                raise
+            return
+        if is_access_refusal(response.code, response.remark):
+            raise refusal(response.code, response.remark, address)
 
     async def refresh_route(self, topic: str) -> TopicRoute:
         """Ask a name server; callers at the same time share one request.

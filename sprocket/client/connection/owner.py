@@ -1,8 +1,10 @@
 """Owner of clients: what a client tells the connection that made it."""
 
+import asyncio
 from typing import Protocol
 
-from sprocket.client.errors import ClientClosed
+from sprocket.client.errors import ClientClosed, ClientError
+from sprocket.remoting.client import OTHER_LOOP
 
 
 class Closable(Protocol):
@@ -33,14 +35,21 @@ class OpenParts:
     def __init__(self) -> None:
         self._parts: set[Closable] = set()
         self.is_open = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self.is_closed = False
 
+    def opened(self) -> None:
+        """Let parts open from now on, in the running event loop."""
+        self.is_open, self._loop = True, asyncio.get_running_loop()
+
     def check_open(self) -> None:
-        """Raise ClientClosed unless parts may open."""
+        """Raise ClientClosed unless parts may open, and ClientError in another event loop."""
         if self.is_closed:
             raise ClientClosed("the connection is closed; make a new one with sprocket.connect")
         if not self.is_open:
             raise ClientClosed("the connection is not open; use it inside `async with`, or call start()")
+        if self._loop is not asyncio.get_running_loop():
+            raise ClientError(OTHER_LOOP)
 
     def joined(self, part: Closable) -> None:
         """Record an open part.  Raises ClientClosed as `check_open`."""

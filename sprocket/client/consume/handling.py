@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 
+from sprocket.client import arguments
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.consume.inbox import Inbox
 from sprocket.client.consume.reconsume_later import ReconsumeLater
-from sprocket.client.errors import PermissionDenied
+from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.cancellation import is_cancelled
 from sprocket.remoting.bodies.consumption import CMResult, ConsumeMessageDirectlyResult
@@ -22,6 +23,11 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
 BatchHandler = Callable[[list[ReceivedMessage]], Awaitable[object] | object]
+
+
+def check_received(message: object) -> None:
+    """Raise IllegalArgument for a message that no consumer gave."""
+    arguments.choice("message", message, ReceivedMessage, "pass a message that this consumer gave")
 
 
 def as_batch_handler(handler: Handler) -> BatchHandler:
@@ -93,7 +99,7 @@ class Handling:
         self._lanes: dict[Hashable, deque[ReceivedMessage]] = {}  # keys in work, and messages that wait for them
         self._idle: set[asyncio.Task[None] | None] = set()
         self._is_stopping = False
-        self.denied: PermissionDenied | None = None  # why it ended
+        self.denied: ClientError | None = None  # why it ended
 
     def stop(self) -> None:
         """Begin no further message: workers end after the one that they handle."""
@@ -116,7 +122,7 @@ class Handling:
             message = next_ready() if self._max_messages == 1 else None
             try:
                 messages = [message] if message is not None else await self._take()
-            except PermissionDenied as denied:
+            except ClientError as denied:
                 self.denied = denied
                 return
             if not messages:

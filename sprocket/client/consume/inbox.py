@@ -79,6 +79,11 @@ class Inbox:
             if not reader.done():
                 reader.set_result(None)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a reader waits for a message."""
+        return any(not reader.done() for reader in self._readers)
+
     def _wake_reader(self) -> None:
         while self._readers:
             reader = self._readers.popleft()

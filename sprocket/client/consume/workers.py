@@ -12,6 +12,7 @@ logger = logging.getLogger(__name__)
 
 # How long a cancelled `run`, and `close`, wait for running handlers.
 GRACE_S: Final = 15.0
+RUN_HAS_ALL: Final = "`run` hands out the messages of this consumer; iterate, or make another member for it"
 
 
 class Workers:

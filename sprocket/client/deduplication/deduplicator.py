@@ -111,7 +111,7 @@ class Deduplicator:
 
         It raises the store's error if the store cannot be reached for a lease.  The message is then redelivered.
         """
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a message")
 
         async def handle_once(message: M) -> None:
             key = self._key(message)

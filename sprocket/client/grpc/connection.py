@@ -36,7 +36,7 @@ class GrpcConnection(Connection):
     def _new_admin(self) -> AdminClient | None:
         return None
 
-    def _new_producer(self, group: str, settings: SendSettings | None) -> Producer:
+    def _new_producer(self, group: str, settings: SendSettings | None, trace: TraceSettings | None) -> Producer:
         return GrpcProducer(group, settings=settings, link=self._link)
 
     def producer(

@@ -139,5 +139,8 @@ class GrpcInstance(ClientInstance):
         else:
             self.outages.succeeded("heartbeat")
 
+    async def check_access(self, group: str) -> None:
+        """Do nothing: the proxy refuses each call itself."""
+
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Do nothing: `close` tells the proxy."""

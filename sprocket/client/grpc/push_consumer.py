@@ -17,11 +17,11 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.owner import Owner
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.consume.consume_settings import ConsumeSettings
-from sprocket.client.consume.handling import BatchHandler, Key, call, sharding_key_or_queue
+from sprocket.client.consume.handling import BatchHandler, Key, call, check_received, sharding_key_or_queue
 from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consume.workers import GRACE_S
-from sprocket.client.consumer import Consumer, check_received
+from sprocket.client.consumer import Consumer
 from sprocket.client.errors import IllegalArgument, PermissionDenied
 from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
 from sprocket.client.grpc.simple_consumer import GrpcSimpleConsumer

@@ -114,6 +114,8 @@ class Rebalance:
             # A topic that a send has just created reaches the name servers a moment later.
             if self._rounds == _MISSING_ROUNDS:
                 logger.warning("event=topic_missing group=%s reason=%r", self._group, str(error))
+            if not self._rounds % _MISSING_ROUNDS:
+                await self._instance.check_access(self._group)
             return False, False
         except ClientError:
             return False, False  # logged when it began

@@ -35,9 +35,10 @@ def connect(
     credentials: Credentials | None = None,
     tls: TlsSettings | None = None,
     client: ClientSettings | None = None,
+    trace: TraceSettings | None = None,
 ) -> "Connection":
     """Return a connection as `sprocket.connect`, to be used with `with`, or with `start` and `close`."""
-    return Connection(aio.connect(namesrv, credentials=credentials, tls=tls, client=client))
+    return Connection(aio.connect(namesrv, credentials=credentials, tls=tls, client=client, trace=trace))
 
 
 class Connection(Blocking[aio.Connection]):
@@ -61,7 +62,7 @@ class Connection(Blocking[aio.Connection]):
         settings: SendSettings | None = None,
         trace: TraceSettings | None = None,
     ) -> Producer:
-        """Return the producer of `group`, which needs no `with`; one with `trace` does."""
+        """Return the producer of `group`, which needs no `with`."""
         return Producer._part(self._aio.producer(group, settings=settings, trace=trace))
 
     def transaction_producer(
@@ -145,6 +146,12 @@ class Connection(Blocking[aio.Connection]):
         serializer: Serializer[T] | None = None,
         undecodable: Undecodable = Undecodable.DEAD_LETTER,
         group: str = aio.DEFAULT_GROUP,
+        settings: SendSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> Topic[T]:
-        """Return a topic whose messages are values of `type`; `group` is the group of its producer."""
-        return Topic(self._aio.topic(name, type, serializer=serializer, undecodable=undecodable, group=group))
+        """Return a topic whose messages are values of `type`; `group`, `settings` and `trace` are its producer's."""
+        return Topic(
+            self._aio.topic(
+                name, type, serializer=serializer, undecodable=undecodable, group=group, settings=settings, trace=trace
+            )
+        )

@@ -127,9 +127,11 @@ class _Consuming(Blocking[PC]):
         With `by_key` messages of one sharding key are handled one after the other; a function returns another key, and
         must not block.  An interrupt ends `run` after the running handlers.
         """
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a message")
         arguments.whole("concurrency", concurrency, 1)
         key_of = by_key
+        if not isinstance(key_of, bool):
+            arguments.handler("by_key", key_of, "a message")
 
         def call(message: ReceivedMessage) -> object:
             return handler(BlockingMessage(message))
@@ -140,7 +142,7 @@ class _Consuming(Blocking[PC]):
 
     def run_batches(self, handler: Callable[[list[Received]], object], *, concurrency: int = 20) -> None:
         """Do as `run`, with lists of up to `consume_message_batch_max_size` messages of one queue, in order."""
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a list of messages")
         arguments.whole("concurrency", concurrency, 1)
 
         def call(messages: list[ReceivedMessage]) -> object:

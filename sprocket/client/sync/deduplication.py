@@ -89,7 +89,7 @@ class Deduplicator:
         Duplicates count as consumed.  It raises what `handler` raises, and the store's error if the store cannot be
         reached for a lease; then the message is redelivered.  While `handler` runs, its claim is renewed.
         """
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a message")
 
         def handle_once(message: M) -> None:
             _Handling(handler, message).run(self._aio)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Never, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client import producer as aio_producer
@@ -37,12 +37,14 @@ class _Producing(Blocking[P]):
     def send(
         self,
         message: Message,
-        *,
+        *misplaced: Never,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        return self._call(self._aio.send(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s))
+        return self._call(
+            self._aio.send(message, *misplaced, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
+        )
 
     def request(
         self,
@@ -105,7 +107,7 @@ Checker = Callable[[ReceivedMessage], TransactionState]
 
 def checking(checker: Checker) -> Callable[[ReceivedMessage], Awaitable[TransactionState]]:
     """Return an asynchronous checker that calls `checker` in a thread.  Raises IllegalArgument."""
-    arguments.function("checker", checker)
+    arguments.handler("checker", checker, "a message")
 
     async def check(message: ReceivedMessage) -> TransactionState:
         return await asyncio.to_thread(checker, message)
@@ -143,7 +145,7 @@ class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> TransactionResult:
-        arguments.function("local", local)
+        arguments.handler("local", local, "the message and its transaction id", 2)
 
         async def run_local(sent: Message, transaction_id: str) -> TransactionState:
             return await asyncio.to_thread(local, sent, transaction_id)

@@ -89,7 +89,7 @@ class SimpleConsumer(Blocking[aio_simple.SimpleConsumer]):
 
     def run(self, handler: Callable[[Popped], object], *, concurrency: int = 20) -> None:
         """Hand every message to `handler` in one of `concurrency` threads, until `stop` or `close`."""
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a message")
         arguments.whole("concurrency", concurrency, 1)
 
         def call(popped: PoppedMessage) -> object:

@@ -15,6 +15,7 @@ from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.sync.blocking import in_threads, iterate
 from sprocket.client.sync.consumers import Consumer, Received
 from sprocket.client.sync.message import BlockingMessage
+from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import TypedConsumer as AioTypedConsumer
 from sprocket.client.typed.topic import Topic as AioTopic
 
@@ -84,7 +85,7 @@ class TypedConsumer(Generic[T]):
 
     def run(self, handler: Callable[[T], object], *, concurrency: int = 20, by_key: bool = False) -> None:
         """Hand every value to `handler` in one of `concurrency` threads, until `stop`."""
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a value")
         arguments.whole("concurrency", concurrency, 1)
         with in_threads(handler, concurrency) as handle:
             shared_loop.call(self._aio.run(handle, concurrency=concurrency, by_key=by_key))
@@ -155,11 +156,12 @@ class Topic(Generic[T]):
         max_in_flight: int | None = None,
         listener: ConsumerListener | None = None,
         settings: ConsumeSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> TypedConsumer[T]:
         """Return a consumer of the values for `group`."""
         return TypedConsumer(
             self._aio.consume(
                 group, expression, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
-                settings=settings,
+                settings=settings, trace=trace,
             )
         )  # fmt: skip

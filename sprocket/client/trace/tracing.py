@@ -64,6 +64,7 @@ class Tracing:
         self._send_settings = SendSettings(send_msg_timeout_s=_SEND_S)
         self._sender = Sender(instance, f"{_GROUP_PREFIX}-{group}", self._send_settings)
         self._recorder = TraceRecorder(settings, self._send)
+        self._is_started = False
         self._topic = settings.topic
         # By identity of the message: its id, request id, time of its delivery ms.  The oldest is forgotten first.
         self._taken: dict[int, tuple[str, str, int]] = {}
@@ -72,8 +73,14 @@ class Tracing:
         self._monotonic = instance.clock.monotonic
 
     def start(self) -> None:
-        """Send traces in the background from now on."""
-        self._instance.spawn(self._recorder.run())
+        """Send traces in the background from now on; a second call does nothing."""
+        if not self._is_started:
+            self._is_started = True
+            self._instance.spawn(self._recorder.run())
+
+    def _add(self, record: TraceRecord) -> None:
+        self.start()  # nobody starts a producer of a connection
+        self._recorder.add(record)
 
     async def close(self) -> None:
         """Send what is left; the connections are still open."""
@@ -118,7 +125,7 @@ class Tracing:
             if not self._recorder.is_sampled(message_id):
                 continue
             properties = names.parse(request.properties) if properties is None else properties
-            self._recorder.add(
+            self._add(
                 TraceRecord(
                     kind=TraceKind.PUB,
                     message_id=message_id,
@@ -142,7 +149,7 @@ class Tracing:
     ) -> None:
         """Record the end of a transaction; `state` is RocketMQ's name."""
         if self._recorder.is_sampled(message_id):
-            self._recorder.add(
+            self._add(
                 TraceRecord(
                     kind=TraceKind.END_TRANSACTION,
                     message_id=message_id,
@@ -161,7 +168,7 @@ class Tracing:
         """Record the recall of a delayed message."""
         if self._recorder.is_sampled(message_id):
             now_ms = self._instance.clock.wall_ms()
-            self._recorder.add(
+            self._add(
                 TraceRecord(
                     kind=TraceKind.RECALL, message_id=message_id, time_ms=now_ms, group=self._group, topic=topic
                 )
@@ -188,7 +195,7 @@ class Tracing:
                 del self._taken[next(iter(self._taken))]
             request_id = self._instance.identity.new_unique_id()
             self._taken[id(message)] = message.message_id, request_id, now_ms
-            self._recorder.add(
+            self._add(
                 TraceRecord(
                     kind=TraceKind.SUB_BEFORE,
                     message_id=message.message_id,
@@ -212,7 +219,7 @@ class Tracing:
             return
         _, request_id, taken_ms = taken
         now_ms = self._instance.clock.wall_ms()
-        self._recorder.add(
+        self._add(
             TraceRecord(
                 kind=TraceKind.SUB_AFTER,
                 message_id=message.message_id,

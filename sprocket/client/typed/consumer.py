@@ -120,7 +120,7 @@ class TypedConsumer(Generic[T]):
 
         With `Undecodable.RAISE` a body that does not decode is redelivered, as if the handler had raised.
         """
-        arguments.function("handler", handler)
+        arguments.handler("handler", handler, "a value")
 
         async def handle(message: ReceivedMessage) -> None:
             typed = await self._decoded(message)

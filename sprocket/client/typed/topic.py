@@ -9,8 +9,11 @@ from sprocket.client.consume.consume_settings import ConsumeSettings
 from sprocket.client.consume.subscription import ALL, SqlFilter
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, SendResult
+from sprocket.client.producer import Producer
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import TypedConsumer, Undecodable
 from sprocket.client.typed.serializers import Serializer
 
@@ -30,7 +33,15 @@ class Topic(Generic[T]):
     """
 
     def __init__(
-        self, connection: "Connection", name: str, serializer: Serializer[T], undecodable: Undecodable, group: str
+        self,
+        connection: "Connection",
+        name: str,
+        serializer: Serializer[T],
+        undecodable: Undecodable,
+        group: str,
+        *,
+        settings: SendSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> None:
         arguments.check_topic(name)
         arguments.choice("undecodable", undecodable, Undecodable, "pass one of Undecodable")
@@ -39,6 +50,11 @@ class Topic(Generic[T]):
         self._serializer = serializer
         self._undecodable = undecodable
         self._group = group
+        self._settings = arguments.optional("settings", settings, SendSettings)
+        self._trace = arguments.optional("trace", trace, TraceSettings)
+
+    def _producer(self) -> Producer:
+        return self._connection.producer(self._group, settings=self._settings, trace=self._trace)
 
     def message(
         self,
@@ -84,12 +100,11 @@ class Topic(Generic[T]):
         message = self.message(
             value, key=key, tags=tags, properties=properties, delay=delay, deliver_at=deliver_at, unique_key=unique_key
         )
-        producer = self._connection.producer(self._group)
-        return await producer.send(message, sharding_key=sharding_key, timeout_s=timeout_s)
+        return await self._producer().send(message, sharding_key=sharding_key, timeout_s=timeout_s)
 
     async def send_all(self, values: Iterable[T]) -> SendResult:
         """Send `values` as one batch: to one queue, all or none.  Raises as `Producer.send_batch`."""
-        return await self._connection.producer(self._group).send_batch([self.message(value) for value in values])
+        return await self._producer().send_batch([self.message(value) for value in values])
 
     def consume(
         self,
@@ -100,10 +115,11 @@ class Topic(Generic[T]):
         max_in_flight: int | None = None,
         listener: ConsumerListener | None = None,
         settings: ConsumeSettings | None = None,
+        trace: TraceSettings | None = None,
     ) -> TypedConsumer[T]:
         """Return a consumer of the values for `group`; it opens at its first use and closes with the connection."""
         consumer = self._connection.consumer(
             group, {self.name: expression}, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
-            settings=settings,
+            settings=settings, trace=trace,
         )  # fmt: skip
         return TypedConsumer(consumer, self._serializer, self._undecodable)
