@@ -18,12 +18,23 @@ logger = logging.getLogger(__name__)
 _PRODUCER: Final = "publishing"
 # Ids of clients are made up by callers, and each is remembered until it has been silent for long.
 MAX_CLIENTS: Final = 65_536
+# Settings of all clients, encoded.  Those of one have some hundred bytes.
+MAX_SETTINGS_BYTES: Final = 64 * 1024 * 1024
 
 
 class Client:
     """One client.  Times are monotonic s."""
 
-    __slots__ = ("called_at", "client_id", "is_here", "reported", "seen_at", "stream", "stream_lost_at")
+    __slots__ = (
+        "called_at",
+        "client_id",
+        "is_here",
+        "reported",
+        "seen_at",
+        "settings_bytes",
+        "stream",
+        "stream_lost_at",
+    )
 
     def __init__(self, client_id: str, seen_at: float) -> None:
         self.client_id = client_id
@@ -31,6 +42,7 @@ class Client:
         self.called_at = -1.0  # this process
         self.is_here = False  # its newest telemetry stream came to this process
         self.reported: wire.Settings | None = None  # what the client sent
+        self.settings_bytes = 0
         self.stream: TelemetryStream | None = None
         self.stream_lost_at: float | None = None
 
@@ -53,8 +65,11 @@ class Clients:
         lost_s: float,
         died: Callable[[str], None] = lambda client_id: None,
         max_clients: int = MAX_CLIENTS,
+        max_settings_bytes: int = MAX_SETTINGS_BYTES,
     ) -> None:
         self._max_clients = max_clients
+        self._max_settings_bytes = max_settings_bytes
+        self._settings_bytes = 0
         self._monotonic = monotonic
         self._silent_s = silent_s
         self._lost_s = lost_s
@@ -94,6 +109,8 @@ class Clients:
 
     def report(self, client_id: str, settings: wire.Settings, stream: TelemetryStream) -> Client:
         """Record what a client reported on its telemetry stream.  Raises Refusal if there are too many."""
+        if not self._has_room(client_id, settings):
+            raise Refusal(wire.TOO_MANY_REQUESTS, "this proxy keeps too many settings of clients, use another one")
         client = self.seen(client_id)
         if client.stream is not stream:
             # The newest stream counts; the old one may be half open.
@@ -102,13 +119,15 @@ class Clients:
                 previous.close()
         client.stream_lost_at = None
         client.is_here = True
-        client.reported = settings
+        self._keep(client, settings)
         for listener in self.on_report:
             listener(client)
         return client
 
     def report_elsewhere(self, client_id: str, settings: wire.Settings) -> None:
         """Record what a client reported to another worker of this proxy, unless there are too many."""
+        if not self._has_room(client_id, settings):
+            return
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._max_clients:
@@ -117,7 +136,18 @@ class Clients:
         client.seen_at = self._monotonic()
         if client.stream is None:
             client.is_here = False
+        self._keep(client, settings)
+
+    def _has_room(self, client_id: str, settings: wire.Settings) -> bool:
+        client = self._clients.get(client_id)
+        grown = settings.ByteSize() - (0 if client is None else client.settings_bytes)
+        return self._settings_bytes + grown <= self._max_settings_bytes
+
+    def _keep(self, client: Client, settings: wire.Settings) -> None:
         client.reported = settings
+        self._settings_bytes -= client.settings_bytes
+        client.settings_bytes = settings.ByteSize()
+        self._settings_bytes += client.settings_bytes
 
     def stream_ended(self, client_id: str, stream: TelemetryStream) -> None:
         """Record that a telemetry stream ended; the client may open another."""
@@ -130,6 +160,7 @@ class Clients:
         """Forget a client that ends or has died; return it."""
         client = self._clients.pop(client_id, None)
         if client is not None:
+            self._settings_bytes -= client.settings_bytes
             self._died(client_id)
             for listener in self.on_forget:
                 listener(client_id)

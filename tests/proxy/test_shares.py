@@ -11,12 +11,23 @@ from proxy import proxy_server
 from proxy.activity import receive
 from proxy.brokers.receipts import parse_receipt
 from proxy.clients.registry import Clients
+from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.processes.child_process import ChildProcess, bound
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
-from tests.proxy.rig import GrpcClient, Rig, consumer_settings, create_topic, handle_of, message, running, until
+from tests.proxy.rig import (
+    GrpcClient,
+    Rig,
+    consumer_settings,
+    create_topic,
+    handle_of,
+    message,
+    producer_settings,
+    running,
+    until,
+)
 
 _STREAMS = 3000
 # One connection has 1024 calls at a time.
@@ -37,6 +48,32 @@ def test_ids_of_clients_are_bounded() -> None:
     clients.seen("a")
     clients.expire()
     clients.seen("c")
+
+
+async def _nowhere(command: wire.TelemetryCommand) -> None: ...
+
+
+def test_settings_of_all_clients_are_bounded() -> None:
+    now = [0.0]
+    small, large = producer_settings("x" * 100), producer_settings("x" * 200)
+    clients = Clients(lambda: now[0], silent_s=120, lost_s=30, max_settings_bytes=3 * small.ByteSize())
+
+    def report(client_id: str, settings: wire.Settings) -> None:
+        clients.report(client_id, settings, TelemetryStream(client_id, _nowhere, lambda: None, 1.0))
+
+    report("a", large)
+    report("a", large)  # in place of the former
+    with pytest.raises(Refusal, match="too many settings"):
+        report("b", large)
+    assert clients.get("b") is None
+    clients.report_elsewhere("c", large)
+    assert clients.get("c") is None
+    report("a", small)
+    report("b", large)
+    now[0] = 121.0
+    assert clients.expire() == ["a", "b"]
+    for client_id in "abc":
+        report(client_id, small)
 
 
 async def test_receives_of_one_client_are_bounded(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
