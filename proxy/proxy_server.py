@@ -63,6 +63,7 @@ from sprocket.client.errors import ClientError
 from sprocket.common.clock import Clock
 from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.free_memory import trim
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.metrics.declared import Metric, gauge
@@ -75,6 +76,8 @@ from sprocket.remoting.tls.settings import TlsSettings
 logger = logging.getLogger(__name__)
 
 _EXPIRY_PERIOD_S: Final = 5.0
+# If so many clients have gone, the memory that they took goes back to the system.
+_MANY_CLIENTS: Final = 64
 _WAIT_LOG_S: Final = 5.0
 _WAIT_POLL_S: Final = 0.2
 _DRAIN_POLL_S: Final = 0.02
@@ -344,7 +347,8 @@ class Proxy:
     async def _expire_clients(self) -> None:
         while True:
             await pause(_EXPIRY_PERIOD_S)
-            self.clients.expire()
+            if len(self.clients.expire()) >= _MANY_CLIENTS:
+                await asyncio.to_thread(trim)
             self.consumers.expire()
             self.remoting_producers.expire()
             self.remoting.look()

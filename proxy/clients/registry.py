@@ -141,7 +141,7 @@ class Clients:
     def _has_room(self, client_id: str, settings: wire.Settings) -> bool:
         client = self._clients.get(client_id)
         grown = settings.ByteSize() - (0 if client is None else client.settings_bytes)
-        return self._settings_bytes + grown <= self._max_settings_bytes
+        return bool(self._settings_bytes + grown <= self._max_settings_bytes)
 
     def _keep(self, client: Client, settings: wire.Settings) -> None:
         client.reported = settings
