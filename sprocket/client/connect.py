@@ -150,9 +150,12 @@ class Connection:
     async def close(self) -> None:
         """Close everything that this connection made: first the consumers, then the producers; handlers may send.
 
-        Running handlers end and outstanding sends get their results first, within limits.
+        Running handlers end and outstanding sends get their results first, within limits.  Raises ClientError in
+        another event loop.
         """
         parts = self._parts
+        if parts.is_open and not parts.is_closed:
+            parts.check_open()
         has_work = parts.is_open and not parts.is_closed
         parts.is_closed = True
         if not has_work:

@@ -219,7 +219,7 @@ class Consumer(QueueControl):
 
     async def close(self) -> None:
         """Wait for running handlers of `run`, 15 s at most; commit, unregister and close; iterations end."""
-        if self._is_closed or not self._is_started:
+        if self._is_closed or not self._is_started or not self._instance.is_open:
             return
         self._is_closed = True
         self._inbox.close()

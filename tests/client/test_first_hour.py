@@ -91,6 +91,7 @@ def test_blocking_forms_take_a_trace(shared_broker: Broker, topic: str) -> None:
         lambda mq, topic: mq.popping.receive(),
         lambda mq, topic: mq.admin.topic_list(),
         lambda mq, topic: mq.consumer("new", topic).receive(),
+        lambda mq, topic: mq.close(),
     ],
 )
 def test_client_in_a_second_event_loop_is_refused(

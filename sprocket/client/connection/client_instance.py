@@ -188,7 +188,8 @@ class ClientInstance:
         self.keep(self._send_heartbeats())
 
     async def close(self) -> None:
-        """End the tasks and close every connection."""
+        """End the tasks and close every connection.  Raises ClientError in another event loop."""
+        self.remoting.check_loop()
         self._is_closed = self._is_closed or self._is_open
         self._is_open = False
         refreshing = list(self._refreshing.values())
