@@ -6,7 +6,7 @@ Source of the ways: RocketMQ 5.3.3, `BrokerMetricsManager`, `ControllerMetricsMa
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 from sprocket.common.clock import Clock
@@ -30,14 +30,14 @@ _PERIODIC: Final = (ExporterType.OTLP_GRPC, ExporterType.LOG)
 class MetricsExport:
     """Exporter of one server, as `settings` say; with DISABLE all methods do nothing.
 
-    `read` returns the values of all metrics, see `MetricRegistry.read`.  `host` is the server's address, for
+    `read` yields the values of each metric, see `MetricRegistry.read`.  `host` is the server's address, for
     an empty metricsPromExporterHost.  `scope` is the name of the meter.
     """
 
     def __init__(
         self,
         settings: MetricsSettings,
-        read: Callable[[], Awaitable[list[Reading]]],
+        read: Callable[[], AsyncIterator[Reading]],
         clock: Clock,
         *,
         host: str,
@@ -97,7 +97,7 @@ class MetricsExport:
         return await asyncio.shield(self._making)
 
     async def _make(self) -> bytes:
-        return await in_turns(rendered(await self._read()))
+        return b"".join([await in_turns(rendered(reading)) async for reading in self._read()])
 
     def _made(self, making: asyncio.Task[bytes]) -> None:
         self._making = None
@@ -151,7 +151,7 @@ class MetricsExport:
     async def _export(self) -> None:
         assert self._encoder is not None
         try:
-            readings = await self._read()
+            readings = [reading async for reading in self._read()]
             data = await asyncio.to_thread(self._encoder.encode, readings, self._now_ns())
             if self._collector is None:
                 from sprocket.metrics.otlp import as_json

@@ -5,7 +5,7 @@ Source: Prometheus, "Text-based format", version 0.0.4; OpenTelemetry for Java 1
 """
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Final
 
@@ -32,25 +32,23 @@ def exported_name(name: str, kind: Kind, unit: str) -> str:
     return name
 
 
-def rendered(readings: Iterable[Reading]) -> Generator[None, None, bytes]:
-    """Return the page for Prometheus, in steps; a metric without values is left out.
+def rendered(reading: Reading) -> Generator[None, None, bytes]:
+    """Return a metric's part of the page for Prometheus, in steps; that of a metric without values is empty.
 
-    The points are removed from the readings: to free all of them at once would hold the event loop.
+    The points are removed from the reading: to free all of them at once would hold the event loop.
     """
-    pieces: list[bytes] = []
-    for reading in readings:
-        if not reading.points:
-            continue
-        name, points = exported_name(reading.name, reading.kind, reading.unit), reading.points
-        lines = [f"# HELP {name} {reading.says}", f"# TYPE {name} {reading.kind.value}"]
-        points.reverse()
-        while points:
-            for labels, value in reversed(points[-_STEP_POINTS:]):
-                lines += _samples(name, labels, value)
-            del points[-_STEP_POINTS:]
-            pieces.append("\n".join([*lines, ""]).encode("utf-8", "replace"))
-            lines = []
-            yield
+    if not reading.points:
+        return b""
+    name, points = exported_name(reading.name, reading.kind, reading.unit), reading.points
+    lines, pieces = [f"# HELP {name} {reading.says}", f"# TYPE {name} {reading.kind.value}"], []
+    points.reverse()
+    while points:
+        for labels, value in reversed(points[-_STEP_POINTS:]):
+            lines += _samples(name, labels, value)
+        del points[-_STEP_POINTS:]
+        pieces.append("\n".join([*lines, ""]).encode("utf-8", "replace"))
+        lines = []
+        yield
     return b"".join(pieces)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -41,18 +41,13 @@ class MetricRegistry:
         twice = [name for name, count in Counter(metric.name for metric in self.metrics).items() if count > 1]
         invariant(not twice, f"metrics are declared twice: {twice}")
 
-    async def read(self) -> list[Reading]:
-        """Return the values of all metrics now."""
+    async def read(self) -> AsyncIterator[Reading]:
+        """Yield the values of each metric now; so many objects should not exist at the same time."""
         for prepare in self._prepares:
             await prepare()
-        return await in_turns(self._readings())
-
-    def _readings(self) -> Generator[None, None, list[Reading]]:
-        labels, readings = dict(self._labels()), []
+        labels = dict(self._labels())
         for metric in self.metrics:
-            readings.append((yield from self._reading(metric, labels)))
-            yield
-        return readings
+            yield await in_turns(self._reading(metric, labels))
 
     def _reading(self, metric: Metric, server: dict[str, str]) -> Generator[None, None, Reading]:
         points: list[tuple[Mapping[str, str], Value]] = []

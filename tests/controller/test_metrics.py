@@ -22,7 +22,7 @@ def values(families: Mapping[str, list[tuple[Mapping[str, str], Value]]], name: 
 
 
 async def readings(site: Site) -> dict[str, list[tuple[Mapping[str, str], Value]]]:
-    return {reading.name: reading.points for reading in await site.server.metrics.read()}
+    return {reading.name: reading.points async for reading in site.server.metrics.read()}
 
 
 @pytest.mark.code(RequestCode.CONTROLLER_ELECT_MASTER)

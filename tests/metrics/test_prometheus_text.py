@@ -30,7 +30,7 @@ def test_histogram_is_cumulative() -> None:
     for value in (10, 11, 20, 21):
         sizes.add(value)
     reading = Reading("sizes", Kind.HISTOGRAM, "says", "", [({"topic": "T"}, sizes)])
-    family = parse(at_once(rendered([reading])).decode())["sizes"]
+    family = parse(at_once(rendered(reading)).decode())["sizes"]
     assert family.kind == "histogram"
     assert [(labels.get("le"), value) for _, labels, value in family.samples] == [
         ("10.0", 1.0), ("20.0", 3.0), ("+Inf", 4.0), (None, 4.0), (None, 62.0),
@@ -39,9 +39,9 @@ def test_histogram_is_cumulative() -> None:
 
 def test_values_of_labels_are_escaped() -> None:
     reading = Reading("odd", Kind.GAUGE, "says", "", [({"topic": 'a"b\\c\nd', "odd-name": "x"}, 1)])
-    (line,) = [line for line in at_once(rendered([reading])).decode().splitlines() if not line.startswith("#")]
+    (line,) = [line for line in at_once(rendered(reading)).decode().splitlines() if not line.startswith("#")]
     assert line == 'odd{odd_name="x",topic="a\\"b\\\\c\\nd"} 1.0'
 
 
 def test_metric_without_values_is_left_out() -> None:
-    assert at_once(rendered([Reading("none", Kind.GAUGE, "says", "", [])])) == b""
+    assert at_once(rendered(Reading("none", Kind.GAUGE, "says", "", []))) == b""

@@ -33,7 +33,7 @@ Points = list[tuple[Mapping[str, str], Value]]
 
 async def points(broker: Broker, name: str, **labels: str) -> Points:
     """The series of a metric that have these labels."""
-    for reading in await broker.metrics.read():
+    async for reading in broker.metrics.read():
         if reading.name == name:
             return [point for point in reading.points if labels.items() <= point[0].items()]
     raise AssertionError(f"no metric {name}")
