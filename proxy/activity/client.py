@@ -6,6 +6,8 @@ Source: RocketMQ 5.3.3, `ClientActivity`, `GrpcClientSettingsManager`.
 import logging
 from collections.abc import Callable
 
+from google.protobuf.json_format import MessageToJson, SerializeToJsonError
+
 from proxy.brokers.metadata import Metadata
 from proxy.clients.commands import ClientCommands
 from proxy.clients.grpc_members import consumer_data, grpc_member
@@ -97,6 +99,10 @@ class ClientActivity:
         size = reported.ByteSize()
         if size > _MAX_SETTINGS_BYTES:
             raise Refusal(wire.PAYLOAD_TOO_LARGE, f"the settings have {size} bytes, at most {_MAX_SETTINGS_BYTES}")
+        try:
+            MessageToJson(reported)
+        except SerializeToJsonError as error:  # a time out of range, which cannot be told to other proxies
+            raise Refusal(wire.BAD_REQUEST, f"the settings are not valid: {error}") from None
         if kind == "publishing":
             for topic in reported.publishing.topics:
                 topic_of(topic)

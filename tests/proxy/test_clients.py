@@ -59,8 +59,15 @@ async def test_heartbeat_of_an_unknown_client(rig: Rig) -> None:
     assert not len(rig.proxy.clients)  # it holds nothing
 
 
+def _out_of_range() -> wire.Settings:
+    settings = consumer_settings("topic", "group")
+    settings.request_timeout.seconds = -(2**63)  # no JSON, as which other proxies are told of settings
+    return settings
+
+
 @pytest.mark.parametrize(
-    "settings", [wire.Settings(), consumer_settings("topic", "no spaces"), producer_settings("no spaces")]
+    "settings",
+    [_out_of_range(), wire.Settings(), consumer_settings("topic", "no spaces"), producer_settings("no spaces")],
 )
 async def test_settings_that_are_none_end_the_stream(rig: Rig, settings: wire.Settings) -> None:
     stream = rig.client().telemetry()
