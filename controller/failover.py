@@ -44,6 +44,7 @@ class Failover:
         self._electing: dict[str, asyncio.Task[None]] = {}
         # The newest notice to each broker that has not left yet, with its epoch.
         self._notifying: dict[str, tuple[int, asyncio.Task[None]]] = {}
+        self._forgetting: asyncio.Task[None] | None = None
 
     @property
     def electing(self) -> frozenset[str]:
@@ -90,6 +91,16 @@ class Failover:
             for group in self._service.headless():
                 if group.required_acks is None or not spares_leaders:
                     self._start_election(group.name)
+            if self._forgetting is None:
+                self._forgetting = asyncio.get_running_loop().create_task(self._forget_ghosts())
+
+    async def _forget_ghosts(self) -> None:
+        try:
+            await self._service.forget_ghosts()
+        except RequestError:
+            pass  # another controller leads now, or the next scan tries again
+        finally:
+            self._forgetting = None
 
     def announce(self, group: Group) -> None:
         """Notify the members of `group` that are alive of its master and its sync-state set, if this is enabled."""
@@ -102,6 +113,7 @@ class Failover:
     async def close(self) -> None:
         """Stop all elections and notices."""
         tasks = [*self._electing.values(), *(task for _, task in self._notifying.values())]
+        tasks += [] if self._forgetting is None else [self._forgetting]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

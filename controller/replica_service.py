@@ -287,6 +287,14 @@ class ReplicaService:
             )
         )
 
+    async def forget_ghosts(self) -> None:
+        """Forget the ids that brokers had before they lost their disks.  Raises RequestError."""
+        for group in self._machine.groups():
+            ghosts = group.ghosts(self._live.live_ids(group, self._now_ms()))
+            if ghosts:
+                logger.info("event=brokers_forgotten group=%s ids=%s reason=new_disk", group.name, list(ghosts))
+                await self.clean_broker_data(group.cluster, group.name, ghosts, includes_living=False)
+
     async def adopt(self, command: AdoptGroup) -> Outcome:
         """Take over a group from other controllers."""
         return await self._carry_out(command)

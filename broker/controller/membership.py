@@ -300,7 +300,14 @@ class Membership(Service):
                 raise
             identity = await asyncio.to_thread(self._files.assign, pending)
             logger.info("event=broker_id_assigned id=%d", identity.broker_id)
-        await self.controllers.register(identity.broker_id, self._replica.config.broker.address)
+        address = self._replica.config.broker.address
+        try:
+            await self.controllers.register(identity.broker_id, address)
+        except ControllerRefused as error:
+            if error.code != ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+                raise
+            # The controllers took this id for one of a lost disk, because another broker got this broker's address.
+            await self.controllers.apply_id(identity.broker_id, f"{address};{self._replica.clock.wall_ms()}")
         found = await self.controllers.info()
         self._first_epoch = found.master_epoch
         self._newest = found

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `BrokerReplicaInfo`, `SyncStateInfo`.  RocketMQ keeps th
 always in both, so here it is one record.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 import msgspec
@@ -68,6 +68,21 @@ class Group(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             return 1
         there = len(self.sync_state_set)
         return max(1, min(there, there + self.forgotten_in_sync - self.required_acks + 1))
+
+    def ghosts(self, live: Container[int]) -> tuple[int, ...]:
+        """Return the ids that brokers had before they lost their disks, and got another id at the same address.
+
+        A member of the sync-state set is none, because it may have what was acknowledged.
+        """
+        at_home = [one for one in self.replicas if one.check_code.split(";")[0] == one.address]
+        newest = {one.address: one.broker_id for one in at_home if one.broker_id in live}
+        return tuple(
+            one.broker_id
+            for one in at_home
+            if one.broker_id not in live
+            and one.broker_id not in (self.master_id, *self.sync_state_set)
+            and one.broker_id < newest.get(one.address, FIRST_BROKER_ID)
+        )
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from controller.state.group import Group, Replica
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.controller import (
+    ApplyBrokerIdRequestHeader,
     ElectMasterResponseHeader,
     RegisterBrokerToControllerResponseHeader,
 )
-from tests.controller.site import FakeBroker, Site, group_of, site_at
+from tests.controller.site import CLUSTER, GROUP, FakeBroker, Site, group_of, site_at
 
 
 async def test_a_closed_connection_of_the_master_elects_another_at_once(site: Site) -> None:
@@ -184,3 +186,40 @@ async def test_a_bug_ends_the_process_and_a_stop_ends_everything(tmp_path: Path)
     changes: dict[str, Any] = {}
     again = Site(tmp_path, changes)
     await again.server.stop()  # never started
+
+
+async def test_the_id_of_an_emptied_disk_is_forgotten(tmp_path: Path) -> None:
+    async with site_at(tmp_path) as site, group_of(site, 3) as (master, emptied, other):
+        await emptied.connection.close()
+        emptied.connection = site.connection()
+        await site.until(lambda: not site.server.live.is_live((CLUSTER, GROUP, 2), 0))
+        names = {"cluster_name": CLUSTER, "broker_name": GROUP}
+        apply = ApplyBrokerIdRequestHeader(**names, applied_broker_id=4, register_check_code=f"{emptied.address};later")
+        await site.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
+        emptied.broker_id = 4
+        await emptied.register()
+        await emptied.beat()
+        # It may have what was acknowledged, as long as it is in sync.
+        site.server.failover.scan()
+        await site.in_sync(master.broker_id, other.broker_id)
+        assert site.group.broker_ids == (1, 2, 3, 4)
+        site.server.failover.scan()
+        await site.until(lambda: site.group.broker_ids == (1, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "live", "ghosts"),
+    [
+        ([(1, "m", "m"), (2, "a", "a"), (4, "a", "a")], (1, 4), (2,)),
+        ([(1, "m", "m"), (2, "a", "a"), (4, "a", "a")], (1, 2), ()),
+        ([(1, "m", "m"), (2, "a", "a"), (4, "a", "a")], (1,), ()),
+        # A broker moved to this address: the other one moved elsewhere, or may return.
+        ([(1, "m", "m"), (2, "a", "a"), (4, "a", "b")], (1, 4), ()),
+        ([(1, "m", "m"), (2, "a", "b"), (4, "a", "a")], (1, 4), ()),
+        ([(1, "a", "a"), (4, "a", "a")], (4,), ()),  # the master
+    ],
+)
+def test_ghosts(replicas: list[tuple[int, str, str]], live: tuple[int, ...], ghosts: tuple[int, ...]) -> None:
+    made = tuple(Replica(broker_id, address, f"{applied};1") for broker_id, address, applied in replicas)
+    group = Group(cluster=CLUSTER, name=GROUP, replicas=made, master_id=1, sync_state_set=(1,), next_broker_id=5)
+    assert group.ghosts(live) == ghosts

@@ -34,7 +34,7 @@ _BY_REASON = {
         role_change role_changed role_changed_to role_change_failed membership_failed broker_id_assigned no_leases
         controller_leader_found controllers_refused sync_state_set sync_state_set_refused sync_state_set_unknown
         required_acks raft_leader epoch_begun master_changed master_seen handover_fetched handover_pushed ha_sessions
-        ha_protocol""",
+        ha_protocol brokers_forgotten""",
     "work of our own at its own pace: a period, or a pause before the next try": """
         periodic_work_failed heartbeat_unanswered heartbeat_failed members_unknown controller_not_found
         master_not_followed master_not_asked registered unregistered register_failed unregister_failed auth_followed

@@ -11,7 +11,10 @@ from sprocket.common.figures import values
 from sprocket.remoting.bodies.controller import EpochEntryCache
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.controller import NotifyBrokerRoleChangedRequestHeader
+from sprocket.remoting.headers.controller import (
+    CleanControllerBrokerDataRequestHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+)
 from tests.broker.controller.membership_rig import LEASE_MS, FakeBroker, rig_at
 from tests.broker.rig import until
 from tests.controller.site import CLUSTER, GROUP
@@ -282,3 +285,18 @@ async def test_a_newer_epoch_makes_the_broker_find_the_leader_again_but_not_for_
         # It goes on to ask, and learns that there is no such epoch.
         broker.lease.given_up()
         await until(lambda: broker.is_held)
+
+
+async def test_a_broker_whose_id_was_forgotten_while_it_was_away_gets_it_again(tmp_path: Path) -> None:
+    async with rig_at(tmp_path) as rig:
+        first, second = await rig.broker("1"), await rig.broker("2")
+        await until(lambda: first.is_held)
+        await second.die()
+        forget = CleanControllerBrokerDataRequestHeader(
+            cluster_name=CLUSTER, broker_name=GROUP, broker_controller_ids_to_clean="2", is_clean_living_broker=True
+        )
+        await rig.site.ask(RequestCode.CLEAN_BROKER_DATA, forget)
+        assert rig.site.group.broker_ids == (1,)
+        again = await rig.broker("2")
+        assert again.broker_id == 2
+        assert rig.site.group.broker_ids == (1, 2)
