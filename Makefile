@@ -71,7 +71,7 @@ lint: setup ## Check style, types, layers and the rules for files (ruff, mypy --
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n 0 tests/tidy
 
-docs: setup ## Write from the code what docs/ says of keys, files, replication, request codes, mqadmin and figures
+docs: setup ## Write from the code what docs/ says of keys, files, replication, request codes, mqadmin, figures and public names
 	$(BIN)/python -m docs.pages.configuration_page docs/configuration.md
 	$(BIN)/python -m docs.pages.format_page docs/format.md
 	$(BIN)/python -m docs.pages.replication_page docs/replication-protocol.md
@@ -79,6 +79,7 @@ docs: setup ## Write from the code what docs/ says of keys, files, replication, 
 	$(BIN)/python -m docs.pages.mqadmin_page docs/mqadmin.md
 	$(BIN)/python -m docs.pages.figures_page docs/figures.md
 	$(BIN)/python -m docs.pages.metrics_page docs/metrics.md
+	$(BIN)/python -m docs.pages.api_page docs/api.md
 
 site: setup ## Build the documentation site with an API reference in build/site
 	@SPROCKET_ENGINE=python $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \

@@ -3,4 +3,4 @@
 from sprocket.common.own_packages import check_own_packages
 
 # Spark's workers import this package first, each with a `sys.path` of its own.
-check_own_packages("store")
+check_own_packages("store", warns=False)

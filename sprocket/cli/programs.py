@@ -8,6 +8,7 @@ from importlib import import_module
 
 from sprocket.cli import exit_codes
 from sprocket.common.extras import missing_package
+from sprocket.common.own_packages import PackageHidden
 from sprocket.common.pause_gc import pause_gc
 
 
@@ -42,12 +43,15 @@ def mqproxy() -> None:
 
 
 def _run(program: str, module: str) -> None:
-    """Run the command `main` of `module`; without a package that an extra brings, print its name and exit."""
+    """Run the command `main` of `module`; if a package is missing or hidden, print its name and exit."""
     try:
         # Hundreds of modules are loaded, which all stay.
         with pause_gc():
             command = import_module(module)
         command.main(prog_name=program)
+    except PackageHidden as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(exit_codes.USAGE)
     except ModuleNotFoundError as error:
         text = missing_package(error, program)
         if text is None:

@@ -128,6 +128,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/pages/format_page.py", "disk"): "writes docs/format.md",
     ("docs/pages/replication_page.py", "disk"): "writes docs/replication-protocol.md",
     ("docs/pages/mqadmin_page.py", "disk"): "writes docs/mqadmin.md",
+    ("docs/pages/api_page.py", "disk"): "writes docs/api.md",
     ("sprocket/cli/store/dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin/files.py", "disk"): "edge: lists of configurations and exports are files",
