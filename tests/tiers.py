@@ -117,6 +117,7 @@ _FILES: Final = {
     "tests/compat/storms/test_matrix_page.py": _QUICK,
     "tests/compat/storms/test_storm_go.py": _QUICK_CLIENT,
     "tests/controller/test_processes.py": _FULL_PROCESSES,
+    "tests/demo/test_next_steps.py": _QUICK,
     "tests/demo/test_verdict.py": _QUICK,
     "tests/dashboard/test_chromium.py": _FULL_PROCESSES,
     "tests/processes/test_cluster_health.py": _FULL_PROCESSES,

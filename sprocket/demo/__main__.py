@@ -64,7 +64,10 @@ class Demo:
             TimeElapsedColumn(),
             TextColumn("[dim]{task.fields[note]}"),
             console=console,
+            # Without a terminal, bars are shown once, at the end: `_line` prints lines in their place.
+            disable=not console.is_terminal,
         )
+        self._said: dict[TaskID, int] = {}  # quarters of a bar that a line has told
 
     def run(self) -> bool:
         """Run all steps; return whether every check holds.  Raises SprocketError if a step fails."""
@@ -107,7 +110,7 @@ class Demo:
         try:
             await sending.run(
                 self._cluster.namesrv,
-                lambda count: self._progress.update(send_bar, completed=count, note=_crash_note(sending.sent)),
+                lambda count: self._show(send_bar, count, _crash_note(sending.sent)),
             )
             await watching
         finally:
@@ -123,7 +126,7 @@ class Demo:
         while True:
             self._take_received()
             received = self._received
-            self._progress.update(bar, completed=len(received.keys), note=f"{received.duplicates} duplicates")
+            self._show(bar, len(received.keys), f"{received.duplicates} duplicates")
             if received.total != last_total or not sending.sent.ended:
                 last_total, last_change = received.total, self._clock.monotonic()
             if sending.sent.ended and received.keys.issuperset(sending.sent.acknowledged):
@@ -190,8 +193,22 @@ class Demo:
     def _step(self, name: str) -> Iterator[None]:
         """Show a step without a count."""
         task = self._progress.add_task(name, total=1, note="")
+        self._line(f"{name} ...")
         yield
         self._progress.update(task, completed=1)
+
+    def _show(self, bar: TaskID, count: int, note: str) -> None:
+        """Show a step with a count; in lines, each quarter of it."""
+        self._progress.update(bar, completed=count, note=note)
+        task = next(each for each in self._progress.tasks if each.id == bar)
+        quarter = 4 * count // max(1, int(task.total or 0))
+        if quarter > self._said.get(bar, 0):
+            self._said[bar] = quarter
+            self._line(f"{task.description}: {count:,} of {task.total:,.0f}" + (f", {note}" if note else ""))
+
+    def _line(self, text: str) -> None:
+        if not self._console.is_terminal:
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -211,6 +228,25 @@ def _crash_note(sent: Sent) -> str:
     if sent.killed is None:
         return ""
     return f"{_VICTIM} killed, " + ("waiting for it" if sent.recovery_s is None else f"back in {sent.recovery_s:.1f} s")
+
+
+def tell_how_to_explore(console: Console, kept: Path | None) -> None:
+    """Print the next commands: how to keep the data, or how to query it in the directory `kept`."""
+    if kept is None:
+        lines = ["To keep the brokers' stores and explore them: make demo ARGS=--keep"]
+    else:
+        program = Path(sys.executable).with_name("sprocket")
+        stores = f"'{kept}/broker-*/store'"
+        query = f"select tags as carrier, count(*) as flights from {TOPIC} group by tags order by flights desc"
+        lines = [
+            "Explore them:",
+            f'  {program} spark sql "{query}" {stores}',
+            f"  {program} spark shell {stores}",
+            f"  {program} store check {kept}/{_VICTIM}/store",
+            f"  rm -r {kept}  # when you are done",
+        ]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
@@ -239,9 +275,11 @@ def main(output: Path, limit: int | None, keep: bool) -> None:
         succeeded = False
     finally:
         if keep:
-            console.print(f"Stores and logs are in {directory}", soft_wrap=True)
+            console.print(f"Stores and logs are in {directory}", highlight=False, soft_wrap=True)
         else:
             shutil.rmtree(directory, ignore_errors=True)
+    if succeeded:
+        tell_how_to_explore(console, directory if keep else None)
     sys.exit(0 if succeeded else 1)
 
 

