@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 
 from sprocket.client import arguments
 from sprocket.client.connection.identity import Identity, new_identity
@@ -149,7 +150,8 @@ class ClientInstance:
         )
         self._is_open = False
         self._is_closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened, and its thread
+        self._thread = 0
         self._heartbeat = heartbeat
         self._on_route = on_route
         self._heartbeat_to_slaves = heartbeat_to_slaves
@@ -166,8 +168,9 @@ class ClientInstance:
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is open, and the caller in its event loop or in none."""
-        return self._is_open and asyncio._get_running_loop() in (self._loop, None)
+        """Whether the client is open, and the caller in its event loop.  Each send asks: `get_running_loop` is slow."""
+        loop = self._loop
+        return self._is_open and loop is not None and loop.is_running() and get_ident() == self._thread
 
     @property
     def client_id(self) -> str:
@@ -182,7 +185,7 @@ class ClientInstance:
             except ConfigError as error:
                 raise TlsUnusable(str(error)) from None
         self.identity = await new_identity(self.clock, self.settings.instance_name)
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._is_open = True
         self.keep(self._poll_routes())
         self.keep(self._send_heartbeats())
