@@ -1,6 +1,7 @@
-"""Charts of a report, each as a PNG with a caption and a text alternative."""
+"""Charts of a report, each as an SVG for wide and for narrow screens, with a caption and a text alternative."""
 
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -8,7 +9,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import dates
+from matplotlib import dates, rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
@@ -22,7 +23,23 @@ REST_COLOR: Final = "#b8c2cc"
 _INK: Final = "#1f2933"
 _MUTED: Final = "#52606d"
 _GRID: Final = "#e4e8ec"
-_DOTS_PER_INCH: Final = 144
+_PAPER: Final = "#ffffff"
+_DARK_PALETTE: Final = ("#5aa9d6", "#f0944d", "#55bd8b", "#df6b9a", "#a597d0", "#b9b950", "#8fd0ea", "#cf8560")
+# Colors on a dark page.  An SVG names its colors, and its style sheet chooses between the two.
+_DARK: Final = {
+    **dict(zip(PALETTE, _DARK_PALETTE, strict=True)),
+    REST_COLOR: "#5d6975",
+    _INK: "#e6eaee",
+    _MUTED: "#a9b4bf",
+    _GRID: "#313a44",
+    _PAPER: "#1a2027",
+}
+# Cells of a heat map have the same colors on every page, and so have the numbers in them.
+_DARK_TEXT_IN_CELL: Final = "#1a1a1a"
+_LIGHT_TEXT_IN_CELL: Final = "#fafafa"
+_WIDE_IN: Final = 9.6
+# The text of a chart has the same size in points at each width; a phone shows this one at about 11 px.
+_NARROW_IN: Final = 3.9
 _DENSE_POINTS: Final = 400
 
 
@@ -54,23 +71,25 @@ class Steps:
 
 def timeline_bars(title: str, caption: str, alt: str, times: Times, series: Sequence[Steps], *, y_label: str) -> Chart:
     """Draw stacked bars, one for each step; the lowest series is named first."""
-    figure, axes = _axes(9.6, 3.9)
-    starts = np.array(times.starts, "datetime64[s]")
-    edges = _days(np.append(starts, starts[-1] + np.timedelta64(times.step_s, "s")))
-    below = np.zeros(len(starts))
+
+    def draw(figure: Figure, axes: Axes) -> None:
+        starts = np.array(times.starts, "datetime64[s]")
+        edges = _days(np.append(starts, starts[-1] + np.timedelta64(times.step_s, "s")))
+        below = np.zeros(len(starts))
+        for color, each in zip(colors, series, strict=True):
+            values = np.array([value or 0 for value in each.values], float)
+            axes.stairs(below + values, edges, baseline=below, fill=True, color=color, linewidth=0)
+            below += values
+        axes.xaxis_date(UTC)
+        axes.set_ylim(0, max(1.0, float(below.max(initial=0))) * 1.06)
+        axes.set_ylabel(y_label)
+        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        _time_axis(figure, axes, times)
+        _legend(figure, colors, [each.name for each in series])
+
     colors = [each.color or color for each, color in zip(series, _colors(len(series)), strict=True)]
-    for color, each in zip(colors, series, strict=True):
-        values = np.array([value or 0 for value in each.values], float)
-        axes.stairs(below + values, edges, baseline=below, fill=True, color=color, linewidth=0)
-        below += values
-    axes.xaxis_date(UTC)
-    axes.set_ylim(0, max(1.0, float(below.max(initial=0))) * 1.06)
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    _time_axis(axes, times)
-    _legend(figure, colors, [each.name for each in series])
-    return Chart(title, caption, _png(figure), alt)
+    return _chart(title, caption, draw, alt)
 
 
 def timeline_lines(
@@ -84,27 +103,29 @@ def timeline_lines(
     logarithmic: bool = False,
 ) -> Chart:
     """Draw a line for each series, with gaps for missing values; values are at the middle of their step."""
-    figure, axes = _axes(9.6, 3.9)
-    middles = np.array(times.starts, "datetime64[s]") + np.timedelta64(times.step_s * 500, "ms")
+
+    def draw(figure: Figure, axes: Axes) -> None:
+        middles = np.array(times.starts, "datetime64[s]") + np.timedelta64(times.step_s * 500, "ms")
+        for color, each in zip(colors, series, strict=True):
+            heights = np.array([np.nan if value is None else value for value in each.values], float)
+            # A value between two gaps would be an invisible line.
+            mark = "o" if np.count_nonzero(~np.isnan(heights)) < 60 else None
+            width = 0.9 if len(heights) > _DENSE_POINTS // 2 else 1.6
+            axes.plot(middles, heights, color=color, linewidth=width, marker=mark, markersize=3)
+        if logarithmic:
+            axes.set_yscale("symlog", linthresh=1)
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        values = [value for each in series for value in each.values if value is not None]
+        # Leave room above the largest value.
+        top = max(values, default=0) * (1.5 if logarithmic else 1.05)
+        axes.set_ylim(0 if min(values, default=0) >= 0 else None, top if top > 0 else 1)
+        axes.set_ylabel(y_label)
+        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+        _time_axis(figure, axes, times)
+        _legend(figure, colors, [each.name for each in series])
+
     colors = [each.color or color for each, color in zip(series, _colors(len(series)), strict=True)]
-    for color, each in zip(colors, series, strict=True):
-        heights = np.array([np.nan if value is None else value for value in each.values], float)
-        # A value between two gaps would be an invisible line.
-        mark = "o" if np.count_nonzero(~np.isnan(heights)) < 60 else None
-        width = 0.9 if len(heights) > _DENSE_POINTS // 2 else 1.6
-        axes.plot(middles, heights, color=color, linewidth=width, marker=mark, markersize=3)
-    if logarithmic:
-        axes.set_yscale("symlog", linthresh=1)
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    values = [value for each in series for value in each.values if value is not None]
-    # Leave room above the largest value.
-    top = max(values, default=0) * (1.5 if logarithmic else 1.05)
-    axes.set_ylim(0 if min(values, default=0) >= 0 else None, top if top > 0 else 1)
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-    _time_axis(axes, times)
-    _legend(figure, colors, [each.name for each in series])
-    return Chart(title, caption, _png(figure), alt)
+    return _chart(title, caption, draw, alt)
 
 
 def short_name(name: str, max_length: int = 30) -> str:
@@ -123,37 +144,28 @@ def line_chart(
     x_label: str,
     y_label: str,
     marks: Mapping[str, float] | None = None,
-    fill: bool = False,
     logarithmic: bool = False,
-    x_format: FuncFormatter | None = None,
-    x_ticks: Sequence[float] | None = None,
 ) -> Chart:
-    """Draw lines over a common axis.  `marks` are named vertical lines; `fill` shades below the lines."""
-    figure, axes = _axes(9.6, 3.7)
-    for color, each in zip(_colors(len(series)), series, strict=True):
-        is_dense = len(each.x) > _DENSE_POINTS
-        axes.plot(each.x, each.y, color=color, linewidth=0.8 if is_dense else 1.6, label=each.name)
-        if fill:
-            axes.fill_between(each.x, each.y, color=color, alpha=0.35 if is_dense else 0.12, linewidth=0)
-    if logarithmic:
-        axes.set_yscale("log")
-        values = [value for each in series for value in each.y]
-        axes.set_ylim(10 ** np.floor(np.log10(min(values))), 10 ** np.ceil(np.log10(max(values))))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(bottom=0)
-    axes.margins(x=0.01)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-    if x_ticks is not None:
-        axes.set_xticks(x_ticks)
-    if x_format is not None:
-        axes.xaxis.set_major_formatter(x_format)
-    _mark(axes, marks or {})
-    if len(series) > 1:
-        axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.16), ncols=len(series), frameon=False, fontsize=9)
-    return Chart(title, caption, _png(figure))
+    """Draw lines over a common axis.  `marks` are named vertical lines."""
+
+    def draw(figure: Figure, axes: Axes) -> None:
+        for color, each in zip(_colors(len(series)), series, strict=True):
+            axes.plot(each.x, each.y, color=color, linewidth=0.8 if len(each.x) > _DENSE_POINTS else 1.6)
+        if logarithmic:
+            axes.set_yscale("log")
+            values = [value for each in series for value in each.y]
+            axes.set_ylim(10 ** np.floor(np.log10(min(values))), 10 ** np.ceil(np.log10(max(values))))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(bottom=0)
+        axes.margins(x=0.01)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+        _mark(axes, marks or {})
+        _legend(figure, _colors(len(series)), [each.name for each in series])
+
+    return _chart(title, caption, draw)
 
 
 def stacked_chart(
@@ -166,16 +178,17 @@ def stacked_chart(
     marks: Mapping[str, float] | None = None,
 ) -> Chart:
     """Draw stacked areas; all series have the same x."""
-    figure, axes = _axes(9.6, 3.7)
-    areas = [each.y for each in series]
-    axes.stackplot(series[0].x, *areas, labels=[each.name for each in series], colors=_colors(len(series)), alpha=0.75)
-    axes.margins(x=0.01)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    _mark(axes, marks or {})
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.16), ncols=len(series), frameon=False, fontsize=9)
-    return Chart(title, caption, _png(figure))
+
+    def draw(figure: Figure, axes: Axes) -> None:
+        axes.stackplot(series[0].x, *(each.y for each in series), colors=_colors(len(series)), alpha=0.75)
+        axes.margins(x=0.01)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+        _mark(axes, marks or {})
+        _legend(figure, _colors(len(series)), [each.name for each in series])
+
+    return _chart(title, caption, draw)
 
 
 def bar_chart(
@@ -184,25 +197,32 @@ def bar_chart(
     names: Sequence[str],
     values: Sequence[float],
     *,
-    y_label: str,
-    x_label: str = "",
+    x_label: str,
+    y_label: str = "",
     notes: Sequence[str] = (),
     alt: str = "",
     value_text: Callable[[float], str] = "{:.1f}".format,
 ) -> Chart:
-    """Draw one bar for each name with its value above; `notes` are below the names."""
-    figure, axes = _axes(9.6, 3.5)
-    bars = axes.bar(range(len(names)), values, color=PALETTE[0], width=0.68)
-    axes.bar_label(bars, [value_text(value) for value in values], padding=2, fontsize=8.5, color=_INK)
-    labels = [f"{name}\n{note}" for name, note in zip(names, notes, strict=True)] if notes else list(names)
-    axes.set_xticks(range(len(names)), labels, fontsize=8.5)
-    axes.set_ylabel(y_label)
-    axes.set_xlabel(x_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-    axes.margins(x=0.02, y=0.12)
-    axes.grid(visible=False, axis="x")
-    axes.axhline(0, color=_MUTED, linewidth=0.8)
-    return Chart(title, caption, _png(figure), alt)
+    """Draw one bar for each name, from top to bottom, with its value beside it; `notes` follow the values."""
+
+    def draw(figure: Figure, axes: Axes) -> None:
+        bars = axes.barh(range(len(names)), values, color=PALETTE[0], height=0.68)
+        texts = [value_text(value) for value in values]
+        if notes:
+            texts = [f"{text} ({note})" for text, note in zip(texts, notes, strict=True)]
+        axes.bar_label(bars, texts, padding=3, fontsize=8.5, color=_INK)
+        axes.set_yticks(range(len(names)), list(names), fontsize=8.5)
+        axes.invert_yaxis()
+        axes.set_ylabel(y_label)
+        axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=int(figure.get_figwidth())))
+        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+        # Room for the texts, which are as wide on a narrow screen as on a wide one.
+        axes.margins(x=(0.3 + 0.1 * max(map(len, texts), default=0)) / figure.get_figwidth(), y=0.02)
+        axes.grid(visible=False, axis="y")
+        axes.axvline(0, color=_MUTED, linewidth=0.8)
+
+    return _chart(title, caption, draw, alt, height_in=0.8 + 0.24 * len(names))
 
 
 def heat_map(
@@ -215,36 +235,54 @@ def heat_map(
     x_label: str,
     color_label: str,
 ) -> Chart:
-    """Draw a coloured grid; a cell without a value stays empty."""
+    """Draw a coloured grid; a cell without a value stays empty.  On a narrow screen, cells have no numbers."""
     table = np.full((len(rows), len(columns)), np.nan)
     for (row, column), value in values.items():
         table[rows.index(row), columns.index(column)] = value
-    figure, axes = _axes(9.6, 0.9 + 0.31 * len(rows))
     reach = max(1.0, float(np.nanpercentile(np.abs(table), 98))) if values else 1.0
     lowest = min(-0.25 * reach, max(-reach, float(np.nanmin(table)))) if values else -1.0
-    image = axes.imshow(
-        table, aspect="auto", cmap="RdBu_r", norm=TwoSlopeNorm(0, lowest, reach), interpolation="nearest"
-    )
-    axes.set_xticks(range(len(columns)), list(columns))
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set_xlabel(x_label)
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
-    for y, x in np.argwhere(~np.isnan(table)):
-        strong = abs(table[y, x]) > 0.62 * reach
-        axes.text(
-            x, y, f"{round(table[y, x])}", ha="center", va="center", fontsize=7, color="white" if strong else _INK
+
+    def draw(figure: Figure, axes: Axes) -> None:
+        is_narrow = figure.get_figwidth() < _WIDE_IN
+        image = axes.pcolormesh(
+            table, cmap="RdBu_r", norm=TwoSlopeNorm(0, lowest, reach), edgecolors=_PAPER, linewidth=0.6
         )
-    bar = figure.colorbar(image, ax=axes, pad=0.012, aspect=24, extend="both")
-    bar.set_label(color_label, color=_MUTED, fontsize=9)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8, colors=_MUTED)
-    return Chart(title, caption, _png(figure))
+        axes.invert_yaxis()
+        shown = range(0, len(columns), 3 if is_narrow else 1)
+        axes.set_xticks([column + 0.5 for column in shown], [columns[column] for column in shown])
+        axes.set_yticks([row + 0.5 for row in range(len(rows))], list(rows), fontsize=8.5)
+        axes.set_xlabel(x_label)
+        axes.grid(visible=False)
+        axes.tick_params(length=0)
+        for y, x in np.argwhere(~np.isnan(table)) if not is_narrow else ():
+            strong = abs(table[y, x]) > 0.62 * reach
+            color = _LIGHT_TEXT_IN_CELL if strong else _DARK_TEXT_IN_CELL
+            axes.text(x + 0.5, y + 0.5, f"{round(table[y, x])}", ha="center", va="center", fontsize=7, color=color)
+        where = "bottom" if is_narrow else "right"
+        bar = figure.colorbar(image, ax=axes, location=where, pad=0.012, aspect=24, extend="both")
+        bar.set_label(color_label, color=_MUTED, fontsize=9)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=0, labelsize=8, colors=_MUTED)
+
+    return _chart(title, caption, draw, height_in=1.1 + 0.31 * len(rows))
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained", facecolor="white")
-    axes = figure.add_subplot()
+def _chart(
+    title: str,
+    caption: str,
+    draw: Callable[[Figure, Axes], None],
+    alt: str = "",
+    *,
+    height_in: float | None = None,
+) -> Chart:
+    """Draw a chart once for each width.  `height_in` is that of a chart whose height does not follow its width."""
+    wide, narrow = (_svg(draw, width, height_in or height) for width, height in ((_WIDE_IN, 3.8), (_NARROW_IN, 3.2)))
+    return Chart(title, caption, wide, narrow, alt)
+
+
+def _svg(draw: Callable[[Figure, Axes], None], width_in: float, height_in: float) -> bytes:
+    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=_PAPER)
+    axes = figure.add_subplot(facecolor=_PAPER)
     axes.set_axisbelow(True)
     axes.grid(visible=True, color=_GRID, linewidth=0.8)
     axes.tick_params(colors=_MUTED, labelsize=9)
@@ -252,13 +290,31 @@ def _axes(width: float, height: float) -> tuple[Figure, Axes]:
     axes.yaxis.label.set(color=_MUTED, fontsize=9.5)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    return figure, axes
+    draw(figure, axes)
+    content = io.StringIO()
+    # Text stays text: it is small, and readers can select it.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "report"}):
+        figure.savefig(content, format="svg", metadata={"Date": None})
+    named = re.sub(r"((?:fill|stroke): ?)(#[0-9a-f]{6})", _named_color, content.getvalue())
+    return named.replace("</style>", f"{_style_sheet()}</style>", 1).encode()
 
 
-def _time_axis(axes: Axes, times: Times) -> None:
-    locator = dates.AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # has no types
+def _named_color(found: re.Match[str]) -> str:
+    color = found[2]
+    return f"{found[1]}var(--{color[1:]})" if color in _DARK else found[0]
+
+
+def _style_sheet() -> str:
+    light = "".join(f"--{color[1:]}:{color};" for color in _DARK)
+    dark = "".join(f"--{color[1:]}:{other};" for color, other in _DARK.items())
+    return f":root{{{light}}}@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+
+
+def _time_axis(figure: Figure, axes: Axes, times: Times) -> None:
+    max_ticks = 9 if figure.get_figwidth() == _WIDE_IN else 5
+    locator = dates.AutoDateLocator(tz=UTC, minticks=3, maxticks=max_ticks)  # type: ignore[no-untyped-call]  # has no types
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False))  # type: ignore[no-untyped-call]
     first, last = np.array([times.starts[0], times.starts[-1] + times.step_s], "datetime64[s]")
     axes.set_xlim(first, last)
     axes.set_xlabel(f"time (UTC), from {str(first).replace('T', ' ')}")
@@ -277,9 +333,10 @@ def _legend(figure: Figure, colors: Sequence[str], names: Sequence[str]) -> None
     # Matplotlib leaves out names that begin with an underscore, and takes dollars for formulas.
     shown = [short_name(name).replace("$", r"\$") for name in names]
     shown = [f" {name}" if name.startswith("_") else name for name in shown]
-    columns = max(1, min(len(names), 130 // (max(map(len, shown)) + 6)))
+    letters = int(13.5 * figure.get_figwidth())
+    columns = max(1, min(len(names), letters // (max(map(len, shown)) + 6)))
     handles = [Patch(color=color) for color in colors]
-    figure.legend(handles, shown, loc="outside lower left", ncols=columns, frameon=False, fontsize=9)
+    figure.legend(handles, shown, loc="outside lower left", ncols=columns, frameon=False, fontsize=9, labelcolor=_INK)
 
 
 def _mark(axes: Axes, marks: Mapping[str, float]) -> None:
@@ -296,15 +353,9 @@ def _mark(axes: Axes, marks: Mapping[str, float]) -> None:
             ha="right" if is_far else "left",
             fontsize=8.5,
             color=_INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+            bbox={"facecolor": _PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1},
         )
 
 
 def _colors(count: int) -> list[str]:
     return [PALETTE[index % len(PALETTE)] for index in range(count)]
-
-
-def _png(figure: Figure) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", facecolor="white")
-    return content.getvalue()

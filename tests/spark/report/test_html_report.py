@@ -1,28 +1,38 @@
 """The page of a report: readable without a network, whatever the values are."""
 
+import base64
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
-from spark.report.charts import Series, bar_chart, heat_map, line_chart, stacked_chart
-from spark.report.html_report import Page, Table, cell
+import pytest
 
-PNG = b"\x89PNG\r\n\x1a\n"
+from spark.report.charts import PALETTE, Series, bar_chart, heat_map, line_chart, stacked_chart
+from spark.report.html_report import Chart, Page, Table, cell
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts_of(svg: bytes) -> list[str]:
+    return [text for each in ElementTree.fromstring(svg).iter(f"{SVG}text") if (text := "".join(each.itertext()))]
 
 
 def test_a_page_holds_its_charts_and_writes_them_beside_it(tmp_path: Path) -> None:
     series = [Series("a", [0, 1, 2], [3, 4, 5]), Series("b", [0, 1, 2], [1, 10, 1000])]
     charts = [
         line_chart("Latency (p99)", "x", series, x_label="s", y_label="ms", marks={"kill": 2.0}, logarithmic=True),
-        line_chart("Line", "x", series[:1], x_label="s", y_label="n", fill=True),
+        line_chart("Line", "x", series[:1], x_label="s", y_label="n"),
         stacked_chart("Stack", "x", series, x_label="s", y_label="n"),
-        bar_chart("Bars", "x", ["q", "r"], [1.5, -2.0], y_label="min", notes=["7", "8"]),
+        bar_chart("Bars", "x", ["q", "r"], [1.5, -2.0], x_label="min", notes=["7", "8"]),
         heat_map("Heat", "x", ["r"], ["c", "d"], {("r", "c"): -0.2}, x_label="h", color_label="min"),
         heat_map("Nothing", "x", ["r"], ["c"], {}, x_label="h", color_label="min"),
     ]
     table = Table("Checks <all>", "c", ("what", "n", "holds"), [("a & b", 12345, True), (None, 0.25, False)])
     path = Page("Title", "Subtitle", {"messages": "1"}, [*charts, table]).write(tmp_path / "out")
     html = path.read_text()
-    assert all(chart.png.startswith(PNG) and chart.data_uri in html for chart in charts)
-    assert (tmp_path / "out" / "latency-p99.png").read_bytes() == charts[0].png
+    for chart in charts:
+        assert all(base64.b64encode(svg).decode() in html for svg in (chart.wide, chart.narrow))
+    assert (tmp_path / "out" / "latency-p99.svg").read_bytes() == charts[0].wide
     assert "Checks &lt;all&gt;" in html and "a &amp; b" in html and "12,345" in html
     assert 'class="yes">✓' in html and 'class="no">✗' in html
     assert "http:" not in html and "https:" not in html
@@ -30,3 +40,34 @@ def test_a_page_holds_its_charts_and_writes_them_beside_it(tmp_path: Path) -> No
 
 def test_cells() -> None:
     assert [cell(value) for value in (1234567, 0.125, None, True, "x")] == ["1,234,567", "0.1", "–", "✓", "x"]
+
+
+@pytest.fixture(scope="module")
+def bars() -> Chart:
+    names = [f"{hour:02}:00" for hour in range(5, 24)]
+    return bar_chart("Hours", "x", names, [float(hour) for hour in range(19)], x_label="n", notes=names)
+
+
+def test_a_narrow_chart_has_the_same_texts_at_a_size_that_can_be_read(bars: Chart) -> None:
+    assert {"05:00", "23:00", "18.0 (23:00)"} <= set(texts_of(bars.narrow)) & set(texts_of(bars.wide))
+    # A phone of 390 px shows the chart about 340 px wide.
+    *_, width, _ = map(float, ElementTree.fromstring(bars.narrow).attrib["viewBox"].split())
+    sizes = [float(size) for size in re.findall(rb"font-size: ([0-9.]+)px", bars.narrow)]
+    assert sizes and min(sizes) * 340 / width > 10
+
+
+def test_the_colors_of_a_chart_follow_the_page(bars: Chart) -> None:
+    svg = bars.wide.decode()
+    assert "@media screen and (prefers-color-scheme: dark)" in svg
+    sheet, drawn = svg.split("</style>", 1)
+    # Whatever is drawn has a color for each of the two pages.
+    used = set(re.findall(r"var\((--[0-9a-f]{6})\)", drawn))
+    assert f"--{PALETTE[0][1:]}" in used and all(sheet.count(f"{name}:") == 2 for name in used)
+    assert not re.search(r"(?:fill|stroke): ?#(?!000000)", drawn)
+
+
+def test_the_page_follows_the_reader_s_colors_and_width() -> None:
+    chart = line_chart("Line", "x", [Series("a", [0, 1], [3, 4])], x_label="s", y_label="n")
+    html = Page("Title", "Subtitle", {}, [chart]).html()
+    assert "color-scheme: light dark" in html and "@media screen and (prefers-color-scheme: dark)" in html
+    assert html.index('<source media="(max-width: 640px)"') < html.index("<img ")
