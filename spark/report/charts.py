@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -342,19 +343,21 @@ def _legend(figure: Figure, colors: Sequence[str], names: Sequence[str]) -> None
 def _mark(axes: Axes, marks: Mapping[str, float]) -> None:
     low, high = axes.get_xlim()
     for step, (name, x) in enumerate(sorted(marks.items(), key=lambda mark: mark[1])):
-        is_far = x > low + 0.7 * (high - low)
+        is_far = x > low + 0.6 * (high - low)
         axes.axvline(x, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(
-            name,
+        note = axes.annotate(
+            textwrap.fill(name, 16),
             (x, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(-5 if is_far else 5, -10 - 13 * step),
+            xytext=(-5 if is_far else 5, -3 - 13 * step),
             textcoords="offset points",
             ha="right" if is_far else "left",
+            va="top",
             fontsize=8.5,
             color=_INK,
             bbox={"facecolor": _PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1},
         )
+        note.set_in_layout(False)  # it would take its width from the axes
 
 
 def _colors(count: int) -> list[str]:

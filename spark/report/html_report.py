@@ -181,8 +181,7 @@ _TEMPLATE: Final = """<!DOCTYPE html>
     .facts { grid-template-columns: 1fr 1fr; gap: .5rem; }
     .fact { padding: .6rem .7rem; }
     th, td { padding: .38rem .4rem; }
-    td { white-space: normal; }
-    td.number { white-space: nowrap; }
+    td:first-child { white-space: normal; }
     td.long { min-width: 7rem; }
   }
   @media print {
