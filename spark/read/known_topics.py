@@ -28,13 +28,13 @@ def check_topics(stores: Sequence[StoreDirectory], topics: Iterable[str]) -> Non
 def unknown_topic(stores: Sequence[StoreDirectory], topic: str) -> str | None:
     """Return a text about `topic` if none of `stores` knows it, else None.
 
-    A store knows the topics with ConsumeQueues and, as they may have no message yet, those of ``config/topics.json``.
-    If no store has a ConsumeQueue, as a copy of the log alone, nothing says which topics exist: each one passes.
+    A store knows the topics of ``config/topics.json`` and those with ConsumeQueues.  Nothing says which topics a store
+    without that table has, such as a copy of the log, or one whose queues are damaged: each topic passes.
     """
-    queued = {each for store in stores for each in every_topic_of(store.root)}
-    if not queued or topic in queued or topic == HALF_TOPIC.decode():
+    declared = [_declared(store) for store in stores]
+    if not all(declared) or topic == HALF_TOPIC.decode():
         return None
-    topics = sorted(queued.union(*map(_declared, stores)))
+    topics = sorted(set().union(*declared, *(every_topic_of(store.root) for store in stores)))
     if topic in topics:
         return None
     named = ", ".join(topics[:_MAX_NAMED]) + (", ..." if len(topics) > _MAX_NAMED else "")

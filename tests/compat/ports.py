@@ -3,8 +3,11 @@
 import os
 import random
 import socket
+from collections.abc import Iterable
 
-_TAKEN: set[int] = set()
+# In the order of taking.  The oldest are forgotten: their servers have bound them by now, or are gone.
+_TAKEN: dict[int, None] = {}
+_MAX_TAKEN = 1000
 _ALL = range(20_000, 32_000)  # below the ephemeral range, so that outgoing connections do not take them
 # Up to eight workers of pytest-xdist have a part each: a port is free until a server binds it, some milliseconds later.
 _PARTS = min(8, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -18,8 +21,7 @@ def free_broker_port() -> int:
     for _ in range(1000):
         port = random.randrange(_LOW, _HIGH)
         wanted = range(port - 2, port + 2)
-        if not _TAKEN.intersection(wanted) and all(_is_free(one) for one in wanted):
-            _TAKEN.update(wanted)
+        if _take(wanted):
             return port
     raise OSError("no four free ports in a row")
 
@@ -30,10 +32,19 @@ def free_port_base(brokers: int = 6) -> int:
         base = random.randrange(_LOW, _HIGH - 1200)
         firsts = [base + 1035 + 10 * index for index in range(brokers)]
         wanted = {base, base + 1, *(port + more for port in firsts for more in (-2, 0, 1))}
-        if not _TAKEN.intersection(wanted) and all(_is_free(one) for one in wanted):
-            _TAKEN.update(wanted)
+        if _take(wanted):
             return base
     raise OSError("no free ports for a cluster")
+
+
+def _take(wanted: Iterable[int]) -> bool:
+    """Take ports; return whether all of them were free."""
+    if any(one in _TAKEN or not _is_free(one) for one in wanted):
+        return False
+    _TAKEN.update(dict.fromkeys(wanted))
+    while len(_TAKEN) > _MAX_TAKEN:
+        del _TAKEN[next(iter(_TAKEN))]
+    return True
 
 
 def free_port() -> int:

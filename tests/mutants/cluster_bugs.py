@@ -93,8 +93,8 @@ CLUSTER_MUTANTS: Final = (
     Mutant(
         "changed topics taken for the list",
         "broker/out/registration.py",
-        "await self._register(name_server, topics, version, is_part=True)",
-        "await self._register(name_server, topics, version)",
+        "await self._register(name_server, topics, self._topics.part_version(), is_part=True)",
+        "await self._register(name_server, topics, self._topics.part_version())",
         "a name server that deletes removes all other routes of the broker",
         ("tests/broker/out/test_registration.py",),
     ),

@@ -41,8 +41,8 @@ MUTANTS: Final = (
     Mutant(
         "control characters written to the log",
         "sprocket/common/logs/line_format.py",
-        "        return escaped(super().formatMessage(record))\n",
-        "        return super().formatMessage(record)\n",
+        "        text = escaped(super().formatMessage(record))\n",
+        "        text = super().formatMessage(record)\n",
         "a group name with a line break would forge a line of the audit log",
         ("tests/common/logs/test_line_format.py",),
     ),
@@ -386,7 +386,7 @@ MUTANTS: Final = (
     Mutant(
         "deleted topic not written down",
         "store/retention/queue_removal.py",
-        "            self._books.topic_deleted(topic)\n",
+        "            self._books.topic_deleted(topic, end)\n",
         "            pass\n",
         "after a crash a deleted topic's messages are back",
         (*_RECOVERY, *_ORDER),
@@ -705,8 +705,8 @@ MUTANTS: Final = (
     Mutant(
         "proof given for another address",
         "broker/auth/peer_identity.py",
-        "        if header.address != own:\n",
-        "        if not own:\n",
+        "        return address == self._config.broker.address\n",
+        "        return bool(address)\n",
         "a stranger passes the question on to a true broker and is taken for it",
         ("tests/broker/auth/test_peer_identity.py",),
     ),
@@ -745,7 +745,7 @@ MUTANTS: Final = (
     # The client
     Mutant(
         "body that is no buffer queued",
-        "sprocket/remoting/channel.py",
+        "sprocket/remoting/outgoing.py",
         """        body = body if type(body) is bytes else as_body(body)
         header = self._signed(header, body)
         opaque""",

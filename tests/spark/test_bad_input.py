@@ -354,14 +354,14 @@ def test_without_the_right_to_read(store: Path) -> None:
 
 
 def test_a_file_that_may_not_be_opened(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    really_open = Path.open
+    really_open = os.open
 
-    def refuse(path: Path, *arguments: Any, **named: Any) -> Any:
-        if path.parent.name == "commitlog":
+    def refuse(path: Path | str, *arguments: Any, **named: Any) -> int:
+        if Path(path).parent.name == "commitlog":
             raise PermissionError(13, "Permission denied", str(path))
         return really_open(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ConfigError, match="needs the right to read"):
         read_rows(store)
 

@@ -19,7 +19,14 @@ from tests.spark.store_builder import Row, StoreBuilder
 def store(tmp_path: Path) -> Path:
     builder = StoreBuilder(tmp_path / "store", queue_entries=10)
     builder.extend(Row(topic="Flights", queue_id=number % 2) for number in range(40))
+    declare(builder.root, "Flights")
     return builder.write()
+
+
+def declare(store: Path, *topics: str) -> None:
+    """Write the broker's table of topics."""
+    (store / "config").mkdir(parents=True, exist_ok=True)
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": dict.fromkeys(topics, {})}))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +54,7 @@ def test_a_misspelt_topic_is_refused_with_the_nearest_name(store: Path) -> None:
 
 
 def test_a_topic_without_a_message_has_no_rows(store: Path) -> None:
-    (store / "config").mkdir()
-    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"New": {}}}))
+    declare(store, "New")
     assert read_rows(store, topics=frozenset({"New"})) == []
     assert len(read_rows(store, topics=frozenset({"New", "Flights"}))) == 40
     options = read_options({"path": str(store), "subscribe": "New", "startingOffsets": "earliest", "leaseTime": "0"})
