@@ -42,6 +42,8 @@ def test_backfill_and_compact(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store")
     builder.extend(Row(body=b'{"n":%d}' % n if n else b"junk") for n in range(20))
     builder.write()
+    (builder.root / "config").mkdir()
+    (builder.root / "config" / "topics.json").write_text('{"topicConfigTable":{"T":{}}}')
     table = str(tmp_path / "table")
     command = ["spark", "backfill", str(builder.root), "--topic", "T", "--to", table, "--body", "json"]
     done = run(tmp_path, *command, "--schema", "n int", "--json")
