@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Path:
 def declare(store: Path, *topics: str) -> None:
     """Write the broker's table of topics."""
     (store / "config").mkdir(parents=True, exist_ok=True)
-    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": dict.fromkeys(topics, {})}))
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {topic: {} for topic in topics}}))
 
 
 @pytest.mark.parametrize(
