@@ -12,7 +12,6 @@ proof.
 
 import hashlib
 import hmac
-import ipaddress
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Final
 from acl.gate import Gate
 from sprocket.common.errors import ClientError, ProtocolError, RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.addresses import numeric_host
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import ConnectFailed, split_address
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -65,15 +65,7 @@ def is_dialed(own: str, address: str, local_host: str) -> bool:
         host, port = split_address(address)
     except ValueError:
         return False
-    return port == split_address(own)[1] and (not _is_ip(host) or host == local_host)
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return port == split_address(own)[1] and (numeric_host(host) is None or host == local_host)
 
 
 class PeerIdentity:

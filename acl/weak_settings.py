@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acl.auth.settings import AuthSettings
+from sprocket.common.everywhere import EVERYWHERE
 from sprocket.remoting.tls.settings import DISABLED, ENFORCING, REQUIRE, TlsSettings
 
 logger = logging.getLogger(__name__)
@@ -16,7 +17,6 @@ _SAMPLES: Final = frozenset(
     {"12345678", "rocketmq", "rocketmq2", "secretkey", "accesskey", "admin", "password", "123456", "changeme", "root"}
 )
 _SHORTEST: Final = 12
-_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def warn_of(exposure: Exposure) -> None:
 
 def _reachable(of: Exposure) -> Iterator[tuple[str, str]]:
     auth, tls = of.auth, of.tls
-    if of.bind_address in _EVERYWHERE:
+    if of.bind_address in EVERYWHERE:
         yield "bindAddress", "the port is open at all addresses of this machine"
     if not auth.asks_for_users and not of.acl_enable:
         yield "authenticationEnabled", "anyone who reaches the port may do everything"

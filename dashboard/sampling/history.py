@@ -11,7 +11,7 @@ from sprocket.remoting.bodies.route import ClusterInfo
 
 SPAN_MS: Final = 3_600_000
 MAX_BROKERS: Final = 64
-# Brokers of which it is remembered when they last answered.
+# Brokers whose last answer is remembered.
 MAX_MEMBERS: Final = 1_000
 
 

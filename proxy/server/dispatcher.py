@@ -113,16 +113,20 @@ class Dispatcher:
         async def serve(_: Any, context: Any) -> Any:
             try:
                 call = self._call(context)
-                self._admission.prove(call, kind.DESCRIPTOR.name)
-                raw = await self._intake.read(call.peer, context.read)
-                try:
-                    return await method(call, self._request(call, raw, kind))
-                finally:
-                    self._intake.done(call.peer, len(raw))
+                return await self._served(call, context, kind, lambda request: method(call, request))
             except Exception as error:
                 return response(status=status_of(error))
 
         return serve
+
+    async def _served(self, call: Call, context: Any, kind: Any, serve: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Prove who calls, read the request, and return what `serve` makes of it.  Raises Refusal."""
+        self._admission.prove(call, kind.DESCRIPTOR.name)
+        raw = await self._intake.read(call.peer, context.read)
+        try:
+            return await serve(self._request(call, raw, kind))
+        finally:
+            self._intake.done(call.peer, len(raw))
 
     def _request(self, call: Call, raw: bytes, kind: Any) -> Any:
         """Return the request in `raw`, if the caller may ask for it.  Raises Refusal."""
@@ -139,12 +143,7 @@ class Dispatcher:
                     limit = WriteLimit(scope, context.write, write_s)
                     try:
                         call = self._call(context, context.time_remaining())
-                        self._admission.prove(call, kind.DESCRIPTOR.name)
-                        raw = await self._intake.read(call.peer, context.read)
-                        try:
-                            await method(call, self._request(call, raw, kind), limit.write)
-                        finally:
-                            self._intake.done(call.peer, len(raw))
+                        await self._served(call, context, kind, lambda request: method(call, request, limit.write))
                     except Exception as error:
                         await limit.write(response(status=status_of(error)))
                     finally:

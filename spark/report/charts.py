@@ -159,14 +159,26 @@ def line_chart(
             axes.yaxis.set_minor_formatter(NullFormatter())
         else:
             axes.set_ylim(bottom=0)
-        axes.margins(x=0.01)
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-        _mark(axes, marks or {})
-        _legend(figure, _colors(len(series)), [each.name for each in series])
+        _label(figure, axes, series, x_label, y_label, marks)
 
     return _chart(title, caption, draw)
+
+
+def _label(
+    figure: Figure,
+    axes: Axes,
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    marks: Mapping[str, float] | None,
+) -> None:
+    """Finish a chart of series over a common axis."""
+    axes.margins(x=0.01)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    _mark(axes, marks or {})
+    _legend(figure, _colors(len(series)), [each.name for each in series])
 
 
 def stacked_chart(
@@ -182,12 +194,7 @@ def stacked_chart(
 
     def draw(figure: Figure, axes: Axes) -> None:
         axes.stackplot(series[0].x, *(each.y for each in series), colors=_colors(len(series)), alpha=0.75)
-        axes.margins(x=0.01)
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-        _mark(axes, marks or {})
-        _legend(figure, _colors(len(series)), [each.name for each in series])
+        _label(figure, axes, series, x_label, y_label, marks)
 
     return _chart(title, caption, draw)
 

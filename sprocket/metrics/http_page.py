@@ -13,6 +13,7 @@ from typing import Final
 
 from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
+from sprocket.common.everywhere import EVERYWHERE
 from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ _HEAD_LIMIT_S: Final = 5.0
 _LIMIT_S: Final = 30.0
 _PATHS: Final = (b"/", b"/metrics")
 _HEALTH: Final = b"/-/healthy"
-_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 def page_host(wanted: str, bind_address: str) -> str:
@@ -32,7 +32,7 @@ def page_host(wanted: str, bind_address: str) -> str:
 
     Where the server listens on all addresses, the page is for this machine alone, unless `wanted` says otherwise.
     """
-    own = "127.0.0.1" if bind_address.strip() in _EVERYWHERE else bind_address
+    own = "127.0.0.1" if bind_address.strip() in EVERYWHERE else bind_address
     return wanted.strip() or own
 
 

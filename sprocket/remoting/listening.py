@@ -13,9 +13,8 @@ from typing import Final
 
 from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
+from sprocket.common.everywhere import EVERYWHERE
 
-# Java listens on all addresses of both families for any of these, and so do RocketMQ's servers.
-EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 _BOTH_FAMILIES: Final = ("0.0.0.0", "::")
 # Another process may take a port that was free for both families a moment ago.
 _TRIES: Final = 16
