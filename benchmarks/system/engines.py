@@ -1,4 +1,4 @@
-"""What is measured: Sprocket, Apache RocketMQ, the naive control, the floors in C and in Python, and the sink.
+"""What is measured: Sprocket, also of another checkout, Apache RocketMQ, the naive control, two floors, and the sink.
 
 A floor does the least that a broker in its language can do; the sink states the ceiling of the generator.
 """
@@ -7,7 +7,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.compat import maven, ports, wire
 from tests.compat.cluster import LARGE_FILES, ApacheCluster, Cluster, Server, SprocketCluster
 
 ROOT = Path(__file__).resolve().parents[2]
+OTHER = "other"
 ENGINES = ("sprocket", "apache", "naive", "floor", "python-floor", "sink")
 # As distribution/bin/runbroker.sh and runserver.sh start them, with 2 GiB and 512 MiB instead of 8 and 4 GiB.
 APACHE_BROKER_HEAP = (
@@ -42,11 +43,37 @@ class Running:
     registered_s: float | None
 
 
+class _OtherCheckout(SprocketCluster):
+    """Sprocket of another checkout, with the interpreter and the compiled engine of its `.venv`."""
+
+    def __init__(self, root: Path, directory: Path, properties: Mapping[str, str]) -> None:
+        self._root = root
+        super().__init__(directory, properties=properties)
+
+    @property
+    def scripts(self) -> Path:
+        return self._root / ".venv" / "bin"
+
+
+def label(engine: str) -> str:
+    """What a table calls the engine: `other` for `other:PATH`."""
+    return engine.partition(":")[0]
+
+
+def is_known(engine: str) -> bool:
+    """Return whether it is one of `ENGINES`, or `other:PATH` with a checkout that is set up."""
+    name, _, path = engine.partition(":")
+    return engine in ENGINES or (name == OTHER and (Path(path) / ".venv" / "bin" / "mqbroker").exists())
+
+
 @contextlib.contextmanager
 def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Running]:
-    """Runs an engine with its store below `directory`.  Raises EngineMissingError, ClusterError."""
+    """Run one of `ENGINES` or `other:PATH`, with its store below `directory`.
+
+    Raises EngineMissingError, ClusterError.
+    """
     flush = "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"
-    if engine in ("sprocket", "apache"):
+    if label(engine) in ("sprocket", OTHER, "apache"):
         with _cluster(engine, directory, flush) as cluster:
             broker, name_server = cluster.brokers[0], cluster.name_servers[0]
             yield Running(broker.address, broker.pid, name_server.pid, cluster.registered_s)
@@ -74,6 +101,8 @@ def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
     properties = {**LARGE_FILES, "flushDiskType": flush, "enablePropertyFilter": "true"}
     if engine == "sprocket":
         return SprocketCluster(directory, properties=properties)
+    if label(engine) == OTHER:
+        return _OtherCheckout(Path(engine.partition(":")[2]).absolute(), directory, properties)
     try:
         return ApacheCluster(
             directory,

@@ -27,8 +27,10 @@ def value_property(slot: int) -> str:
     return f"a\x01{slot % 100:02d}\x02"
 
 
-def sends(topic: str, body_bytes: int, slots: int, properties: str = "") -> list[tuple[dict[str, str], bytes]]:
-    """Fields and body of a SEND_MESSAGE_V2 for each slot; slots take the topic's queues in turn."""
+def sends(
+    topic: str, body_bytes: int, slots: int, properties: str = "", *, first: int = 0
+) -> list[tuple[dict[str, str], bytes]]:
+    """Fields and body of a SEND_MESSAGE_V2 for each slot, the `first` one included; slots take the queues in turn."""
     body = bytes(97 + index % 26 for index in range(body_bytes))
     # A half message that is older than the store's files may be is given up at the next check.
     born_ms = time.time_ns() // 1_000_000
@@ -50,16 +52,19 @@ def sends(topic: str, body_bytes: int, slots: int, properties: str = "") -> list
             },
             body,
         )
-        for slot in range(slots)
+        for slot in range(first, first + slots)
     ]
 
 
 def send_frames(
-    topic: str, body_bytes: int, slots: int, serialization: int, *, with_values: bool = False
+    topic: str, body_bytes: int, slots: int, serialization: int, *, with_values: bool = False, connection: int = 0
 ) -> dict[int, bytes]:
-    """SEND_MESSAGE_V2 frames by opaque, each with a `value_property` if asked for."""
+    """SEND_MESSAGE_V2 frames of one connection by opaque, each with a `value_property` if asked for.
+
+    Connections with one slot each take the queues in turn.
+    """
     frames = {}
-    for slot, (fields, body) in enumerate(sends(topic, body_bytes, slots)):
+    for slot, (fields, body) in enumerate(sends(topic, body_bytes, slots, first=connection * slots)):
         opaque = FIRST_OPAQUE + slot
         if with_values:
             fields["i"] += value_property(slot)

@@ -30,7 +30,7 @@ struct load {                 /* mirrored by generator_c.py */
     int64_t last_offset;      /* for a pull: from here on a slot begins again at 0 */
     int64_t stop_after;       /* messages; 0 is no limit */
     double seconds;
-    const uint8_t *heads;     /* slots * head_bytes; for a pull connections * slots * head_bytes */
+    const uint8_t *heads;     /* connections * slots * head_bytes */
     const uint8_t *tails;
     int64_t *offsets;         /* for a pull: where each slot of each connection begins */
     double *samples;          /* out, microseconds */
@@ -83,11 +83,11 @@ static int64_t number_after(const uint8_t *header, size_t size, const char *key,
 #define NUMBER_AFTER(header, size, key) number_after(header, size, key, sizeof(key) - 1)
 
 static size_t put_request(struct load *load, struct connection *connection, int slot, uint8_t *to) {
+    int index = connection->first_slot + slot;
     if (!load->is_pull) {
-        memcpy(to, load->heads + (size_t)slot * load->head_bytes, load->head_bytes);
+        memcpy(to, load->heads + (size_t)index * load->head_bytes, load->head_bytes);
         return load->head_bytes;
     }
-    int index = connection->first_slot + slot;
     uint8_t *at = to + 8;
     memcpy(at, load->heads + (size_t)index * load->head_bytes, load->head_bytes);
     at += load->head_bytes;

@@ -74,10 +74,18 @@ def run(
 def _parts(topic: str, workload: Workload) -> tuple[list[bytes], list[bytes]]:
     """What each slot writes; a pull in two parts, with the offset between them."""
     if workload.kind == "send":
-        made = send_frames(
-            topic, workload.body_bytes, workload.slots, workload.serialization, with_values=workload.with_values
-        )
-        frames = list(made.values())
+        frames = [
+            frame
+            for connection in range(workload.connections)
+            for frame in send_frames(
+                topic,
+                workload.body_bytes,
+                workload.slots,
+                workload.serialization,
+                with_values=workload.with_values,
+                connection=connection,
+            ).values()
+        ]
         tails: list[bytes] = []
     else:
         pairs = [

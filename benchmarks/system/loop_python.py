@@ -49,7 +49,12 @@ def _connect(
     if workload.kind == "pull":
         return _Puller(address, topic, first, list(offsets), last_offset)
     frames = send_frames(
-        topic, workload.body_bytes, workload.slots, workload.serialization, with_values=workload.with_values
+        topic,
+        workload.body_bytes,
+        workload.slots,
+        workload.serialization,
+        with_values=workload.with_values,
+        connection=first // workload.slots,
     )
     return (_BinarySender if workload.serialization == wire.ROCKETMQ else _JsonSender)(address, frames)
 

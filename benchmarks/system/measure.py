@@ -26,7 +26,8 @@ _QUIET: Final = 0.05
 _PATIENCE_PAUSE_S: Final = 1.0
 # Once per start, so that no engine is measured before its JIT has seen the path, and once per workload.
 _START_WARM_UP: Final = Workload("send", 128, 64)
-_START_WARM_UP_S: Final = {True: 4.0, False: 8.0}
+_JVM_WARM_UP_S: Final = {True: 4.0, False: 8.0}
+_START_WARM_UP_S: Final = 1.0
 _WARM_UP_S: Final = 0.3
 # RocketMQ's timer wheel and transactions become faster for seconds, as Java compiles them.
 _EXCHANGE_WARM_UP_S: Final = 3.0
@@ -52,23 +53,25 @@ def side_by_side(
     try:
         with contextlib.ExitStack() as stack:
             running = {}
-            for engine in names:
+            for name in names:
+                engine = engines.label(name)
                 if engine in report.missing or (engine == "sink" and sync_flush):
                     continue
                 say(f"start {engine}")
                 try:
                     running[engine] = stack.enter_context(
-                        engines.started(engine, directory / engine, sync_flush=sync_flush)
+                        engines.started(name, directory / engine, sync_flush=sync_flush)
                     )
                 except engines.EngineMissingError as missing:
                     report.missing[engine] = str(missing)
                     continue
                 if not sync_flush:
                     report.startups.setdefault(engine, []).append(_idle(running[engine]))
-                _warm_up(running[engine], report, _START_WARM_UP_S[quick])
+                _warm_up(running[engine], report, _JVM_WARM_UP_S[quick] if engine == "apache" else _START_WARM_UP_S)
             for workload in workloads:
                 for number in range(report.rounds):
-                    for engine, one in running.items():
+                    # Every other round backward, so that a machine that becomes slower does so for all.
+                    for engine, one in [*running.items()][:: -1 if number % 2 else 1]:
                         if engine == "python-floor" and workload.kind != "send":
                             continue
                         say(f"{workload.name}: {engine}, slice {number + 1} of {report.rounds}")

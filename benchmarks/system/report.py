@@ -11,11 +11,7 @@ from rich.table import Table
 from benchmarks.system.process import Memory
 
 _MIB = 1 << 20
-_HEADINGS = (
-    *("messages/s", "x apache", "x naive", "x floor", "p50 us", "p99 us", "p999 us"),
-    *("CPU us/msg", "CPU x naive", "RSS MiB", "others %"),
-)
-_RATE_RATIOS = ("rate_over_apache", "rate_over_naive", "rate_over_floor")
+_CONTROLS = ("apache", "naive", "other", "floor")
 
 
 @dataclass(frozen=True)
@@ -95,6 +91,10 @@ class Report:
         """Who was measured with this workload."""
         return [engine for name, engine in self.measurements if name == workload]
 
+    def controls(self) -> list[str]:
+        """What was measured for comparison."""
+        return [control for control in _CONTROLS if any(engine == control for _, engine in self.measurements)]
+
     def as_json(self) -> dict[str, Any]:
         """Everything, the single rounds' rates included."""
         return {
@@ -122,7 +122,7 @@ class Report:
         """This engine over each control, slice by slice: medians of the ratios of rates, p99, and CPU per message."""
         own = self.measurements.get((workload, engine), [])
         ratios = {}
-        for control in ("apache", "naive", "floor"):
+        for control in _CONTROLS:
             pairs = list(zip(own, self.measurements.get((workload, control), []), strict=False))
             if control != engine and pairs:
                 ratios[f"rate_over_{control}"] = median(ours.rate / theirs.rate for ours, theirs in pairs)
@@ -151,7 +151,10 @@ def _workload_table(report: Report) -> Table:
     table = Table(title=title)
     table.add_column("workload")
     table.add_column("engine")
-    for heading in _HEADINGS:
+    controls = report.controls()
+    rates = ["share of the floor" if control == "floor" else f"x {control}" for control in controls]
+    cpus = [f"CPU x {control}" for control in controls]
+    for heading in ("messages/s", *rates, "p50 us", "p99 us", "p999 us", "CPU us/msg", *cpus, "RSS MiB", "others %"):
         table.add_column(heading, justify="right")
     for workload in report.workloads():
         for engine in report.engines(workload):
@@ -163,14 +166,19 @@ def _workload_table(report: Report) -> Table:
 def _row(report: Report, workload: str, engine: str) -> Sequence[str]:
     numbers = report.medians(workload, engine)
     ratios = report.ratios(workload, engine)
+
+    def cells(figure: str) -> list[str]:
+        keys = [f"{figure}_over_{control}" for control in report.controls()]
+        return [f"{ratios[key]:.2f}" if key in ratios else "" for key in keys]
+
     return (
         workload if engine == report.engines(workload)[0] else "",
         engine,
         f"{numbers['rate']:,.0f}",
-        *(f"{ratios[key]:.2f}" if key in ratios else "" for key in _RATE_RATIOS),
+        *cells("rate"),
         *(f"{numbers[key]:,.0f}" for key in ("p50_us", "p99_us", "p999_us")),
         f"{numbers['cpu_us']:.2f}",
-        f"{ratios['cpu_over_naive']:.2f}" if "cpu_over_naive" in ratios else "",
+        *cells("cpu"),
         f"{numbers['resident_mib']:,.0f}",
         f"{100 * numbers['others']:.0f}",
     )

@@ -41,15 +41,27 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """What a table says of it, and its key in the JSON report."""
-        words = [f"{self.kind} {self.body_bytes} B, {self.outstanding} outstanding"]
-        if self.connections > 1:
-            words.append(f"{self.connections} connections")
+        """What a table says of it, and its key in the JSON report: 16x4 is 16 connections with 4 outstanding each."""
+        words = [f"{self.kind} {self.body_bytes} B, {self.connections}x{self.slots}"]
         if self.serialization == wire.ROCKETMQ:
             words.append("binary header")
         if self.sync_flush:
             words.append("SYNC_FLUSH")
         return ", ".join(words)
+
+    def is_called(self, words: str) -> bool:
+        """Return whether its name has all these words, as `send 128 16x1`."""
+        return {*words.replace(",", " ").split()} <= {*self.name.replace(",", "").split()}
+
+
+# How applications send and pull: connections, and requests outstanding on each.
+SHAPES: Final = (
+    *(
+        Workload("send", 128, connections * each, connections)
+        for connections, each in ((1, 256), (1, 64), (16, 4), (16, 1), (64, 1), (1, 1))
+    ),
+    Workload("pull", 128, 16, 16),
+)
 
 
 @dataclass(frozen=True)

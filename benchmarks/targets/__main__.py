@@ -94,7 +94,8 @@ def _measure_all(
             if again or not results.has_figures(engine, name):
                 outcome = _in_a_process(name, engine, effort)
                 results.put(engine, name, outcome)
-                figures = ", ".join(f"{key} {value:,.2f}" for key, value in outcome.figures.items())
+                wanted = {target.figure for target in targets}
+                figures = ", ".join(f"{key} {value:,.2f}" for key, value in outcome.figures.items() if key in wanted)
                 click.echo(f"{name}, {engine}: {outcome.missing or figures}", err=True)
 
 

@@ -6,7 +6,7 @@ process starts.
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,8 +22,9 @@ from benchmarks.store import open_time, recovery
 from benchmarks.system import generator, page_cache, process
 from benchmarks.system.measure import side_by_side
 from benchmarks.system.report import Report
+from benchmarks.system.workload import Workload
 from benchmarks.targets.results import Outcome
-from benchmarks.targets.target import WORKLOADS
+from benchmarks.targets.target import WORKLOADS, figure_of
 from sprocket.engine.choice import ENGINE
 from store.config.store_config import StoreConfig
 from tests.compat.cluster import LARGE_FILES, ClusterError, SprocketCluster
@@ -39,7 +40,7 @@ _SPARK_QUERIES: Final = {"all rows, 9 columns": "all_rows", "all by topic and ta
 
 
 class Figures(NamedTuple):
-    """What was measured, and the same of a floor: the least that a broker in the engine's language can do."""
+    """What was measured, and the same of the C floor: the least that a broker can do."""
 
     measured: dict[str, float]
     floor: dict[str, float]
@@ -75,21 +76,26 @@ def measure(name: str, effort: Effort) -> Outcome:
 
 
 def _brokers(name: str, effort: Effort) -> Figures:
-    workload = WORKLOADS[name]
+    workloads = WORKLOADS[name]
+    first = workloads[0]
     report = Report(process.machine(), generator.loop_name("auto"), effort.seconds, effort.rounds)
-    # Some targets are shares of the C floor.  Whether an engine can reach a target, the floor in its language says.
-    floors: tuple[str, ...] = () if workload.is_exchange else ("floor",)
-    if workload.kind == "send" and ENGINE.name == "python":
-        floors = ("floor", "python-floor")
-    engines = (*_BROKERS, *floors)
+    engines = _BROKERS if first.is_exchange else (*_BROKERS, "floor")
     with page_cache.filled(page_cache.free_bytes() if effort.full_cache else 0):
-        side_by_side(report, engines, [workload], quick=True, sync_flush=workload.sync_flush, say=lambda _: None)
+        side_by_side(report, engines, workloads, quick=True, sync_flush=first.sync_flush, say=lambda _: None)
     problems = [*(f"{engine}: {reason}" for engine, reason in report.missing.items()), *report.failures]
-    own = report.ratios(workload.name, "sprocket")
+    own = _ratios(report, workloads, "sprocket")
     # Without RocketMQ, the floor still gives its share.
     if report.failures or not own:
         raise NotMeasuredError("; ".join(problems) or "no engine to compare with")
-    return Figures(own, report.ratios(workload.name, floors[-1]) if floors else {})
+    return Figures(own, _ratios(report, workloads, "floor"))
+
+
+def _ratios(report: Report, workloads: Sequence[Workload], engine: str) -> dict[str, float]:
+    return {
+        figure_of(workload, ratio): value
+        for workload in workloads
+        for ratio, value in report.ratios(workload.name, engine).items()
+    }
 
 
 def _start(effort: Effort) -> Figures:

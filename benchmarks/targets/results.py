@@ -15,7 +15,7 @@ class BadResultsError(Exception):
 class Outcome:
     """Result of one measurement with one engine: its figures, or why there are none.
 
-    `floor` has the figures of the C floor, or of the Python floor, where it ran beside.  `load` is the machine's load
+    `floor` has the figures of the C floor, where it ran beside.  `load` is the machine's load
     average before and after.
     """
 

@@ -249,6 +249,11 @@ class Cluster(ABC):
 class SprocketCluster(Cluster):
     """The console scripts of the environment that runs the tests."""
 
+    @property
+    def scripts(self) -> Path:
+        """The folder of the console scripts."""
+        return Path(sys.executable).parent
+
     def extra_properties(self) -> Mapping[str, str]:
         # Neither refuse nor clean, however full a developer's disk is, and however slow with the JVM beside it.
         return {
@@ -259,10 +264,10 @@ class SprocketCluster(Cluster):
         }
 
     def name_server_command(self, configuration: Path) -> Sequence[str]:
-        return [str(Path(sys.executable).parent / "mqnamesrv"), "-c", str(configuration)]
+        return [str(self.scripts / "mqnamesrv"), "-c", str(configuration)]
 
     def broker_command(self, configuration: Path) -> Sequence[str]:
-        return [str(Path(sys.executable).parent / "mqbroker"), "-c", str(configuration)]
+        return [str(self.scripts / "mqbroker"), "-c", str(configuration)]
 
 
 class ApacheCluster(Cluster):
