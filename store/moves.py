@@ -1,13 +1,11 @@
 """Appends of records that go on to another topic, made from the stored ones.
 
 Used where a broker moves many messages: ends of transactions, and timed messages that are due.  The compiled engine
-makes them, or with pure Python arrays do (`store.alike.moves`), if many are alike.  Each of all other records becomes a
-`PendingMessage` instead.
+makes them.  With pure Python, each record becomes a `PendingMessage` instead.
 """
 
 from collections.abc import Collection
 from functools import cache
-from importlib import import_module
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from sprocket.engine.choice import native
@@ -15,8 +13,7 @@ from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 from store.appender import UsualRecords
 from store.queue.logic_queue import LogicQueue
 
-# The path of pure Python is imported only where it is used.
-engine: Final = native("broker.moves") or import_module("store.alike.moves")
+engine: Final = native("broker.moves")
 # Other flags need more than the bytes of a record.
 USUAL_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
 
@@ -41,7 +38,7 @@ def _is_moving(store_type: type) -> bool:
 def new_moves(store: object, barred_topics: Collection[str]) -> Any | None:
     """Return an empty `Moves` of the engine, for the next `append_usual` of `store`.
 
-    Records for `barred_topics` are unusual.  None if the store accepts only messages now.
+    Records for `barred_topics` are unusual.  None with pure Python, or if the store accepts only messages now.
     """
     store_type: type = type(store)
     if engine is None or not _is_moving(store_type):

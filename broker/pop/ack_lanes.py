@@ -89,16 +89,6 @@ class AckLanes:
         form = self._log.ack_form(ack, handle.revive_queue_id, due_ms, self._clock.wall_ms())
         return None if form is None else AckLane(ack, form, bounds, self._buffer.find(ack))
 
-    def usual(self, topic: str, group: str, queue_id: int, common: str) -> tuple[AckLane, int, int, AckForm] | None:
-        """Return a lane whose acknowledgements become records, its bounds and its form; None if it is unusual."""
-        try:
-            lane = self.lane(topic, group, queue_id, common, _NOBODY)
-        except RequestError:
-            return None  # the Python path refuses each
-        if lane is None or lane.in_memory is not None or _HASH in lane.form.common_properties:
-            return None
-        return lane, lane.low, lane.high, lane.form
-
     def kind(self, engine: ModuleType, topic: str, group: str, queue_id: int, end: str) -> Any:
         """Return the `AckKind` of the pops of a queue whose handles have `end` from the revive queue up to the offset.
 

@@ -1,13 +1,12 @@
-"""The path of usual acknowledgements: one call reads them, one makes their records, one their responses.
+"""The compiled path of usual acknowledgements: one call reads them, one makes their records, one their responses.
 
-It serves the usual acknowledgements with which a read begins, with pure Python only long runs of those that are alike
-(`broker.pop.alike_acks`).  `AckProcessor.acknowledge`, its twin, serves all others; both store the same bytes and give
-the same responses.  See docs/engine-requests.md.
+It serves the usual acknowledgements with which a read begins.  `AckProcessor.acknowledge`, its twin, serves all others;
+both store the same bytes and give the same responses.  See docs/engine-requests.md.
 """
 
 import logging
 from functools import partial
-from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.core import BrokerCore
@@ -27,14 +26,13 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_compiled: Final = native("broker.acks")
-# The path of pure Python is imported only where it is used.
-_engine: Final = _compiled or import_module("broker.pop.alike_acks")
-if _compiled is not None and (
+# None with pure Python: then all acknowledgements are single requests.
+_engine: Final = native("broker.acks")
+if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
     MAX_COMMON_CHARS,
-) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES, _compiled.MAX_COMMON_CHARS):
+) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES, _engine.MAX_COMMON_CHARS):
     raise ImportError("the compiled engine has another layout of records or limit of handles: run `make engine`")
 
 # Max acknowledgements of one append: a longer one would hold up the loop.
@@ -64,9 +62,10 @@ class UsualAcks:
         log: ReviveLog,
         lanes: AckLanes,
         route: Route,
-        fields: tuple[Any, ...] | None,
+        fields: tuple[Any, ...],
+        engine: ModuleType,
     ) -> None:
-        """`fields` are those of the compiled reader; None with pure Python."""
+        """`fields` are those of the compiled reader."""
         self._config = core.config
         self._clock = core.clock
         self._store = store
@@ -76,26 +75,22 @@ class UsualAcks:
         self._lanes = lanes
         self.code = int(route.code)
         self._fields = fields
-        self._engine = _engine
-        self.done = DONE if fields is None else DONE.encoder
-        # Fewer frames are not worth a look.
-        self._min_frames = _engine.MIN_ACKS if fields is None else 1
+        self._engine = engine
+        self.done = DONE.encoder
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
         self._configure()
 
     @classmethod
     def of(cls, core: BrokerCore, log: ReviveLog, lanes: AckLanes, route: Route) -> FramesHandler | None:
-        """Return the handler; None if the store does not take what it makes."""
+        """Return the handler; None with pure Python, or if the store does not take what it makes."""
         store: object = core.store
-        if not isinstance(store, UsualAckStore):
+        if _engine is None or not isinstance(store, UsualAckStore):
             return None
-        fields = None
-        if hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
-            fields = header_fields(int(route.code), route.header, _engine)
-            if fields is None or DONE.encoder is None:
-                return None
-        acks = cls(core, store, log, lanes, route, fields)
+        fields = header_fields(int(route.code), route.header, _engine)
+        if fields is None or DONE.encoder is None:
+            return None
+        acks = cls(core, store, log, lanes, route, fields, _engine)
         return CodeFrames(int(route.code), acks.serve)
 
     def _configure(self) -> None:
@@ -103,17 +98,12 @@ class UsualAcks:
         self._configured_for = self._config.broker, self._config.store
         self._revive_topic = self._topics.get(self._log.topic)
         lanes, engine = self._lanes, self._engine
-        if self._fields is None:
-            self._reader = engine.AckReader(self._table, lanes.usual)
-        else:
-            self._reader = engine.AckReader(
-                self.code, self._fields, partial(lanes.kind, engine), self._topics.by_name.get, lanes.bounds
-            )
+        self._reader = engine.AckReader(
+            self.code, self._fields, partial(lanes.kind, engine), self._topics.by_name.get, lanes.bounds
+        )
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the usual acknowledgements from `index` on; return how many, 0 if others must serve the next one."""
-        if len(frames) - index < self._min_frames:
-            return 0
         try:
             acks = self._acks_of(frames, index)
         except Exception:

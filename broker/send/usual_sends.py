@@ -1,8 +1,7 @@
-"""The path of usual sends: one call reads them, one makes their records, one their responses.
+"""The compiled path of usual sends: one call reads them, one makes their records, one their responses.
 
-It serves the usual sends with which a read begins, with pure Python only long runs of sends that are alike
-(`broker.send.alike`).  `SendProcessor.send`, its twin, serves all others; both store the same bytes and give the same
-responses.  See docs/engine-requests.md.
+It serves the usual sends with which a read begins.  `SendProcessor.send`, its twin, serves all others; both store the
+same bytes and give the same responses.  See docs/engine-requests.md.
 
 If several connections send, the sends of all reads of one turn of the loop are one append, at the end of the turn or
 before the first request that this path does not serve.
@@ -12,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -41,13 +39,12 @@ from store.queue.logic_queue import LogicQueue
 
 logger = logging.getLogger(__name__)
 
-_compiled: Final = native("broker.sends")
-# The path of pure Python is imported only where it is used.
-_engine: Final = _compiled or import_module("broker.send.alike.alike_sends")
-if _compiled is not None and (
+# None with pure Python: then all sends are single requests.
+_engine: Final = native("broker.sends")
+if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
-) != (_compiled.RECORD_HEAD_BYTES, _compiled.QUEUE_ENTRY_BYTES):
+) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
 # If an unusual send follows fewer usual ones, all go one way: a second append costs more than it saves.
@@ -104,10 +101,7 @@ class UsualSends:
         # Decodes the sends of a failed append, so that each gets its refusal.
         self._table = RouteTable(routes)
         self._engine = engine
-        self._is_compiled = hasattr(engine, "SOURCES")  # only compiled modules have a digest of their sources
         self._headers = {int(route.code): route.header for route in routes}
-        # Fewer frames are not worth a look.
-        self._min_frames = 1 if self._is_compiled else engine.MIN_SENDS
         # Reads of this turn that are yet to be appended, and the sends in them.
         self._reads: list[_Read] = []
         self._group = engine.SendGroup()
@@ -133,8 +127,8 @@ class UsualSends:
         refuse: Refuse,
         send: Send,
     ) -> "UsualSends | None":
-        """Return the handler; None if `store` does not take what it makes."""
-        if not isinstance(store, UsualStore):
+        """Return the handler; None with pure Python, or if `store` does not take what it makes."""
+        if _engine is None or not isinstance(store, UsualStore):
             return None
         return cls(config, store, admission, waits, flow, timer, routes, refuse, send, _engine)
 
@@ -153,8 +147,6 @@ class UsualSends:
             self._readers[code] = self._reader(code, header, suffix, kinds)
 
     def _reader(self, code: int, header: type[Header], suffix: bytes, kinds: Any) -> Any:
-        if not self._is_compiled:
-            return self._engine.SendReader(self._table, header, USUAL_FLAGS, suffix, kinds)
         fields = header_fields(code, header, self._engine)
         return None if fields is None else self._engine.SendReader(code, fields, USUAL_FLAGS, suffix, kinds)
 
@@ -167,8 +159,6 @@ class UsualSends:
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
-        if len(frames) - index < self._min_frames:
-            return 0
         try:
             sends = self._sends_of(code, frames, index, channel, proof)
         except Exception:
@@ -279,8 +269,7 @@ class UsualSends:
 
     def encoders(self, code: int) -> tuple[Any, Any]:
         """Return the encoders of responses with `code`, without and with a recall handle."""
-        replies = self._settled.replies
-        return replies.encoders(code) if self._is_compiled else (replies.template(code), replies.timed_template(code))
+        return self._settled.replies.encoders(code)
 
 
 class _Read:

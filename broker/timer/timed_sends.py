@@ -23,16 +23,6 @@ _TAGS: Final = names.encoded_name(names.TAGS)
 _ASKED: Final = re.compile(f"(?:\\A|\x02)({'|'.join(TIMER_NAMES)})\x01([^\x02]+)\x02".encode())
 
 
-def is_usual_timed(properties: str) -> bool:
-    """Return whether a message of the kind TIMED, if its time is usual, is stored with its properties as they are."""
-    return properties.count("UNIQ_KEY") == 1
-
-
-def added_to_timed(out_ms: bytes, topic: bytes, queue_id: bytes) -> bytes:
-    """Return the properties that a timed message gets: the begin of its slot, its real topic and queue."""
-    return b"TIMER_OUT_MS\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%b\x02" % (out_ms, topic, queue_id)
-
-
 class TimedSends:
     """Encoder of messages for the timer topic.  Lives in the event loop's thread."""
 
@@ -51,7 +41,7 @@ class TimedSends:
         """
         header = request.header
         text, body = header.properties, request.body
-        if not is_usual_timed(text) or not 0 < len(body) <= self._config.store.max_message_size:
+        if text.count("UNIQ_KEY") != 1 or not 0 < len(body) <= self._config.store.max_message_size:
             return None
         properties = (text if text[-1] == "\x02" else text + "\x02").encode()
         key = find_last(properties, _UNIQUE_KEY)
@@ -62,7 +52,8 @@ class TimedSends:
         if self._timer.place(topic, queue_id, timed)[0] != TIMER_TOPIC:
             return None
         out_ms, real_topic = timed[names.TIMER_OUT_MS], topic.encode()
-        properties += suffix + added_to_timed(out_ms.encode(), real_topic, b"%d" % queue_id)
+        place = out_ms.encode(), real_topic, queue_id
+        properties += suffix + b"TIMER_OUT_MS\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % place
         if len(properties) > MAX_PROPERTIES_BYTES:
             return None
         pending = PendingMessage(

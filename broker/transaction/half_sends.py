@@ -23,21 +23,6 @@ _PREPARED: Final = re.compile(r"(?:\A|\x02)TRAN_MSG\x01true(?:\x02|\Z)")
 _GROUP: Final = re.compile(r"(?:\A|\x02)PGROUP\x01[^\x02]+(?:\x02|\Z)")
 
 
-def is_usual_half(properties: str) -> bool:
-    """Return whether a message of the kind HALF is stored with its properties as they are."""
-    return (
-        properties.count("UNIQ_KEY") == 1
-        and properties.count("PGROUP") == 1
-        and _PREPARED.search(properties) is not None
-        and _GROUP.search(properties) is not None
-    )
-
-
-def added_to_half(key: bytes, topic: bytes, queue_id: bytes) -> bytes:
-    """Return the properties that a half message gets: the id of its transaction, its real topic and queue."""
-    return b"__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%b\x02" % (key, topic, queue_id)
-
-
 class HalfSends:
     """Encoder of messages for the half topic.  Lives in the event loop's thread."""
 
@@ -54,7 +39,10 @@ class HalfSends:
         """
         header, body, text = request.header, request.body, request.header.properties
         if (
-            not is_usual_half(text)
+            text.count("UNIQ_KEY") != 1
+            or text.count("PGROUP") != 1
+            or _PREPARED.search(text) is None
+            or _GROUP.search(text) is None
             or self._config.broker.reject_transaction_message
             or not 0 < len(body) <= self._config.store.max_message_size
         ):
@@ -63,7 +51,8 @@ class HalfSends:
         key = find_last(properties, _UNIQUE_KEY)
         if not key:
             return None
-        properties += suffix + added_to_half(key, admission.topic.encode(), b"%d" % queue_id)
+        place = key, admission.topic.encode(), queue_id
+        properties += suffix + b"__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % place
         if len(properties) > MAX_PROPERTIES_BYTES:
             return None
         pending = PendingMessage(

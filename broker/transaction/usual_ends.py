@@ -1,14 +1,12 @@
-"""The path of usual ends of transactions: one call reads them, one makes their records, one their responses.
+"""The compiled path of usual ends of transactions: one call reads them, one makes their records, one their responses.
 
-It takes all ends of a run or none, with pure Python only long runs that are alike (`broker.transaction.alike_ends`).
-`TransactionProcessor.end`, its twin, decides about all others one by one; both store the same bytes and give the same
-responses.  See docs/engine-requests.md.
+It takes all ends of a run or none.  `TransactionProcessor.end`, its twin, decides about all others one by one; both
+store the same bytes and give the same responses.  See docs/engine-requests.md.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -33,10 +31,9 @@ from store.record.record import topic_field
 
 logger = logging.getLogger(__name__)
 
-_compiled: Final = native("broker.ends")
-# The path of pure Python is imported only where it is used.
-_engine: Final = _compiled or import_module("broker.transaction.alike_ends")
-if _compiled is not None and _compiled.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
+# None with pure Python: then all ends are single requests.
+_engine: Final = native("broker.ends")
+if _engine is not None and _engine.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
 
 DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
@@ -73,7 +70,6 @@ class UsualEnds:
         waits: ConfirmWaits,
         route: Route,
         reader: Any,
-        min_frames: int,
         refuse: Refuse,
         engine: ModuleType,
     ) -> None:
@@ -84,31 +80,24 @@ class UsualEnds:
         self._engine = engine
         self._code = int(route.code)
         self._reader = reader
-        # Fewer frames are not worth a look.
-        self._min_frames = min_frames
         # Decodes the ends of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
 
     @classmethod
     def of(cls, transactions: Transactions, waits: ConfirmWaits, route: Route, refuse: Refuse) -> FramesHandler | None:
-        """Return the handler; None if the store does not take what it makes."""
+        """Return the handler; None with pure Python, or if the store does not take what it makes."""
         store: object = transactions.store
-        if not isinstance(store, UsualEndStore):
+        if _engine is None or not isinstance(store, UsualEndStore):
             return None
-        if not hasattr(_engine, "SOURCES"):  # only compiled modules have a digest of their sources
-            reader, min_frames = _engine.EndReader(RouteTable([route])), _engine.MIN_ALIKE
-        else:
-            fields = header_fields(int(route.code), route.header, _engine)
-            if fields is None or DONE.encoder is None:
-                return None
-            reader, min_frames = _engine.EndReader(int(route.code), fields), 1
-        ends = cls(transactions, store, waits, route, reader, min_frames, refuse, _engine)
+        fields = header_fields(int(route.code), route.header, _engine)
+        if fields is None or DONE.encoder is None:
+            return None
+        reader = _engine.EndReader(int(route.code), fields)
+        ends = cls(transactions, store, waits, route, reader, refuse, _engine)
         return CodeFrames(int(route.code), ends.serve)
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the run of ends from `index` on if all are usual; return how many, 0 if others must serve them."""
-        if len(frames) - index < self._min_frames:
-            return 0
         try:
             ends = self._ends_of(frames, index)
         except RequestError:
@@ -162,7 +151,7 @@ class UsualEnds:
             require_topic(decoded[1], topic, AuthAction.PUB)
 
     def _answer(self, ends: Any, channel: FramesChannel, read_at: float, *, was_later: bool) -> None:
-        frames = ends.responses(DONE.encoder or DONE)
+        frames = ends.responses(DONE.encoder)
         channel.answer_frames(self._code, ends.waiting(), frames, _SUCCESS, read_at, was_later=was_later)
 
     def _stored(

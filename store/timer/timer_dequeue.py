@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `TimerMessageStore.dequeue`, `TimerDequeueGetMessageServ
 
 import logging
 from array import array
-from importlib import import_module
 from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
@@ -20,7 +19,7 @@ from store.timer.timer_wheel import Slot
 
 _log = logging.getLogger(__name__)
 
-_units: Final = native("store.timer_units") or import_module("store.timer.alike_units")
+_units: Final = native("store.timer_units")
 
 # Units of a slot to read in one turn before the first of them is delivered.
 _WALK_UNITS: Final = 2048

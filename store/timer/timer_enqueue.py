@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `TimerMessageStore.enqueue`, `doEnqueue`, `TimerEnqueueP
 
 import logging
 from dataclasses import replace
-from importlib import import_module
 from typing import Final
 
 import numpy as np
@@ -26,19 +25,17 @@ from store.timer.timer_state import TimerState
 
 _log = logging.getLogger(__name__)
 
-_compiled: Final = native("store.timer_units")
-# The way of pure Python is imported only where it is used.
-_engine: Final = _compiled or import_module("store.timer.alike_units")
-if _compiled is not None and _compiled.UNIT_BYTES != UNIT_BYTES:
+_engine: Final = native("store.timer_units")
+if _engine is not None and _engine.UNIT_BYTES != UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of units than store/layout.py: run `make engine`")
 # So many messages that wait are worth a turn at once.
-ENTRY_MESSAGES: Final = 256 if _compiled is None else 512
+ENTRY_MESSAGES: Final = 256 if _engine is None else 512
 # Max messages of one turn: those that arrive before a turn that is due enter with it.
 MAX_ENTRY_MESSAGES: Final = 1024
 # Of them, max messages that are entered one by one.  One of these takes a hundred times as long as a compiled one.
 _MAX_ONE_BY_ONE: Final = 256
 # Messages after an unusual one that are entered one by one, before the engine is asked again.
-_UNUSUAL: Final = 16 if _compiled is not None else _engine.UNUSUAL
+_UNUSUAL: Final = 16
 _MAX_CACHED_HASHES: Final = 4096
 _BEFORE_UNITS: Final = failpoint("timer_enqueue.before_units")
 _UNITS_WRITTEN: Final = failpoint("timer_enqueue.units_written")

@@ -1,4 +1,4 @@
-"""Records that an engine moves are those that Python makes one by one: the same log, queues, timer log and wheel."""
+"""Records that the compiled engine moves are those that Python makes: the same log, queues, timer log and wheel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +10,17 @@ import pytest
 
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store import moves
-from store.alike import moves as alike_moves
-from store.alike import stored_records
 from store.record.record import PendingMessage
 from tests.store.timer.test_timer_files import BEGIN, Rig
 from tests.store.timer.wheel_run import HOST, REAL_TOPIC, WheelRun
 from tests.tiers import seeds
 
-TWINS = ("alike",) if moves.engine is alike_moves else ("alike", "native")
+try:
+    from sprocket.engine.broker import moves as compiled
+except ImportError:  # no C compiler: `tests/engine` says so
+    compiled = None  # type: ignore[assignment]
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 PLACE = "TIMER_OUT_MS\x01{out}\x02REAL_TOPIC\x01Orders\x02REAL_QID\x010\x02"
 
 
@@ -40,25 +43,23 @@ ODD = (
 
 
 @contextmanager
-def moving(engine: str) -> Iterator[None]:
-    """Let timers move records by one engine; "python" makes them one by one."""
-    mover = None if engine == "python" else alike_moves if engine == "alike" else moves.engine
-    with patch.object(moves, "engine", mover), patch.object(stored_records, "MIN_ALIKE", 1):
+def moving(is_native: bool) -> Iterator[None]:
+    """Let timers move records by the compiled engine, or make them one by one."""
+    with patch.object(moves, "engine", compiled if is_native else None):
         yield
 
 
 @pytest.mark.parametrize("seed", [17, 25, 254, *seeds(10, quick=2)])
-@pytest.mark.parametrize("engine", TWINS)
-def test_a_timer_over_crashes_writes_the_same_files(seed: int, engine: str) -> None:
+def test_a_timer_over_crashes_writes_the_same_files(seed: int) -> None:
     def files() -> tuple[Any, ...]:
         run = WheelRun(seed).play(40).finish()
         found = run.disk.files(), run.counts, run.problems
         run.close()
         return found
 
-    with moving("python"):
+    with moving(False):
         expected = files()
-    with moving(engine):
+    with moving(True):
         assert files() == expected
 
 
@@ -106,19 +107,17 @@ def delivered(root: Path, flags: int = 0) -> tuple[dict[str, bytes], dict[str, i
 
 
 @pytest.mark.parametrize("flags", [0, 1, 0x302])
-@pytest.mark.parametrize("engine", TWINS)
-def test_any_properties_are_delivered_alike(tmp_path: Path, flags: int, engine: str) -> None:
-    with moving("python"):
+def test_any_properties_are_delivered_the_same(tmp_path: Path, flags: int) -> None:
+    with moving(False):
         expected = delivered(tmp_path / "python", flags)
-    with moving(engine):
-        found = delivered(tmp_path / engine, flags)
+    with moving(True):
+        found = delivered(tmp_path / "native", flags)
     assert found[:2] == expected[:2]
     assert expected[2] == 0
     assert found[2] >= len(ODD)
 
 
-@pytest.mark.parametrize("engine", TWINS)
-def test_the_end_of_a_segment_and_full_records_are_left_to_python(tmp_path: Path, engine: str) -> None:
+def test_the_end_of_a_segment_and_full_records_are_left_to_python(tmp_path: Path) -> None:
     def run(root: Path) -> tuple[dict[str, bytes], int]:
         rig, moved = Rig(root, mapped_file_size_commit_log=32 * 1024, max_message_size=2000), 0
         append = rig.store.append_usual
@@ -140,7 +139,7 @@ def test_the_end_of_a_segment_and_full_records_are_left_to_python(tmp_path: Path
         rig.stop()
         return contents(root), moved
 
-    with moving("python"):
+    with moving(False):
         expected = run(tmp_path / "python")
-    with moving(engine):
-        assert run(tmp_path / engine)[0] == expected[0]
+    with moving(True):
+        assert run(tmp_path / "native")[0] == expected[0]

@@ -89,11 +89,6 @@ class AckForm(NamedTuple):
     before_properties: bytes
     after_properties: bytes
 
-    @property
-    def common_properties(self) -> bytes:
-        """The properties of a record without the offset."""
-        return self.before_properties + self.after_properties
-
     def record(self, offset: int, born_ms: int, store_host: bytes) -> PendingMessage:
         """Return the record for the message at `offset`."""
         return PendingMessage(

@@ -1,12 +1,8 @@
-"""Acknowledgements of pops through the paths of usual ones beside single requests: the same log, responses and counts.
-
-There are two such paths: the compiled one, and the one of pure Python, which takes those that are alike.
-"""
+"""Acknowledgements of pops through the compiled path beside single requests: the same log, responses and counts."""
 
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,7 +13,7 @@ from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.pop import alike_acks, usual_acks
+from broker.pop import usual_acks
 from broker.pop.pop_service import PopService
 from broker.pop.popped import template_of
 from broker.processor.pop import usual_pops
@@ -30,8 +26,7 @@ from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.frames import ResponseTemplate, encode_request
-from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
@@ -40,7 +35,7 @@ from store.record.record import PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
-from tests.fuzz.twins.send_targets import HOST, served
+from tests.fuzz.twins.send_targets import HOST, compare_served, served
 from tests.fuzz.twins.wire_targets import encoding, frame_of
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
@@ -65,9 +60,8 @@ def path_of(is_native: bool) -> Iterator[None]:
     with encoding(is_native):
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
         found = template_of(ResponseCode.SUCCESS, is_ordered=False)
-    engine = compiled if is_native else alike_acks
     with (
-        patch.multiple(usual_acks, _engine=engine, DONE=done),
+        patch.multiple(usual_acks, _engine=compiled if is_native else None, DONE=done),
         patch.multiple(usual_pops, _engine=compiled_pops if is_native else None, FOUND=found),
         encoding(is_native),
     ):
@@ -77,7 +71,7 @@ def path_of(is_native: bool) -> Iterator[None]:
 class Twin:
     """A store in memory, and the pop service before it, which serves the requests of one code.
 
-    Acknowledgements take the compiled path, that of alike ones, or that of single requests.
+    Acknowledgements take the compiled path, or that of single requests.
     """
 
     code = RequestCode.ACK_MESSAGE
@@ -86,7 +80,6 @@ class Twin:
         self,
         is_native: bool,
         *,
-        is_alike: bool = False,
         sync_flush: bool = False,
         segment_bytes: int = SEGMENT_BYTES,
         **changes: Any,
@@ -113,9 +106,7 @@ class Twin:
         with path_of(is_native):
             self.service = PopService(core, file, intake)
             routes = [route for route in self.service.routes() if route.code == self.code]
-            if not is_native and not is_alike:
-                routes = [replace(route, usual=None) for route in routes]
-            assert (routes[0].usual is not None) == (is_native or is_alike)
+            assert (routes[0].usual is not None) == is_native
             self.table = RouteTable(routes)
         self.core = core
         self.counters = ChannelCounters()
@@ -193,23 +184,15 @@ def ack_of(chance: random.Random, plain: float) -> bytes:
 
 
 def compare_acks(pieces: list[bytes], *, sync_flush: bool = False, **changes: Any) -> list[Any]:
-    """Serve the same bytes by all twins, twice: at the second time the timer's queue exists."""
-    single = Twin(False, sync_flush=sync_flush, **changes)
-    others = [Twin(False, is_alike=True, sync_flush=sync_flush, **changes)]
-    if compiled is not None:
-        others.append(Twin(True, sync_flush=sync_flush, **changes))
-    expected: list[Any] = []
-    for _ in range(2):
-        expected = single.serve(pieces)
-        for twin in others:
-            for one, other in zip(twin.serve(pieces), expected, strict=True):
-                assert one == other, (one, other)
-    return expected
+    """Serve the same bytes by both twins, twice: at the second time the timer's queue exists."""
+    pure, native = Twin(False, sync_flush=sync_flush, **changes), Twin(True, sync_flush=sync_flush, **changes)
+    compare_served(pure, native, pieces)
+    return compare_served(pure, native, pieces)
 
 
 def ack_twins(data: bytes) -> None:
     """Acknowledgements that `data` chooses, then `data` itself as a stream of frames, in one piece and in many."""
-    if len(data) < MIN_BYTES:
+    if compiled is None or len(data) < MIN_BYTES:
         return
     chance = random.Random(data)
     made = b"".join(ack_of(chance, chance.choice((0.0, 0.8, 1.0))) for _ in range(chance.choice((1, 10, 40))))
@@ -217,33 +200,6 @@ def ack_twins(data: bytes) -> None:
     compare_acks(pieces_of(data) or [b""])
 
 
-def alike_read(count: int, first: int = 90, opaque: int = 95, lanes: int = 2) -> bytes:
-    """Return a read of acknowledgements of messages from `first` on, which belong in turns to some pops."""
-    frames = []
-    for number in range(count):
-        handle = handle_of(queue_id=number % lanes, queue_offset=(first + number) % _MESSAGES)
-        fields = to_ext_fields(ack_header(handle))
-        frames.append(encode_request(RequestCode.ACK_MESSAGE, opaque + number, fields))
-    return b"".join(frames)
-
-
-def alike_ack_twins(data: bytes) -> None:
-    """Acknowledgements that are alike, of which `data` changes some octets, in one piece and in many."""
-    if len(data) < MIN_BYTES:
-        return
-    chance = random.Random(data)
-    stream = bytearray(
-        alike_read(chance.choice((8, 24, 64)), chance.randrange(_MESSAGES), lanes=chance.choice((1, 2, 4)))
-    )
-    for octet in data[: chance.choice((0, 1, 4))]:
-        stream[chance.randrange(len(stream))] = octet
-    compare_acks([alike_read(16), bytes(stream)], sync_flush=chance.random() < 0.3)
-    compare_acks(pieces_of(bytes(stream)))
-
-
 _SEEDS: Final = [b"".join(ack_of(random.Random(seed), 0.8) for seed in range(at, at + 4)) for at in (0, 4, 8)]
 
-ENGINE_ACK_TARGETS: Final = (
-    Target("ack_twins", ack_twins, _SEEDS, 1 << 16),
-    Target("alike_ack_twins", alike_ack_twins, _SEEDS, 1 << 16),
-)
+ENGINE_ACK_TARGETS: Final = (Target("ack_twins", ack_twins, _SEEDS, 1 << 16),)

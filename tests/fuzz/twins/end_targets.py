@@ -1,9 +1,8 @@
-"""Ends of transactions through the path of each engine beside single requests: the same log, responses and counts."""
+"""Ends of transactions through the compiled path beside single requests: the same log, responses and counts."""
 
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -13,7 +12,7 @@ from broker.config.live_config import LiveConfig
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
 from broker.send.confirm_waits import ConfirmWaits
-from broker.transaction import alike_ends, usual_ends
+from broker.transaction import usual_ends
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
 from sprocket.common.files.config_file import ConfigFile
@@ -27,13 +26,11 @@ from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from sprocket.remoting.routes import RouteTable
 from store import moves
-from store.alike import moves as alike_moves
-from store.alike import stored_records
 from store.record.record import Appended, PendingMessage
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
-from tests.fuzz.twins.send_targets import HOST, served
+from tests.fuzz.twins.send_targets import HOST, compare_served, served
 from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
@@ -43,12 +40,6 @@ try:
     from sprocket.engine.broker import moves as compiled_moves
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_moves = None  # type: ignore[assignment]
-
-# Ends and moves of each engine; "python" serves single requests.
-_ENGINES: Final[dict[str, tuple[Any, Any]]] = {
-    "python": (alike_ends, None), "alike": (alike_ends, alike_moves), "native": (compiled, compiled_moves),
-}  # fmt: skip
-TWINS: Final = ("alike",) if compiled is None else ("alike", "native")
 
 GROUP: Final = "PG"
 ROLLBACK: Final = TRANSACTION_MASK
@@ -66,16 +57,13 @@ _ODD: Final[tuple[dict[str, str], ...]] = (
 
 
 @contextmanager
-def path_of(engine: str, min_alike: int = 1) -> Iterator[None]:
+def path_of(is_native: bool) -> Iterator[None]:
     """Let processors end transactions through one twin."""
-    with encoding(engine == "native"):
+    with encoding(is_native):
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
-    ends, mover = _ENGINES[engine]
     with (
-        patch.multiple(usual_ends, DONE=done, _engine=ends),
-        patch.object(moves, "engine", mover),
-        patch.object(alike_ends, "MIN_ALIKE", min_alike),
-        patch.object(stored_records, "MIN_ALIKE", min_alike),
+        patch.multiple(usual_ends, DONE=done, _engine=compiled if is_native else None),
+        patch.object(moves, "engine", compiled_moves if is_native else None),
     ):
         yield
 
@@ -86,9 +74,7 @@ class Twin:
     The first half messages are usual; with `odd` some of the others are not.
     """
 
-    def __init__(
-        self, engine: str, odd: int = 0, *, sync_flush: bool = False, min_alike: int = 1, **changes: Any
-    ) -> None:
+    def __init__(self, is_native: bool, odd: int = 0, *, sync_flush: bool = False, **changes: Any) -> None:
         self.clock, self.disk = ManualClock(), SimDisk()
         self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush), self.clock)
         self.store = self.sim.open()
@@ -98,12 +84,10 @@ class Twin:
             config, self.store, ConsumerOffsets(ConfigFile(Path("nowhere")), self.clock), self.clock
         )
         waits = ConfirmWaits(self.store, self.clock, lambda *_: SimpleNamespace(cancel=lambda: None))
-        self.engine, self.min_alike = engine, min_alike
-        with path_of(engine, min_alike):
+        self.is_native = is_native
+        with path_of(is_native):
             routes = TransactionProcessor(config, self.transactions, waits, self.clock).routes()
-        assert routes[0].usual is not None
-        if engine == "python":
-            routes[0] = replace(routes[0], usual=None)
+        assert (routes[0].usual is not None) == is_native
         self.table = RouteTable(routes)
         self.counters = ChannelCounters()
         chance = random.Random(odd)
@@ -128,7 +112,7 @@ class Twin:
 
     def serve(self, pieces: list[bytes]) -> list[Any]:
         """Read the pieces of one connection; return everything that a peer or an operator can see of it."""
-        with path_of(self.engine, self.min_alike):
+        with path_of(self.is_native):
             return [*served(self.table, self.counters, self.sim, pieces), *self.state()]
 
     def state(self) -> list[Any]:
@@ -187,7 +171,7 @@ def end_of(chance: random.Random, halves: list[Appended], plain: float) -> bytes
 
 @contextmanager
 def counted(twin: Twin) -> Iterator[list[int]]:
-    """Count the messages of each append that an engine makes."""
+    """Count the messages of each append that the engine makes."""
     counts: list[int] = []
     append = twin.store.append_usual
 
@@ -199,25 +183,20 @@ def counted(twin: Twin) -> Iterator[list[int]]:
         yield counts
 
 
-def compare_ends(pieces: list[bytes], odd: int = 0, **changes: Any) -> tuple[list[Any], set[int]]:
-    """Serve the same bytes by all twins; return what came of it, and how many messages each engine appended."""
-    expected, counts = Twin("python", odd, **changes).serve(pieces), set()
-    for engine in TWINS:
-        twin = Twin(engine, odd, **changes)
-        with counted(twin) as moved:
-            found = twin.serve(pieces)
-        for one, other in zip(found, expected, strict=True):
-            assert one == other, (engine, one, other)
-        counts.add(sum(moved))
-    return expected, counts
+def compare_ends(pieces: list[bytes], odd: int = 0, **changes: Any) -> tuple[list[Any], int]:
+    """Serve the same bytes by both twins; return what came of it, and how many messages the engine appended."""
+    native = Twin(True, odd, **changes)
+    with counted(native) as moved:
+        expected = compare_served(Twin(False, odd, **changes), native, pieces)
+    return expected, sum(moved)
 
 
 def end_twins(data: bytes) -> None:
     """Ends that `data` chooses, then `data` itself as a stream of frames, in one piece and in many."""
-    if len(data) < MIN_BYTES:
+    if compiled is None or len(data) < MIN_BYTES:
         return
     chance, odd = random.Random(data), data[0]
-    halves = Twin("python", odd).halves
+    halves = Twin(False, odd).halves
     chosen = chance.choice((halves, halves[: HALVES // 2]))
     made = [end_of(chance, chosen, chance.choice((0.0, 0.9, 1.0))) for _ in range(chance.choice((1, 10, 40)))]
     # A header that begins with another member is a run of its own, or not, by the decoder in use.

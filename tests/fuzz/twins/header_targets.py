@@ -33,7 +33,7 @@ _PROOF: Final = {"AccessKey": "reader", "Signature": "0123456789abcdef0123456789
 _BEFORE: Final = b"".join(_frame(number % 4, number, more) for more in ({}, _PROOF) for number in range(9))
 
 
-def alike_twins(data: bytes) -> None:
+def repeated_header_twins(data: bytes) -> None:
     """`data` is the header of a send after usual ones, and usual ones follow it."""
     if compiled is None or len(data) >= 1 << 24:
         return
@@ -45,4 +45,4 @@ def alike_twins(data: bytes) -> None:
 
 _SEEDS: Final = [_header_of(_frame(number, 1 << number, more)) for number in range(3) for more in ({}, _PROOF)]
 
-ENGINE_HEADER_TARGETS: Final = (Target("alike_twins", alike_twins, _SEEDS, 1 << 16),)
+ENGINE_HEADER_TARGETS: Final = (Target("repeated_header_twins", repeated_header_twins, _SEEDS, 1 << 16),)

@@ -1,15 +1,11 @@
-"""Records that an engine moves to their real topic beside what Python makes of the same stored records."""
+"""Records that the compiled engine moves to their real topic beside what Python makes of the same stored records."""
 
 import random
 import struct
-from array import array
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
-from unittest.mock import patch
 
-import numpy as np
-
-from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
+from broker.transaction.half_message import COMMIT, HalfMessage
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import encode_request
@@ -18,14 +14,10 @@ from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
-from store.alike import moves as alike_moves
-from store.alike import stored_records
-from store.alike.stored_records import read_alike
 from store.moves import USUAL_FLAGS
 from store.record.checksum import SEAL_BYTES
 from store.record.record import PendingMessage, Record, TagsCodes, decode, topic_field
 from store.timer.timed_message import TimedMessage, read_timed
-from store.timer.timer_log import DEFAULT, Unit, UnitBatch
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import sealed
@@ -76,10 +68,10 @@ def _stored(topic: str, properties: bytes, body: bytes = b"body", sys_flag: int 
     return sealed(bytes(record))
 
 
-def _moves(engine: Any) -> Any:
+def _moves() -> Any:
     magic, topic_bytes = topic_field("Orders")
     queue = _Queue("Orders", 0, topic_bytes, magic, 3)
-    return engine.Moves(
+    return compiled.Moves(
         USUAL_FLAGS, 1 << 20, 32_767, lambda topic, queue_id: queue if (topic, queue_id) == ("Orders", 0) else None
     )
 
@@ -106,7 +98,7 @@ def _compare(moves: Any, made: PendingMessage | None) -> None:
 
 
 def _timed(data: bytes) -> None:
-    moves, view = _moves(compiled), memoryview(data)
+    moves, view = _moves(), memoryview(data)
     topic = moves.add_timed(view, topic_field(TIMER_TOPIC)[1], _SLOT_MS, _WIDTH_MS, _ENQUEUE_MS, _NOW_MS)
     assert len(moves) == (topic is not None)
     # The store gives whole records: these are none.
@@ -119,7 +111,7 @@ def _timed(data: bytes) -> None:
 
 
 def _half(data: bytes) -> None:
-    moves, view = _moves(compiled), memoryview(data)
+    moves, view = _moves(), memoryview(data)
     entry = memoryview(struct.pack(">qiq", _AT, len(data), 0))
     queue = SimpleNamespace(
         min_offset=_QUEUE_OFFSET, max_offset=_QUEUE_OFFSET + 1, view_at=lambda offset: (entry, 0, 1)
@@ -136,33 +128,8 @@ def _half(data: bytes) -> None:
     _compare(moves, half.real("Orders", 0, _TAGS_CODES))
 
 
-def _alike(data: bytes) -> None:
-    """The record as the only one of those that arrays take."""
-    moves, view = _moves(alike_moves), memoryview(data)
-    unit = Unit(-1, DEFAULT, _ENQUEUE_MS, _WIDTH_MS, _AT, len(data), 7)
-    batch = UnitBatch(0, 1 << 20)
-    batch.add(unit)
-    part = memoryview(bytes(batch.content)), 0, len(batch.content)
-    limits = (array("q", [0]), 0, 9, 1 << 20, view, _AT, _AT + len(view), topic_field(TIMER_TOPIC)[1])
-    count, _, _ = moves.add_units(*part, *limits, _SLOT_MS, _WIDTH_MS, _NOW_MS)
-    assert len(moves) == count
-    if count:
-        message = read_timed(SimpleNamespace(record_at=lambda *_: view), _AT, len(data))  # type: ignore[arg-type]
-        assert isinstance(message, TimedMessage), message
-        _compare(moves, message.real(_ENQUEUE_MS, _NOW_MS, _TAGS_CODES))
-    halves, place = _moves(alike_moves), (np.zeros(1, np.int64), np.array([len(data)]))
-    parts = read_alike(view, *place, topic_field(TRANS_HALF_TOPIC)[1], USUAL_FLAGS | TRANSACTION_MASK)
-    record = decode(view, check_crc=False)
-    if parts and isinstance(record, Record) and halves.add_halves(parts, np.ones(1, np.bool_)):
-        half = HalfMessage(record)
-        assert (half.target, half.producer_group or "") == (("Orders", 0), (parts[0].shape.group or b"").decode())
-        _compare(halves, half.real("Orders", 0, _TAGS_CODES))
-
-
 def move_twins(data: bytes) -> None:
     """One stored record, as a timed message and as a half message."""
-    with patch.object(stored_records, "MIN_ALIKE", 1):
-        _alike(data)
     if compiled is not None:
         _timed(data)
         _half(data)

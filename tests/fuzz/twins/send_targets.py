@@ -1,13 +1,9 @@
-"""Sends through the paths of usual sends beside single requests: the same log, queues, responses, errors for any bytes.
-
-There are two such paths: the compiled one, and the one of pure Python, which takes long runs of sends that are alike.
-"""
+"""Sends through the compiled path beside single requests: the same log, queues, responses, errors for any bytes."""
 
 import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
 from unittest.mock import patch
@@ -22,7 +18,6 @@ from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
 from broker.send import usual_sends
 from broker.send.admission import SendAdmission
-from broker.send.alike import alike_sends
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.intake import MessageIntake
 from broker.send.message_id import UniqueKeys
@@ -132,18 +127,17 @@ def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors send through one twin."""
-    with encoding(is_native), patch.object(usual_sends, "_engine", compiled if is_native else alike_sends):
+    with encoding(is_native), patch.object(usual_sends, "_engine", compiled if is_native else None):
         yield
 
 
 class Twin:
-    """A store in memory, and a path of sends before it: the compiled one, alike sends together, or single requests."""
+    """A store in memory, and a path of sends before it: the compiled one, or single requests."""
 
     def __init__(
         self,
         is_native: bool,
         *,
-        is_alike: bool = False,
         sync_flush: bool,
         messages_at: int = 0,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
@@ -169,10 +163,7 @@ class Twin:
             self.processor = SendProcessor(
                 config, self.store, admission, intake, waits, self.clock, self.flow, idempotent
             )
-            routes = self.processor.routes()
-        if not is_native and not is_alike:
-            routes = [replace(route, usual=None) for route in routes]
-        self.table = RouteTable(routes)
+            self.table = RouteTable(self.processor.routes())
         self.counters = ChannelCounters()
 
     def serve(self, pieces: list[bytes], fail: Callable[[str, DiskFile], None] | None = None) -> list[Any]:
@@ -260,16 +251,6 @@ NEARLY: Final = (
 )  # fmt: skip
 
 
-def alike_read(count: int, properties: str = USUAL, *, first: int = 100, body_bytes: int = 100, **header: Any) -> bytes:
-    """Return a read of sends to four queues that differ in queue, time, unique key and body."""
-    frames = []
-    for n in range(first, first + count):
-        varying = {"queue_id": n % 4, "born_timestamp": 1_700_000_000_000 + n} | header
-        fields = send_header(properties=properties.replace("0A00", f"{n:04X}"), **varying)
-        frames.append(encode_request(310, n, fields, body_bytes) + bytes([n % 256]) * body_bytes)
-    return b"".join(frames)
-
-
 def send_of(chance: random.Random, plain: float) -> bytes:
     """A frame of a send, as clients write it with the probability `plain`."""
     if chance.random() < plain:
@@ -307,31 +288,20 @@ def _frames(written: bytes) -> list[Any]:
 
 
 def compare_sends(pieces: list[bytes], *, sync_flush: bool, **store: object) -> list[Any]:
-    """Serve the same bytes by all twins; return what all gave."""
-    single, *others = twins(sync_flush=sync_flush, **store)
-    expected = []
+    """Serve the same bytes by both twins; return what both gave."""
+    pure, native = Twin(False, sync_flush=sync_flush, **store), Twin(True, sync_flush=sync_flush, **store)
+    expected: list[Any] = []
     for piece in (pieces, pieces[:1]):  # the queues exist when the second connection sends
-        expected = single.serve(piece)
-        for twin in others:
-            for one, other in zip(twin.serve(piece), expected, strict=True):
-                assert one == other, (one, other)
+        expected = compare_served(pure, native, piece)
     return expected
 
 
-def twins(**settings: Any) -> list[Twin]:
-    """Return a twin for single requests, one for alike sends, and one for the compiled path if it is built."""
-    found = [Twin(False, **settings), Twin(False, is_alike=True, **settings)]
-    return found if compiled is None else [*found, Twin(True, **settings)]
-
-
 def compare_turns(turns: list[list[tuple[int, bytes]]], *, sync_flush: bool, **store: object) -> None:
-    """Serve the same reads of several connections by all twins."""
-    single, *others = twins(sync_flush=sync_flush, **store)
+    """Serve the same reads of several connections by both twins."""
+    pure, native = Twin(False, sync_flush=sync_flush, **store), Twin(True, sync_flush=sync_flush, **store)
     for _ in range(2):  # the queues exist at the second time
-        expected = single.serve_turns(turns)
-        for twin in others:
-            for one, other in zip(twin.serve_turns(turns), expected, strict=True):
-                assert one == other, (one, other)
+        for one, other in zip(native.serve_turns(turns), pure.serve_turns(turns), strict=True):
+            assert one == other, (one, other)
 
 
 def turns_of(chance: random.Random, data: bytes = b"") -> list[list[tuple[int, bytes]]]:
@@ -375,21 +345,7 @@ def turn_twins(data: bytes) -> None:
     compare_turns(turns_of(chance, data), sync_flush=chance.random() < 0.3)
 
 
-def alike_send_twins(data: bytes) -> None:
-    """Reads of sends of one form; `data` changes some octets."""
-    chance = random.Random(data)
-    properties = USUAL + chance.choice(("", "", *KINDS, *NEARLY, f"KEYS\x01{data[:9].hex()}\x02"))
-    stream = bytearray(alike_read(chance.choice((20, 50, 64)), properties, first=chance.choice((5, 80, 100, 990))))
-    for octet in data[: chance.randrange(4)]:
-        stream[chance.randrange(len(stream))] = octet
-    if chance.random() < 0.5:
-        compare_sends([alike_read(4), bytes(stream)], sync_flush=False)
-    else:
-        compare_turns([[(0, bytes(stream)), (1, alike_read(50))], [(1, bytes(stream) + data)]], sync_flush=False)
-
-
 ENGINE_SEND_TARGETS: Final = (
-    Target("alike_send_twins", alike_send_twins, [b"\x00\x01\x02", b'"#-', b"0123456789"], 1 << 20),
     Target("send_twins", send_twins, _SEEDS, 1 << 16),
     Target("turn_twins", turn_twins, _SEEDS, 1 << 16),
 )

@@ -1,10 +1,9 @@
-"""Messages that enter and leave the timer wheel by each engine beside Python one by one: the same files and counts."""
+"""Messages that enter and leave the timer wheel by the compiled engine beside Python: the same files and counts."""
 
 import random
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -14,11 +13,9 @@ import numpy as np
 
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store import moves
-from store.alike import moves as alike_moves
-from store.alike import stored_records
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.record.record import PendingMessage
-from store.timer import alike_units, timer_dequeue, timer_enqueue
+from store.timer import timer_dequeue, timer_enqueue
 from store.timer.timer_dequeue import SlotDelivery
 from store.timer.timer_log import TimerLog, Unit
 from store.timer.timer_message_store import TimerMessageStore
@@ -33,12 +30,6 @@ try:
     from sprocket.engine.store import timer_units as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_moves = None  # type: ignore[assignment]
-
-# Units and moves of each engine; "python" makes them one by one.
-_ENGINES: Final[dict[str, tuple[Any, Any]]] = {
-    "python": (None, None), "alike": (alike_units, alike_moves), "native": (compiled, compiled_moves),
-}  # fmt: skip
-TWINS: Final = ("alike",) if compiled is None else ("alike", "native")
 
 _START_MS: Final = ManualClock().wall_ms()
 _SLOTS: Final = 1500
@@ -80,9 +71,8 @@ MIN_BYTES: Final = 40
 class Twin:
     """A store in memory with its timer."""
 
-    def __init__(self, engine: str, seed: int, min_alike: int = 1) -> None:
-        self._units, self._moves = _ENGINES[engine]
-        self._min_alike = min_alike
+    def __init__(self, is_native: bool, seed: int) -> None:
+        self._units, self._moves = (compiled, compiled_moves) if is_native else (None, None)
         self.clock, self.disk = ManualClock(), SimDisk(seed)
         config = small_config(
             sync_flush=False,
@@ -102,10 +92,8 @@ class Twin:
         """Use this twin's engine in the body of a `with` statement."""
         with (
             patch.object(timer_enqueue, "_engine", self._units),
-            patch.object(timer_enqueue, "_UNUSUAL", 16),
             patch.object(timer_dequeue, "_units", self._units),
             patch.object(moves, "engine", self._moves),
-            patch.object(stored_records, "MIN_ALIKE", self._min_alike),
         ):
             yield
 
@@ -121,20 +109,18 @@ class Twin:
 
 
 def compare_entries(batches: Sequence[Sequence[PendingMessage]], seed: int) -> None:
-    """All enter the same messages, batch by batch, while time passes, and deliver them."""
-    pure, twins = Twin("python", seed), [Twin(engine, seed) for engine in TWINS]
+    """Both enter the same messages, batch by batch, while time passes, and deliver them."""
+    pure, native = Twin(False, seed), Twin(True, seed)
     for messages in (*batches, (), ()):
-        expected = pure.enter(messages)
-        for twin in twins:
-            for one, other in zip(twin.enter(messages), expected, strict=True):
-                assert one == other, (one, other)
-        for twin in (pure, *twins):
+        for one, other in zip(native.enter(messages), pure.enter(messages), strict=True):
+            assert one == other, (one, other)
+        for twin in (pure, native):
             twin.clock.advance(1.5 if messages else 150)
 
 
 def timer_twins(data: bytes) -> None:
     """Messages that `data` chooses; some have `data` among their properties."""
-    if len(data) < MIN_BYTES:
+    if compiled is None or len(data) < MIN_BYTES:
         return
     chance = random.Random(data)
     plain = chance.choice((0.0, 0.8, 1.0))
@@ -142,12 +128,11 @@ def timer_twins(data: bytes) -> None:
     compare_entries(batches, chance.randrange(3))
     window = _START_MS, 1000, 900_000, 0, 1 << 20
     entries = b"".join((at).to_bytes(8, "big") + size.to_bytes(12, "big") for at, size in ((0, 9), (5, 1 << 40)))
-    for engine, segment in product(TWINS, (data, data[1:])):
-        writer = _ENGINES[engine][0].UnitWriter(b"\x05Order", *window, lambda time_ms: (-1, -1, 0), lambda name: 7)
-        with patch.object(stored_records, "MIN_ALIKE", 1):
-            assert writer.enter(_units(entries), memoryview(segment), 0, len(segment)) == b""
-            for base, end in ((-1, 5), (5, 4), (0, len(segment) + 1)):
-                assert writer.enter(_units(data), memoryview(segment), base, end) == b""
+    for segment in (data, data[1:]):
+        writer = compiled.UnitWriter(b"\x05Order", *window, lambda time_ms: (-1, -1, 0), lambda name: 7)
+        assert writer.enter(_units(entries), memoryview(segment), 0, len(segment)) == b""
+        for base, end in ((-1, 5), (5, 4), (0, len(segment) + 1)):
+            assert writer.enter(_units(data), memoryview(segment), base, end) == b""
 
 
 def _units(octets: bytes) -> Any:
@@ -171,34 +156,32 @@ def _log_of(chance: random.Random, data: bytes) -> tuple[TimerLog, list[int]]:
 
 def chain_twins(data: bytes) -> None:
     """Chains of units in a damaged timer log, from any position, in pieces of any size."""
-    if len(data) < MIN_BYTES:
+    if compiled is None or len(data) < MIN_BYTES:
         return
     chance = random.Random(data)
     log, positions = _log_of(chance, data)
     state: Any = SimpleNamespace(log=log, store=SimpleNamespace(record_at=lambda offset, size: None))
-    for engine in TWINS * 4:
-        units, mover = _ENGINES[engine]
+    for _ in range(4):
         last = chance.choice((positions[-1], chance.choice(positions), chance.randrange(1 << 14), log.end, -1))
         slot = SlotDelivery(_START_MS, Slot(0, last, 1), chance.choice((0, 0, -5, positions[50])))
         twin = SlotDelivery(_START_MS, slot.slot, slot.delivered_before)
         piece, is_whole = chance.choice((1, 7, 500)), False
         while not is_whole:
-            with patch.object(timer_dequeue, "_units", units):
+            with patch.object(timer_dequeue, "_units", compiled):
                 is_whole = slot.prepare(state, piece)
             with patch.object(timer_dequeue, "_units", None):
                 assert twin.prepare(state, piece) == is_whole
             assert (twin.positions, twin.messages, twin.deleted) == (slot.positions, slot.messages, slot.deleted)
-        _compare_hostile_units(mover, data, positions, chance)
+        _compare_hostile_units(data, positions, chance)
 
 
-def _compare_hostile_units(mover: Any, data: bytes, positions: list[int], chance: random.Random) -> None:
+def _compare_hostile_units(data: bytes, positions: list[int], chance: random.Random) -> None:
     """Take none of units that are nowhere, or whose records are none."""
     segment, numbers = memoryview(data * 40), array("q", [*positions, 1 << 62, -1, len(data)])
     for file_end in (0, 52, 1 << 62):
-        taking = mover.Moves(0, 1 << 20, 1 << 20, lambda topic, queue_id: None)
+        taking = compiled_moves.Moves(0, 1 << 20, 1 << 20, lambda topic, queue_id: None)
         part, taken = (memoryview(data * 9), 0, file_end), chance.randrange(-1, 205)
-        with patch.object(stored_records, "MIN_ALIKE", 1):
-            found = taking.add_units(*part, numbers, taken, 99, 1 << 20, segment, 0, 1 << 62, b"\x05Order", 0, 1000, 0)
+        found = taking.add_units(*part, numbers, taken, 99, 1 << 20, segment, 0, 1 << 62, b"\x05Order", 0, 1000, 0)
         assert found == (0, 0, [])
 
 

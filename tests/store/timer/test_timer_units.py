@@ -1,4 +1,4 @@
-"""The entry of messages into the wheel by each engine writes what the Python code writes one by one."""
+"""The entry of messages into the wheel by the compiled engine writes what the Python code writes one by one."""
 
 import random
 from unittest.mock import patch
@@ -12,15 +12,17 @@ from store.timer.timed_message import TimedMessage
 from store.timer.timer_log import TimerLog
 from tests.fuzz.twins.timer_targets import (
     MIN_BYTES,
-    TWINS,
     Twin,
     chain_twins,
     compare_entries,
+    compiled,
     message_of,
     timer_twins,
 )
 from tests.store.timer.wheel_run import timed
 from tests.tiers import seeds
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
 
 @pytest.mark.parametrize("seed", seeds(60, quick=6))
@@ -33,9 +35,8 @@ def test_any_chains_of_units_in_a_damaged_log(seed: int) -> None:
     chain_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 31))
 
 
-@pytest.mark.parametrize("engine", TWINS)
-def test_due_messages_of_a_slot_are_read_and_taken_in_runs(engine: str) -> None:
-    twin = Twin(engine, 1)
+def test_due_messages_of_a_slot_are_read_and_taken_in_runs() -> None:
+    twin = Twin(True, 1)
     # A queue's first message takes the Python path.
     twin.enter([PendingMessage("Orders", 0, b"first", b"", 0, 0, 0, 0, bytes(8))])
     twin.enter([message_of(random.Random(1), 1.0) for _ in range(60)])
@@ -53,7 +54,7 @@ def test_more_slots_than_one_call_may_have(seed: int) -> None:
     compare_entries([[message_of(chance, 1.0) for _ in range(150)]], seed)
 
 
-def entered_one_by_one(messages: list[PendingMessage], engine: str, min_alike: int = 1) -> int:
+def entered_one_by_one(messages: list[PendingMessage]) -> int:
     """Return how many messages the Python code entered."""
     offsets: list[int] = []
     read = timer_enqueue.read_timed
@@ -63,21 +64,20 @@ def entered_one_by_one(messages: list[PendingMessage], engine: str, min_alike: i
         return read(store, physical_offset, size_bytes)
 
     with patch.object(timer_enqueue, "read_timed", counted):
-        Twin(engine, 1, min_alike).enter(messages)
+        Twin(True, 1).enter(messages)
     return len(offsets)
 
 
-@pytest.mark.parametrize("engine", TWINS)
-def test_usual_messages_are_entered_together(engine: str) -> None:
+def test_usual_messages_are_entered_together() -> None:
     chance = random.Random(1)
     # At the end of a file of the timer log, of 78 units, Python writes a blank and goes on for up to 16 messages.
-    assert entered_one_by_one([message_of(chance, 1.0) for _ in range(60)], engine) == 0
-    assert entered_one_by_one([message_of(chance, 1.0) for _ in range(200)], engine) in range(32, 48)
+    assert entered_one_by_one([message_of(chance, 1.0) for _ in range(60)]) == 0
+    assert entered_one_by_one([message_of(chance, 1.0) for _ in range(200)]) in range(32, 48)
 
 
-@pytest.mark.parametrize("engine", ["python", *TWINS])
-def test_a_turn_enters_fewer_messages_one_by_one_than_together(engine: str) -> None:
-    twin = Twin(engine, 1)
+@pytest.mark.parametrize("is_native", [False, True])
+def test_a_turn_enters_fewer_messages_one_by_one_than_together(is_native: bool) -> None:
+    twin = Twin(is_native, 1)
     due_ms = twin.clock.wall_ms() // 1000 * 1000 + 5000
     twin.store.append([timed(number, due_ms) for number in range(40)])
     entered = []
@@ -85,10 +85,4 @@ def test_a_turn_enters_fewer_messages_one_by_one_than_together(engine: str) -> N
         for _ in range(2):
             twin.timer.turn()
             entered.append(twin.timer.enqueued)
-    assert entered == ([20, 40] if engine == "python" else [40, 40])
-
-
-def test_few_messages_are_not_worth_arrays() -> None:
-    messages = [message_of(random.Random(1), 1.0) for _ in range(15)]
-    assert entered_one_by_one(messages, "alike", min_alike=16) == 15
-    assert entered_one_by_one([*messages, messages[0]], "alike", min_alike=16) == 0
+    assert entered == ([40, 40] if is_native else [20, 40])
