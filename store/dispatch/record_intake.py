@@ -7,6 +7,7 @@ also handle every unusual record.  The compiled twin is `sprocket/engine/store/i
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from sprocket.engine.choice import native
@@ -18,7 +19,6 @@ from sprocket.remoting.message.record import (
     MIN_RECORD_BYTES,
     SysFlag,
 )
-from store.alike.arrived_records import Taken, are_enough, take_alike
 from store.appender import Batch
 from store.dispatch.redispatch import Redispatch
 from store.log.commit_log import CommitLog
@@ -40,11 +40,8 @@ _ENGINE: Final = native("store.intake")
 # More records than this take less time in the arrays of a scan than one by one; compiled, no number of them does.
 _FEW: Final = 256 if _ENGINE is None else 1 << 31
 
-# How much of the log is taken without columns after records that are not alike, because each attempt takes time.
-# Doubled up to the maximum while attempts fail.
-PAUSE_BYTES: Final = 256 * 1024
-MAX_PAUSE_BYTES: Final = 8 * 1024 * 1024
-
+# Bytes of the taken records, the store timestamp of the last one, and for each queue its new entries.
+Taken = tuple[int, int, list[tuple[LogicQueue, bytes]]]
 # Returns the queue of a topic, as its bytes in the record, and a queue id; None if its records are unusual.
 QueueOf = Callable[[bytes, int], LogicQueue | None]
 
@@ -55,12 +52,7 @@ class RecordIntake:
     def __init__(self, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes, engine: Any = _ENGINE) -> None:
         self._log = log
         self._table = table
-        self._python = _PythonWalk(tags_codes) if engine is None else None
-        self._walk: Any = self._python or engine.take
-
-    def expects_alike(self, offset: int) -> bool:
-        """Return whether records from `offset` on are probably taken by columns, with pure Python."""
-        return self._python is not None and offset >= self._python.alike_from
+        self._walk: Any = partial(_walk, tags_codes.of_tag) if engine is None else engine.take
 
     def are_few(self, start: int, end: int) -> bool:
         """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
@@ -101,37 +93,6 @@ class RecordIntake:
         return None if queue is None or queue.is_batch or queue.is_schedule else queue
 
 
-class _PythonWalk:
-    """Twin of `sprocket.engine.store.intake.take`, for any number of records and any tags."""
-
-    def __init__(self, tags_codes: TagsCodes) -> None:
-        self._tag_code_of = tags_codes.of_tag
-        # Records before this offset are not expected to be alike.
-        self.alike_from = 0
-        self._pause_bytes = PAUSE_BYTES
-
-    def __call__(
-        self,
-        segment: memoryview,
-        base: int,
-        room_bytes: int,
-        unusual_flags: int,
-        *,
-        require_seal: bool,
-        queue_of: QueueOf,
-    ) -> Taken:
-        if base >= self.alike_from and are_enough(segment):
-            taken = take_alike(segment, base, room_bytes - BLANK_MIN_BYTES, unusual_flags, queue_of=queue_of)
-            if taken[0]:
-                self._pause_bytes = PAUSE_BYTES
-                return taken
-            self.alike_from = base + self._pause_bytes
-            self._pause_bytes = min(2 * self._pause_bytes, MAX_PAUSE_BYTES)
-        return _walk(
-            self._tag_code_of, segment, base, room_bytes, unusual_flags, require_seal=require_seal, queue_of=queue_of
-        )
-
-
 class _Lane:
     """One queue that gets records, and their entries."""
 
@@ -153,7 +114,7 @@ def _walk(
     require_seal: bool,
     queue_of: QueueOf,
 ) -> Taken:
-    """Take usual records one by one."""
+    """Twin of `sprocket.engine.store.intake.take`, for any number of records and any tags."""
     # Written for speed: a record costs few calls.
     content = bytes(segment) if len(segment) <= _COPIED_BYTES else segment
     fields_at, at, store_timestamp = _FIELDS.unpack_from, 0, 0

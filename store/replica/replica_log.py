@@ -26,8 +26,6 @@ from store.scan.record_scan import UNFINISHED
 _log = logging.getLogger(__name__)
 # Pieces that are shorter on average are joined and written with one call; copying longer ones costs more than calls.
 _JOINED_BYTES: Final = 16 * 1024
-# Up to this size, pieces are joined if columns will take their records: each call for columns has its cost.
-_COLUMNS_BYTES: Final = 256 * 1024
 _WRITTEN: Final = failpoint("replica_log.written")
 _DISPATCHED: Final = failpoint("replica_log.dispatched")
 _APPENDED: Final = failpoint("replica_log.appended")
@@ -174,10 +172,7 @@ class StoreReplicaLog:
         log = self._log
         before, size_bytes = log.wrote_offset, sum(map(len, pieces))
         received = from_offset + size_bytes
-        if len(pieces) > 1 and (
-            size_bytes < _JOINED_BYTES * len(pieces)
-            or (size_bytes <= _COLUMNS_BYTES and self._intake.expects_alike(before))
-        ):
+        if len(pieces) > 1 and size_bytes < _JOINED_BYTES * len(pieces):
             pieces = [memoryview(b"".join(pieces))]
         self._written_to = max(self._written_to, received)
         parts = self._within_segments(from_offset, pieces)

@@ -1,19 +1,16 @@
-"""Intake of a replica's records: compiled, by columns and one by one, the same entries of the same queues."""
+"""Intake of a replica's records, compiled and in Python: the same entries of the same queues."""
 
 import random
 import struct
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, Final
-from unittest.mock import patch
 
 import numpy as np
 
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT, QUEUE_ID_AT
-from store.alike import arrived_records
 from store.appender import Batch
-from store.dispatch import record_intake
 from store.dispatch.record_intake import RecordIntake
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.record.checksum import SEAL_BYTES, SEAL_NAME, masked_crc, seal
@@ -30,7 +27,6 @@ except ImportError:  # no C compiler: `tests/engine` says so
 _FIRST: Final = 7  # offset of each queue's next message; 0 is another case
 _QUEUES_OF_ORDERS: Final = 3
 _FILE_BYTES: Final = 1 << 20
-_NEVER: Final = 1 << 62
 
 
 class _Queues(dict[tuple[str, int], Any]):
@@ -77,20 +73,6 @@ def _taken(engine: Any, data: bytes, file_bytes: int, *, requires_seals: bool) -
     return dispatch.entries, end, batch.store_timestamp
 
 
-def _by_columns(data: bytes, file_bytes: int, *, requires_seals: bool, min_alike: int = 1) -> tuple[Any, int, int]:
-    """What pure Python takes, if at least `min_alike` records are taken by columns."""
-    with patch.object(arrived_records, "MIN_ALIKE", min_alike), patch.object(record_intake, "PAUSE_BYTES", 0):
-        return _taken(None, data, file_bytes, requires_seals=requires_seals)
-
-
-def alike_intake_twins(data: bytes) -> None:
-    """One piece of a log by columns and one by one; also with seals that hold, whatever the records are."""
-    for content in (data, _resealed(data)):
-        for file_bytes in (len(content), len(content) + 8, _FILE_BYTES):
-            one_by_one = _by_columns(content, file_bytes, requires_seals=True, min_alike=_NEVER)
-            assert _by_columns(content, file_bytes, requires_seals=True) == one_by_one
-
-
 def _resealed(data: bytes) -> bytes:
     """`data` with the right CRC in each seal of the chain."""
     content, at = bytearray(data), 0
@@ -105,12 +87,16 @@ def _resealed(data: bytes) -> bytes:
 
 
 def intake_twins(data: bytes) -> None:
-    """One piece of a log through both paths."""
-    if compiled is None:
-        return
+    """One piece of a log through both paths; also with seals that hold, whatever the records are."""
+    if compiled is not None:
+        _compare(data)
+        _compare(_resealed(data))
+
+
+def _compare(data: bytes) -> None:
     for requires_seals in (False, True):
         for file_bytes in (len(data), len(data) + 8, _FILE_BYTES):
-            entries, end, time = _by_columns(data, file_bytes, requires_seals=requires_seals)
+            entries, end, time = _taken(None, data, file_bytes, requires_seals=requires_seals)
             own_entries, own_end, own_time = _taken(compiled, data, file_bytes, requires_seals=requires_seals)
             assert own_entries == entries[: len(own_entries)]
             if len(own_entries) == len(entries):
@@ -138,7 +124,7 @@ def _log(seed: int, records: int) -> bytes:
     return log_of(chance, records, offset_of)
 
 
-def _alike_log(seed: int) -> bytes:
+def _usual_log(seed: int) -> bytes:
     """Records of one form.  Some of them have one unusual thing."""
     chance, following, content = random.Random(seed), Counter[Any](), bytearray()
     sizes, odd = chance.choice(((40,), (0, 40, 41))), seed % 4 == 3
@@ -159,6 +145,10 @@ def _alike_log(seed: int) -> bytes:
 
 
 ENGINE_INTAKE_TARGETS: Final = (
-    Target("alike_intake_twins", alike_intake_twins, [_alike_log(seed) for seed in range(16)], 4096),
-    Target("intake_twins", intake_twins, [_log(seed, 1 + seed) for seed in range(12)], 4096),
+    Target(
+        "intake_twins",
+        intake_twins,
+        [*(_log(seed, 1 + seed) for seed in range(12)), *(_usual_log(seed) for seed in range(16))],
+        4096,
+    ),
 )

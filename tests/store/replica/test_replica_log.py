@@ -3,16 +3,12 @@
 import contextlib
 import random
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
-from store.alike.arrived_records import take_alike
 from store.dispatch import record_intake
-from store.dispatch.record_intake import RecordIntake
 from store.message_store import MessageStore
 from store.replica import replica_log
 from store.replica.replica_log import StoreReplicaLog
@@ -124,41 +120,6 @@ def test_records_taken_one_by_one_and_in_arrays_give_the_same_queues(
         for column in ("physical_offset", "size"):
             assert (entries[column] == master.entries(topic, queue_id, 0, end)[column]).all()
     for one in (store, at_once, master):
-        one.shutdown()
-
-
-@pytest.mark.parametrize("seed", seeds(4))
-def test_alike_records_in_any_pieces_give_the_same_queues(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choose, stores, taken_bytes = random.Random(seed), Stores(tmp_path / "master"), []
-    stores.fields["enabled_append_prop_crc"] = True
-    master = stores.open()
-    for number in range(400):
-        topic, queue_id = choose.choice(QUEUES)
-        body = bytes(choose.choice((40, 40 + seed)))
-        master.append([message(topic, queue_id, body=body, properties=b"K\x01%04d\x02" % number, tag="paid")])
-
-    def noted(*arguments: Any, **options: Any) -> Any:
-        taken = take_alike(*arguments, **options)
-        taken_bytes.append(taken[0])
-        return taken
-
-    monkeypatch.setattr(record_intake, "take_alike", noted)
-    monkeypatch.setattr(record_intake, "PAUSE_BYTES", 0)
-    monkeypatch.setattr(replica_log, "RecordIntake", partial(RecordIntake, engine=None))
-    store = Stores(tmp_path / "replica").open()
-    replica = replica_of(store)
-    for piece in pieces_of(master, 0, choose, 20_000):
-        replica.append(replica.received_offset, [piece[:100], piece[100:]])
-    assert log_bytes(store) == log_bytes(master)
-    for topic, queue_id in QUEUES:
-        end = master.max_offset(topic, queue_id)
-        assert store.max_offset(topic, queue_id) == end
-        entries = store.entries(topic, queue_id, 0, end)
-        assert entries.tolist() == master.entries(topic, queue_id, 0, end).tolist()
-    assert sum(taken_bytes) * 3 > master.wrote_offset
-    for one in (store, master):
         one.shutdown()
 
 

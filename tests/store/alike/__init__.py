@@ -1,1 +1,0 @@
-"""Tests of records as columns of arrays."""
