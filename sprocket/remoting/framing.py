@@ -10,8 +10,6 @@ Source: RocketMQ 5.3.3, `NettyDecoder`, `RemotingCommand.decode`.  A frame is::
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import repeat
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
@@ -27,8 +25,6 @@ _SMALL_BYTES = 4096
 _GROWN_BYTES = 64 * 1024
 # A header of up to this size cannot exceed the permitted number of fields: in JSON each takes five bytes, `"":0,`.
 LARGE_HEADER_BYTES = limits.MAX_EXT_FIELDS * 5
-# So many frames with one prefix are worth to be cut by one call.
-_MIN_ALIKE = 16
 # The largest header word of a known serialization.
 _MAX_WORD = 0x1FFFFFF
 # First bytes of a header that name its route: codes of two or three digits, codes of six, and the low 16 bits of a
@@ -155,19 +151,8 @@ class FrameDecoder:
         max_frame_bytes = self.max_frame_bytes
         large_bytes = self._large_header_bytes
         append = frames.append
-        last_length = last_word = -1
-        looked_to = 0
         while end - position >= 8:
             length, word = unpack(data, position)
-            if word == last_word and length == last_length and position >= looked_to:
-                # The prefix is that of the frame before, which was checked.
-                looked_to = end - (end - position) % (4 + length)
-                if looked_to - position >= _MIN_ALIKE * (4 + length):
-                    alike = _alike_frames(memoryview(data)[position:looked_to], length, word)
-                    frames += alike
-                    position += len(alike) * (4 + length)
-                    continue
-            last_length, last_word = length, word
             header_start = position + 8
             body_start = header_start + (word & 0xFFFFFF)
             stop = position + 4 + length
@@ -202,21 +187,3 @@ class FrameDecoder:
         if word >> 24 > ROCKETMQ:
             raise ProtocolError("serialization", f"type {word >> 24} is neither 0 (JSON) nor 1 (ROCKETMQ)")
         raise ProtocolError("header_length", f"{word & 0xFFFFFF} bytes in a frame of {length}")
-
-
-def _alike_frames(data: memoryview, length: int, word: int) -> list[Frame]:
-    """Return the frames with which `data` begins that have this prefix; `data` has room for frames of this size only.
-
-    A frame takes half of the time that it takes alone.
-    """
-    prefixes, headers, bodies = zip(*_frame_form(length, word & 0xFFFFFF).iter_unpack(data), strict=True)
-    frames = list(zip(repeat(word >> 24), headers, bodies, strict=False))
-    prefix = _PREFIX.pack(length, word)
-    if prefixes.count(prefix) < len(prefixes):
-        del frames[next(index for index, one in enumerate(prefixes) if one != prefix) :]
-    return frames
-
-
-@lru_cache(maxsize=256)
-def _frame_form(length: int, header_bytes: int) -> struct.Struct:
-    return struct.Struct(f"{_PREFIX.size}s{header_bytes}s{length - 4 - header_bytes}s")

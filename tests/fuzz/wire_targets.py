@@ -88,7 +88,7 @@ def frames(data: bytes) -> None:
             assert decoder.pending_bytes <= 4096 + 8 + len(piece)
         return [*found, (decoder.error and decoder.error.kind) or decoder.pending_bytes]
 
-    # Frames that are alike are cut together.
+    # Also many frames of the same sizes.
     for stream in (data, data[:60] * 20 + data[60:120]):
         whole = seen([stream])
         assert seen(pieces_of(stream)) == whole

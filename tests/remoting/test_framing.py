@@ -41,9 +41,7 @@ def test_result_does_not_depend_on_how_the_stream_is_split(cuts: list[int]) -> N
 
 
 @given(st.lists(st.tuples(st.sampled_from(FRAMES[:3]), st.integers(1, 40)), max_size=4), st.integers(0, 5000))
-def test_frames_that_are_alike_are_cut_as_others(
-    runs: list[tuple[tuple[int, bytes, bytes], int]], damaged: int
-) -> None:
+def test_runs_of_one_frame_and_a_damaged_octet(runs: list[tuple[tuple[int, bytes, bytes], int]], damaged: int) -> None:
     expected = [frame for frame, count in runs for _ in range(count)]
     stream = bytearray(b"".join(encode(*frame) for frame in expected))
     assert list(FrameDecoder().feed(bytes(stream))) == expected
