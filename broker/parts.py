@@ -25,7 +25,6 @@ from broker.failover.handover_fetch import HandoverFetch
 from broker.failover.master_watch import MasterWatch
 from broker.failover.pre_online import PreOnline
 from broker.idempotence.known_ids import KnownIds
-from broker.lasting import Lasting
 from broker.longpolling.held_pulls import HeldPulls
 from broker.metrics.broker_figures import broker_figures
 from broker.metrics.lag import ConsumerLag
@@ -38,6 +37,7 @@ from broker.out.registration import Registration
 from broker.pop.pop_metrics import pop_metrics
 from broker.pop.pop_service import PopService
 from broker.pop.revive.revive_service import ReviveService
+from broker.process_parts import ProcessParts
 from broker.processor.admin.plain_accounts import PlainAccountsProcessor
 from broker.processor.assembly import admin_routes, message_routes
 from broker.processor.lock_batch import GroupLocks
@@ -177,24 +177,23 @@ class BrokerParts:
     routes: RouteTable
 
 
-def build(environment: Environment, role: Role, lasting: Lasting, store: MessageStore | None = None) -> BrokerParts:
-    """Build and connect all parts of a broker for `role`, around those that last.  Nothing runs yet.
-
-    `store` is open since another role; None for a new one.
-    """
+def build(
+    environment: Environment, role: Role, process: ProcessParts, store: MessageStore | None = None
+) -> BrokerParts:
+    """Build and connect all parts of a broker for `role`; nothing runs yet.  `store`: one that is open already."""
     config = environment.config
-    core = build_core(environment, role, lasting, store)
+    core = build_core(environment, role, process, store)
     master = MasterAddress(role)
     holds_lease = None if role.is_slave else environment.holds_lease
-    registration = Registration(config, core.topics, lasting.client, master, holds_lease)
+    registration = Registration(config, core.topics, process.client, master, holds_lease)
     retention = Retention(config, core.topics, core.store)
-    deliveries = build_deliveries(core, environment, lasting)
+    deliveries = build_deliveries(core, environment, process)
     pops = build_pops(core, environment, deliveries)
     core.topics.on_change.extend([pops.pop.topics_changed, registration.topics_changed, retention.topics_changed])
-    tables = build_tables(core, lasting, deliveries, pops)
-    slave = build_slave(core, lasting, registration, master, tables) if role.is_slave else None
+    tables = build_tables(core, process, deliveries, pops)
+    slave = build_slave(core, process, registration, master, tables) if role.is_slave else None
     presence = build_presence(core, pops, slave)
-    slave_port = build_slave_port(core, environment, lasting, tables, presence, slave)
+    slave_port = build_slave_port(core, environment, process, tables, presence, slave)
     pulls = build_pulls(core, slave, presence.appointed, pops.pop)
     traffic = Traffic(core, pops.pop)
     services = [
@@ -220,50 +219,50 @@ def build(environment: Environment, role: Role, lasting: Lasting, store: Message
     ]
     active_services = ActiveServices(role, services)
     pre_online = build_pre_online(core, registration, deliveries, presence, slave_port, active_services)
-    figures = build_figures(core, [*lasting.services, *services], lasting.refusals)
-    metrics = build_metrics(core, [*lasting.services, *services], deliveries, pops, lasting)
+    figures = build_figures(core, [*process.services, *services], process.refusals)
+    metrics = build_metrics(core, [*process.services, *services], deliveries, pops, process)
     routes = [
         *message_routes(core, deliveries.timer_intake, deliveries.transactions, pulls.pulls, pops.pop),
-        *lasting.creations.timed(operator_routes(core, lasting.access, deliveries, registration, traffic, figures)),
-        *(route for service in (*lasting.services, *services) for route in service.routes()),
+        *process.creations.timed(operator_routes(core, process.access, deliveries, registration, traffic, figures)),
+        *(route for service in (*process.services, *services) for route in service.routes()),
     ]
     gated = gated_table(
-        role, routes, overload=lasting.fast_failure.verdict, refusals=lasting.refusals,
-        holds_lease=holds_lease, latency=lasting.latency,
+        role, routes, overload=process.fast_failure.verdict, refusals=process.refusals,
+        holds_lease=holds_lease, latency=process.latency,
     )  # fmt: skip
     return BrokerParts(
         core=core, registration=registration, retention=retention,
         deliveries=deliveries, pops=pops, pulls=pulls, traffic=traffic, slave_port=slave_port, tables=tables,
         slave=slave, presence=presence, active_services=active_services, pre_online=pre_online, services=services,
-        figures=figures, metrics=metrics, routes=lasting.access.guard(gated),
+        figures=figures, metrics=metrics, routes=process.access.guard(gated),
     )  # fmt: skip
 
 
-def build_core(environment: Environment, role: Role, lasting: Lasting, store: MessageStore | None) -> BrokerCore:
+def build_core(environment: Environment, role: Role, process: ProcessParts, store: MessageStore | None) -> BrokerCore:
     """Build the store, the tables, and everything else that all parts depend on."""
     config, clock = environment.config, environment.clock
     # The end of a role ends its requests to others: they may take seconds.
-    client = lasting.new_client(BROKER) if config.broker.enable_controller_mode else lasting.client
+    client = process.new_client(BROKER) if config.broker.enable_controller_mode else process.client
     topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
-    lasting.queue_types.follow(topics)
+    process.queue_types.follow(topics)
     if store is None:
         store = MessageStore(
-            config.store, clock=clock, notify=environment.notify, disk=lasting.disk,
-            queue_type_of=lasting.queue_types.of,
+            config.store, clock=clock, notify=environment.notify, disk=process.disk,
+            queue_type_of=process.queue_types.of,
         )  # fmt: skip
         store.on_failure.append(environment.fail)
     store.on_arrival.append(topics.let_read)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, groups=groups, offsets=offsets, locks=QueueLocks(clock),
-        consumers=lasting.consumers, producers=lasting.producers, filters=lasting.filters,
-        waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=lasting.flow,
+        consumers=process.consumers, producers=process.producers, filters=process.filters,
+        waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
         client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock),
     )  # fmt: skip
 
 
-def build_deliveries(core: BrokerCore, environment: Environment, lasting: Lasting) -> Deliveries:
+def build_deliveries(core: BrokerCore, environment: Environment, process: ProcessParts) -> Deliveries:
     """Build `Deliveries`."""
     delay_offsets = DelayOffsets(environment.file("delayOffset.json"), core.clock)
     schedule = ScheduleService(
@@ -275,7 +274,7 @@ def build_deliveries(core: BrokerCore, environment: Environment, lasting: Lastin
     transactions = Transactions(core.config, core.store, core.offsets, core.clock)
     check = TransactionCheck(
         core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
-        may_ask=lasting.access.may_publish,
+        may_ask=process.access.may_publish,
     )  # fmt: skip
     return Deliveries(schedule, TimerService(core, wheel, metrics, intake), intake, transactions, check)
 
@@ -290,22 +289,26 @@ def build_pops(core: BrokerCore, environment: Environment, deliveries: Deliverie
     return Pops(pop, revive, assignments, NotificationService(core, pop))
 
 
-def build_tables(core: BrokerCore, lasting: Lasting, deliveries: Deliveries, pops: Pops) -> ReplicatedTables:
+def build_tables(core: BrokerCore, process: ProcessParts, deliveries: Deliveries, pops: Pops) -> ReplicatedTables:
     """Build what the replicas of a group share besides the log."""
     return ReplicatedTables(
         core, deliveries.schedule.offsets, deliveries.timer, pops.assignments.modes, pops.pop.order_info,
-        lasting.users.replicated(),
+        process.users.replicated(),
     )  # fmt: skip
 
 
 def build_slave(
-    core: BrokerCore, lasting: Lasting, registration: Registration, master: MasterAddress, tables: ReplicatedTables
+    core: BrokerCore,
+    process: ProcessParts,
+    registration: Registration,
+    master: MasterAddress,
+    tables: ReplicatedTables,
 ) -> Slave:
     """Build `Slave`.  From now on the store takes only the master's log."""
     log = core.store.replica()
     sessions = SlaveSessions(
-        core, master, log, tables, access=lasting.access, tls=lasting.client_tls, epochs=lasting.epochs,
-        autoswitch=None if lasting.epochs is None else AutoSwitchReplica(partial(_handshake, core), lasting.epochs),
+        core, master, log, tables, access=process.access, tls=process.client_tls, epochs=process.epochs,
+        autoswitch=None if process.epochs is None else AutoSwitchReplica(partial(_handshake, core), process.epochs),
     )  # fmt: skip
     following = MasterFollower(core, registration, master, log, sessions)
     return Slave(following, sessions, SlaveSynchronize(core, master, tables, may_poll=following.may_poll))
@@ -327,24 +330,24 @@ def build_presence(core: BrokerCore, pops: Pops, slave: Slave | None) -> Presenc
 def build_slave_port(
     core: BrokerCore,
     environment: Environment,
-    lasting: Lasting,
+    process: ProcessParts,
     tables: ReplicatedTables,
     presence: Presence,
     slave: Slave | None,
 ) -> SlavePort:
     """Build `SlavePort`."""
-    broker, tls = core.config.broker, lasting.server_tls
+    broker, tls = core.config.broker, process.server_tls
     ask_members = presence.members.ask if broker.name_servers else no_members
     sessions = MasterSessions(
-        core, tables, access=lasting.access, tls=tls, ask_members=ask_members, epochs=lasting.epochs,
+        core, tables, access=process.access, tls=tls, ask_members=ask_members, epochs=process.epochs,
         on_newer_epoch=environment.newer_epoch,
     )  # fmt: skip
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
     status = None if slave is None else partial(_slave_status, slave.following, presence.exchange)
-    port = lasting.ha_port if broker.enable_controller_mode else None
+    port = process.ha_port if broker.enable_controller_mode else None
     rules = None
-    if lasting.epochs is not None:
-        rules = AutoSwitchRules(partial(_own_identity, core, lasting.access), partial(_history, lasting.epochs))
+    if process.epochs is not None:
+        rules = AutoSwitchRules(partial(_own_identity, core, process.access), partial(_history, process.epochs))
     replication = Replication(
         core, sessions, any_port=any_port, tls=tls, slave_status=status, port=port, autoswitch=rules
     )
@@ -430,7 +433,7 @@ def build_metrics(
     services: Sequence[Service],
     deliveries: Deliveries,
     pops: Pops,
-    lasting: Lasting,
+    process: ProcessParts,
 ) -> MetricRegistry:
     """Join the metrics of all parts.  Raises InvariantError if two of them have one name."""
     lag = ConsumerLag(core, pops.pop.offsets, pops.pop.inflight)
@@ -445,8 +448,8 @@ def build_metrics(
             *lag.metrics(),
             *transactions.metrics(),
             *pop_metrics(pops.pop, pops.revive),
-            (lasting.latency or RpcLatency()).metric(),
-            *lasting.creations.metrics(),
+            (process.latency or RpcLatency()).metric(),
+            *process.creations.metrics(),
             *(metric for service in services for metric in service.exported_metrics()),
         ],
         partial(_server_labels, core),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from acl.peer_identity import CONTROLLER
+from broker.appointment import Appointment
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.config.local_address import resolved
@@ -19,11 +20,10 @@ from broker.controller.replica import ControlledReplica, Epochs, Manage
 from broker.controller.role_switch import BrokerRoleSwitch
 from broker.environment import Environment, Fatal, log_fatal
 from broker.fast_failure import CHECK_S
-from broker.lasting import build_lasting
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.parts import BrokerParts, build
 from broker.periodic import Periodic
-from broker.post import Post
+from broker.process_parts import build_process_parts
 from broker.role import Role
 from broker.send.message_id import host_bytes
 from broker.service import Service
@@ -95,31 +95,31 @@ class Broker:
         self._restarting: asyncio.Task[None] | None = None
         # Whether the store's next start truncates its log.
         self._must_reopen = False
-        self._post = Post(config.broker_role, config.broker_id)
+        self._appointment = Appointment(config.broker_role, config.broker_id)
         managers: list[Service] = []
         file_of_epochs: EpochFile | None = None
         if lease is not None:
-            self._post = Post.resting(0)
+            self._appointment = Appointment.resting(0)
             if epochs is None:
                 file_of_epochs = EpochFile(disk or RealDisk(), store_config.epoch_file_path, OPEN_END)
             switch = BrokerRoleSwitch(
-                self.config, lease, epochs or file_of_epochs, present=lambda: self._post, change=self._change,
+                self.config, lease, epochs or file_of_epochs, present=lambda: self._appointment, change=self._change,
                 follow=self._follow, fence=self._fence,
             )  # fmt: skip
             managers.append(manage(self._controlled(lease, lease_now, switch, file_of_epochs)))
-            self.config.replace_broker(self._posted(self._post))
-        self.lasting = build_lasting(self._environment, tls, disk, managers, file_of_epochs)
-        self.access, self.users = self.lasting.access, self.lasting.users
-        self.client = self.lasting.client
-        self.server_tls, self.client_tls = self.lasting.server_tls, self.lasting.client_tls
-        self.consumers, self.producers = self.lasting.consumers, self.lasting.producers
-        self.filters, self.fast_failure = self.lasting.filters, self.lasting.fast_failure
+            self.config.replace_broker(self._config_for(self._appointment))
+        self.process = build_process_parts(self._environment, tls, disk, managers, file_of_epochs)
+        self.access, self.users = self.process.access, self.process.users
+        self.client = self.process.client
+        self.server_tls, self.client_tls = self.process.server_tls, self.process.client_tls
+        self.consumers, self.producers = self.process.consumers, self.process.producers
+        self.filters, self.fast_failure = self.process.filters, self.process.fast_failure
         self._lasting_work = [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
             Periodic("fast_failure", CHECK_S, self.fast_failure.report),
-            *(work for service in self.lasting.services for work in service.periodic()),
+            *(work for service in self.process.services for work in service.periodic()),
         ]
-        self._take(build(self._environment, Role(self._post.role), self.lasting))
+        self._take(build(self._environment, Role(self._appointment.role), self.process))
         self._server = self._new_server(config)
         self.export = MetricsExport(
             config, lambda: self.metrics.read(), self.clock, host=config.broker_ip1, scope="broker-meter"
@@ -142,7 +142,7 @@ class Broker:
         self.replication, self.tables, self._slave = parts.slave_port.replication, parts.tables, parts.slave
         self.following = None if parts.slave is None else parts.slave.following
         self.presence, self.pre_online = parts.presence, parts.pre_online
-        self._services = [*self.lasting.services, *parts.services]
+        self._services = [*self.process.services, *parts.services]
         self._periodic = [*self._lasting_work, *self._term.periodic]
 
     def _new_server(self, config: BrokerConfig) -> RemotingServer:
@@ -164,7 +164,7 @@ class Broker:
         return ControlledReplica(
             config=self.config, clock=self.clock, lease=lease, lease_now=lease_now, switch=switch,
             store=lambda: self.store, sync_state=lambda: self.replication, epochs=epochs,
-            on_newer_epoch=self._environment.on_newer_epoch, new_client=lambda: self.lasting.new_client(CONTROLLER),
+            on_newer_epoch=self._environment.on_newer_epoch, new_client=lambda: self.process.new_client(CONTROLLER),
             fail=self._environment.fail,
         )  # fmt: skip
 
@@ -215,7 +215,7 @@ class Broker:
 
     async def _bind(self) -> None:
         """Check the configuration and bind all ports; until they are served, connections are refused."""
-        for service in self.lasting.services:
+        for service in self.process.services:
             service.check()
         self._term.check()
         if self.client_tls is not None:
@@ -224,25 +224,25 @@ class Broker:
         await self._server.bind()
         self.store.store_host = host_bytes(host, self._server.port)
         self.config.replace_broker(self.config.broker.with_ports(self._server.port))
-        for service in self.lasting.services:
+        for service in self.process.services:
             await service.bind()
         await self._term.bind()
         await self.export.bind()
 
     def _load_lasting(self) -> None:
         self.filters.load()
-        for service in self.lasting.services:
+        for service in self.process.services:
             service.load()
 
     async def _serve(self) -> None:
         await self._server.start()
-        for service in self.lasting.services:
+        for service in self.process.services:
             await service.listen()
         await self._term.listen()
         await self._listen_for_slaves_of_rocketmq()
         _START_LISTENING()
         self._is_running = True
-        for service in self.lasting.services:
+        for service in self.process.services:
             service.start()
         for work in self._lasting_work:
             work.start()
@@ -256,11 +256,11 @@ class Broker:
             self._server.stop_accepting,
             self.export.stop,
             *self._term.abandon(),
-            self.lasting.client.close,
-            *(service.stop for service in reversed(self.lasting.services)),
+            self.process.client.close,
+            *(service.stop for service in reversed(self.process.services)),
             *(work.stop for work in self._lasting_work),
             self._server.stop,
-            self.lasting.ha_port.close,
+            self.process.ha_port.close,
             *self._term.abandon_store(),
         ]
         for step in steps:
@@ -284,15 +284,15 @@ class Broker:
 
     # Changes of the role
 
-    async def _change(self, post: Post) -> None:
-        """End the present term, and begin the one of `post`; requests that arrive meanwhile wait.
+    async def _change(self, appointment: Appointment) -> None:
+        """End the present term, and begin the one of `appointment`; requests that arrive meanwhile wait.
 
         After an error nothing is left running, as after a failed start, and the owner of the process is told.
         """
         async with self._changing:
             if not self._is_running:
                 raise StoreError("the broker does not run")
-            self._post = post
+            self._appointment = appointment
             began_s = self.clock.monotonic()
             host = self.store.store_host
             self._server.hold()
@@ -300,49 +300,49 @@ class Broker:
                 keeps_store, self._must_reopen = not self._must_reopen, False
                 store = await self._term.end(keeps_store=keeps_store)
                 ended_s = self.clock.monotonic()
-                self.config.replace_broker(self._posted(post))
-                parts = build(self._environment, Role(post.role), self.lasting, store)
+                self.config.replace_broker(self._config_for(appointment))
+                parts = build(self._environment, Role(appointment.role), self.process, store)
                 self._take(parts, is_store_open=store is not None, offsets=self.offsets)
                 self.store.store_host = host
-                await self._begin(post)
+                await self._begin(appointment)
             except BaseException as error:
                 await self._abandon()
                 self._environment.fail(error if isinstance(error, SprocketError) else StoreError(repr(error)))
                 raise
             self._server.serve(self.routes)
             logger.warning(
-                "event=role_changed_to role=%s id=%d log_end=%d ended_ms=%d took_ms=%d", post.role.value,
-                post.broker_id, self.store.wrote_offset, (ended_s - began_s) * 1000,
+                "event=role_changed_to role=%s id=%d log_end=%d ended_ms=%d took_ms=%d", appointment.role.value,
+                appointment.broker_id, self.store.wrote_offset, (ended_s - began_s) * 1000,
                 (self.clock.monotonic() - began_s) * 1000,
             )  # fmt: skip
 
-    async def _begin(self, post: Post) -> None:
+    async def _begin(self, appointment: Appointment) -> None:
         self._term.check()
         await self._term.bind()
-        await self._term.open(self._log_opened(post.begin), lambda: None)
+        await self._term.open(self._log_opened(appointment.begin), lambda: None)
         await self._term.listen()
         self._term.start()
-        self._follow(self._post)  # another master by now, perhaps
+        self._follow(self._appointment)  # another master by now, perhaps
 
     def _log_opened(self, begin: Callable[[int], None] | None) -> Callable[[int], None]:
         """Return what is done with the end of the log: epochs after it are cut, and a new one may begin."""
 
         def opened(log_end: int) -> None:
-            if self.lasting.epochs is not None:
-                self.lasting.epochs.cut_at(log_end)
+            if self.process.epochs is not None:
+                self.process.epochs.cut_at(log_end)
             if begin is not None:
                 begin(log_end)
 
         return opened
 
-    def _posted(self, post: Post) -> BrokerConfig:
-        return replace(self.config.broker, broker_role=post.role, broker_id=post.broker_id)
+    def _config_for(self, appointment: Appointment) -> BrokerConfig:
+        return replace(self.config.broker, broker_role=appointment.role, broker_id=appointment.broker_id)
 
-    def _follow(self, post: Post) -> None:
-        """Follow the master of `post`, if this term is a slave's."""
-        self._post = post
+    def _follow(self, appointment: Appointment) -> None:
+        """Follow the master of `appointment`, if this term is a slave's."""
+        self._appointment = appointment
         if self.presence.appointed is not None:
-            self.presence.appointed.follow(post.master_address)
+            self.presence.appointed.follow(appointment.master_address)
 
     def _fence(self) -> None:
         """Append nothing more in this term; what waits is answered without its lease."""
@@ -355,7 +355,7 @@ class Broker:
 
         async def again() -> None:
             if term is self._term and self._is_running:
-                await self._change(self._post)
+                await self._change(self._appointment)
 
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.get_running_loop().create_task(again())
@@ -374,20 +374,20 @@ class Broker:
                 await self._stop()
 
     async def _stop(self) -> None:
-        term, lasting = self._term, self.lasting
+        term, process = self._term, self.process
         await self._server.stop_accepting()
         _STOP_NOT_ACCEPTING()
         await self.export.stop()
         await term.leave(stays_registered=False)
-        await lasting.client.close()
+        await process.client.close()
         term.stop_services()
-        for service in reversed(lasting.services):
+        for service in reversed(process.services):
             service.stop()
         for work in self._lasting_work:
             await work.stop()
         await term.stop_work()
         await self._server.stop()
-        lasting.ha_port.close()
+        process.ha_port.close()
         self.waits.close()
         _STOP_CLOSED()
         term.flush()
@@ -401,7 +401,7 @@ class Broker:
     def _save_everything(self) -> None:
         try:
             self._term.save()
-            for service in self.lasting.services:
+            for service in self.process.services:
                 service.save()
         except StoreError as error:
             logger.error("event=config_not_saved reason=%r", str(error))

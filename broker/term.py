@@ -1,7 +1,7 @@
 """One term: the life of a broker's parts in one role, from the start of the store to its shutdown.
 
 A broker without controllers has one term.  With controllers each change of the role ends a term and begins another one,
-by the same steps as a stop and a start, while ports, connections and accounts stay (`broker.lasting`).
+by the same steps as a stop and a start, while ports, connections and accounts stay (`broker.process_parts`).
 Source of the order: RocketMQ 5.3.3, `BrokerController.start`, `shutdown`.
 """
 

@@ -316,9 +316,9 @@ class Replicas:
         return ReplicationProgress(None if is_refusing or limit < 0 else limit, acknowledged, is_enough, is_refusing)
 
     def _is_refusing_in_set(self) -> bool:
-        least = self._rules.min_in_sync_replicas
+        min_count = self._rules.min_in_sync_replicas
         # The master itself always counts: with the default nothing is to be looked at, for each acknowledgement.
-        return least > 1 and 1 + sum(self._counts(slave) for slave in self._slaves.values()) < least
+        return min_count > 1 and 1 + sum(self._counts(slave) for slave in self._slaves.values()) < min_count
 
     def _of_all(self) -> int:
         """Return what all slaves that may lead have: `NO_LIMIT` if there is none, -1 if one of them is not in sync."""

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 
+from broker.appointment import Appointment
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
 from broker.controller.replica import Epochs
 from broker.controller.tenure import Tenure
-from broker.post import Post
 from ha.epochs.epoch_history import Epoch
 from ha.lease import Lease
 
@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 class BrokerRoleSwitch:
     """`RoleSwitch` of one broker.  Lives in the event loop's thread.
 
-    `present` returns the post of the present term, `change` ends that term and begins the next one, `follow` changes
-    the master that a slave follows, and `fence` lets the present term append nothing more.
+    `present` returns the appointment of the present term, `change` ends that term and begins the next one, `follow`
+    changes the master that a slave follows, and `fence` lets the present term append nothing more.
 
     With ASYNC_MASTER in its file, a broker that leads acknowledges at once, unless inSyncReplicas or
     allAckInSyncStateSet ask for slaves: in RocketMQ's controller mode these two keys alone decide.
@@ -37,9 +37,9 @@ class BrokerRoleSwitch:
         lease: Lease,
         epochs: Epochs | None,
         *,
-        present: Callable[[], Post],
-        change: Callable[[Post], Coroutine[None, None, None]],
-        follow: Callable[[Post], None],
+        present: Callable[[], Appointment],
+        change: Callable[[Appointment], Coroutine[None, None, None]],
+        follow: Callable[[Appointment], None],
         fence: Callable[[], None],
     ) -> None:
         self._config = config
@@ -61,7 +61,7 @@ class BrokerRoleSwitch:
         await self._changed()
         epoch = tenure.master_epoch
         if self._present().epoch != epoch:
-            await self._to(Post(self._leading_role(), 0, epoch=epoch, begin=partial(self._begin, epoch)))
+            await self._to(Appointment(self._leading_role(), 0, epoch=epoch, begin=partial(self._begin, epoch)))
 
     def _leading_role(self) -> BrokerRole:
         store = self._config.store
@@ -82,24 +82,24 @@ class BrokerRoleSwitch:
     async def _serve_as_slave(self, master_address: str) -> None:
         self._lease.given_up()
         await self._changed()
-        present, post = self._present(), Post(BrokerRole.SLAVE, self._broker_id, master_address)
-        if present.role is post.role and present.broker_id == post.broker_id:
-            if present != post:
-                self._follow(post)
+        present, appointment = self._present(), Appointment(BrokerRole.SLAVE, self._broker_id, master_address)
+        if present.role is appointment.role and present.broker_id == appointment.broker_id:
+            if present != appointment:
+                self._follow(appointment)
             return
         self._fence()
-        await self._to(post)
+        await self._to(appointment)
 
     async def _changed(self) -> None:
         """Wait for a change whose caller was cancelled."""
         if self._changing is not None and not self._changing.done():
             await asyncio.wait([self._changing])
 
-    async def _to(self, post: Post) -> None:
+    async def _to(self, new: Appointment) -> None:
         logger.warning(
-            "event=role_change from=%s to=%s id=%d master=%s epoch=%s", self._present().role.value, post.role.value,
-            post.broker_id, post.master_address or "-", "-" if post.epoch is None else post.epoch,
+            "event=role_change from=%s to=%s id=%d master=%s epoch=%s", self._present().role.value, new.role.value,
+            new.broker_id, new.master_address or "-", "-" if new.epoch is None else new.epoch,
         )  # fmt: skip
         # A task of its own: the caller may be cancelled, but half a change must not stay.
-        self._changing = asyncio.get_running_loop().create_task(self._change(post))
+        self._changing = asyncio.get_running_loop().create_task(self._change(new))
         await asyncio.shield(self._changing)

@@ -1,8 +1,8 @@
 """The slave's end of the connection to a RocketMQ master in controller mode: a `SlaveLink` that compares epochs.
 
-It says who it is, and gets the master's epochs.  What its log has after the last common epoch is copied aside and
-truncated.  Then it reports its end, and the log follows.  An epoch is in the slave's own history before any of its
-bytes is in the log.
+The slave sends its identity and receives the master's epochs.  It saves a copy of what its log has after the last
+common epoch, and truncates the log there.  Then it reports the log's end, and replication begins.  Each epoch is
+written to the slave's own history before the first byte of that epoch is written to its log.
 Source: RocketMQ 5.3.3, `AutoSwitchHAClient`.
 
 Differences from there:

@@ -101,7 +101,7 @@ class Core:
         self._sent_state = (0, 0)
         self._has_voted = False
         self._sends_more = False
-        self._stands = False
+        self._is_campaigning = False
         self._knows_own_disk = False
         # Members to which pysyncobj would send more of a snapshot than they have room for.
         self._muted: set[str] = set()
@@ -146,10 +146,10 @@ class Core:
         return reason_against(disks, claims.member_id, claims.disk_id, claims.starts)
 
     def _is_counted(self, claims: Claims) -> bool:
-        """Return whether what a member acknowledges counts: not while to forget its older disk is not committed.
+        """Return whether a member's acknowledgements count: only once a committed entry forgets its older disk.
 
-        After a start, no entry since the snapshot is known to be committed.  If one of them says that the member was
-        seen with this disk, then a leader knew that the older disk was forgotten, and that was committed.
+        After a start, no entry since the snapshot is known to be committed.  If one of them names the member with this
+        disk, a leader wrote it after the older disk was forgotten, and that entry was committed.
         """
         disks, forgotten = self._known_by_log
         seen = disks.get(claims.member_id)
@@ -222,7 +222,9 @@ class Core:
                 self._learn(message.term)
                 is_free = not self.engine.is_raft_leader and not self.elections.hears_leader(now)
                 is_won = self.elections.answered(member_id, message.asked_term, message.is_granted)
-                self._stands = self._stands or (is_won and is_free and message.asked_term == self.term + 1)
+                self._is_campaigning = self._is_campaigning or (
+                    is_won and is_free and message.asked_term == self.term + 1
+                )
             case Confirm():
                 if message.term == self.term:
                     self._send(member_id, Confirmed(self.term, message.round))
@@ -242,10 +244,10 @@ class Core:
             self._ask_confirmations()
         elif self.elections.is_due(now):
             self._ask_votes(now)
-        if self._stands:
+        if self._is_campaigning:
             # Here, so that nothing comes between: pysyncobj begins the election in the tick.
             engine.stand()
-            self._stands = False
+            self._is_campaigning = False
         engine.doTick(0.0)
         self._done()
         self.raise_failure()
@@ -321,7 +323,7 @@ class Core:
             logger.info("event=raft_founded group=%s member=%s", self._group.name, self._group.own_id)
         if message.term > self.term or self.engine.leader_id != member_id:
             self._sent_state = (0, 0)
-        self._stands = False
+        self._is_campaigning = False
         self.elections.heard_leader(now)
         self._follow(member_id, message)
         if self.journal.getVotedForNodeId() is None:
@@ -370,7 +372,7 @@ class Core:
         if not self._may_vote or len(self.connected) + 1 < self._group.majority:
             self.elections.postpone(now)
             return
-        self._stands = self.elections.ask(now, self.term + 1)
+        self._is_campaigning = self.elections.ask(now, self.term + 1)
         for member_id in self.connected:
             self._send(member_id, AskVote(self.term + 1, self.journal.last_index, self.journal.last_term))
 
@@ -390,7 +392,7 @@ class Core:
         self._has_voted = False
         self._deliver(member_id, message)
         if self._has_voted:
-            self._stands = False
+            self._is_campaigning = False
             self.elections.postpone(now)
 
     def _voted(self, member_id: str, message: Vote) -> None:
@@ -404,7 +406,7 @@ class Core:
 
     def _learn(self, term: int) -> None:
         if term > self.term:
-            self._stands = False
+            self._is_campaigning = False
             self.engine.raise_term(term)
             self._done()
             self.elections.forget_leader()

@@ -149,7 +149,7 @@ class Engine(pysyncobj.SyncObj):  # type: ignore[misc]
         self._SyncObj__raftLog.setCurrentTerm(self.raftCurrentTerm, member_id)
 
     def raise_term(self, term: int) -> None:
-        """Follow in `term`, with the vote still to give: what a request for a vote does that cannot be granted."""
+        """Become a follower in `term` without giving the vote, as after a request for a vote that is refused."""
         message = {"type": "request_vote", "term": term, "last_log_term": -1, "last_log_index": 0}
         self._outlet.deliver(next(iter(self.nodes.values())), message)
 

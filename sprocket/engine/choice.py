@@ -1,7 +1,8 @@
 """Choice between the compiled engine and pure Python, once per process.
 
 SPROCKET_ENGINE names the engine: `native` is the compiled one, `python` the pure one.  With `auto`, the default, it is
-the compiled one if it was built.  All modules come from one engine: a part of the compiled one is none.
+the compiled one if it was built.  All modules come from one engine: if one compiled module is
+missing, Python is used for all.
 """
 
 import hashlib

@@ -45,7 +45,7 @@ from store.retention.rules import (
     RetentionClock,
     Segment,
     is_expired,
-    may_go,
+    is_removable,
     reason_to_clean,
 )
 from store.retention.topic_retention import TopicRetention, TopicRule
@@ -239,7 +239,7 @@ class Cleaner:
         is_short = reason in (Reason.SPACE, Reason.FORCED)
         if is_short and self._pinned.must_wait(self._config.destroy_maped_file_interval_forcibly):
             return
-        if may_go(self._oldest_segment(look.leases, now_ms), reason):
+        if is_removable(self._oldest_segment(look.leases, now_ms), reason):
             self._is_stuck = False
             self._detach_oldest(reason, look)
         elif is_short and not self._is_stuck:

@@ -97,7 +97,7 @@ def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool
     return None
 
 
-def may_go(segment: Segment, reason: Reason) -> bool:
+def is_removable(segment: Segment, reason: Reason) -> bool:
     """Return whether the oldest segment may be removed.
 
     Never the last one, and never one that is not on the disk or whose successor is not.  A lease keeps it unless the

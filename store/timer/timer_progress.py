@@ -7,12 +7,12 @@ Source of the file: RocketMQ 5.3.3, `TimerCheckpoint`; of its fields, `TimerMess
 
 What Sprocket adds
 ------------------
-RocketMQ ignores the page after its first fields.  Sprocket keeps there, sealed by a CRC:
+RocketMQ ignores the rest of the page.  Sprocket stores there, with a CRC:
 
-- `rebuild_until`: during a rebuild of wheel and timer log, the queue offset before which messages of slots before
-  `read_ms` were already delivered.  `read_ms` stands still until the rebuild has come there.
-- `barriers`, left by a wall clock that stepped back: units before a position of the timer log were delivered if their
-  slot is before a time, although that time will come again.
+- `rebuild_until`: a queue offset, while wheel and timer log are rebuilt.  Messages before it whose slot is before
+  `read_ms` were delivered already.  `read_ms` does not change until the rebuild reaches this offset.
+- `barriers`: pairs of a position in the timer log and a time, written when the wall clock was set back.  Units before
+  the position whose slot is before the time were delivered, although the clock reaches that time again.
 """
 
 import struct

@@ -217,12 +217,12 @@ class ConsumptionProcessor:
         """
         header = request.header
         topic, left_out = header.topic, set((header.filter_groups or "").split(_GROUP_SEPARATOR))
-        least: dict[int, int] = {}
+        min_offsets: dict[int, int] = {}
         for group in self._offsets.groups_of(topic) - left_out:
             for queue_id, offset in self._offsets.queues(group, topic).items():
                 if offset >= self._store.min_offset(topic, queue_id):
-                    least[queue_id] = min(offset, least.get(queue_id, offset))
+                    min_offsets[queue_id] = min(offset, min_offsets.get(queue_id, offset))
         for queue_id, offset in self._offsets.queues(header.compare_group, topic).items():
-            if queue_id in least and least[queue_id] > offset:
-                least[queue_id] = _LONG_MAX
-        return Response(body=dumps(QueryCorrectionOffsetBody(least)))
+            if queue_id in min_offsets and min_offsets[queue_id] > offset:
+                min_offsets[queue_id] = _LONG_MAX
+        return Response(body=dumps(QueryCorrectionOffsetBody(min_offsets)))

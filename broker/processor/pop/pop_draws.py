@@ -1,4 +1,4 @@
-"""What pops draw in their order: the queue to begin with, the retry topic, and the revive queue.
+"""Choices of a pop that are random or take turns: its first queue, whether it reads the retry topic, its revive queue.
 
 Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`.
 """

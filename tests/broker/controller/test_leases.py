@@ -70,7 +70,7 @@ async def test_without_a_lease_writes_are_refused_and_reads_served(tmp_path: Pat
         replica.border.lease.given_up()
         answer = await WRITES[write](client)
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE and "send again" in (answer.remark or "")
-        counted = values(replica.broker.lasting.refusals.figures())
+        counted = values(replica.broker.process.refusals.figures())
         assert counted[f"requestsRefused_{Reason.NO_LEASE.name.lower()}"] == "1"
         assert replica.broker.store.wrote_offset == end
         assert (await client.pull()).code == ResponseCode.SUCCESS

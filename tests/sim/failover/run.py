@@ -261,7 +261,7 @@ class Run:
     def _content(self, replica: SimReplica) -> tuple[bytes, str]:
         broker = replica.broker
         assert broker is not None
-        epochs = broker.lasting.epochs
+        epochs = broker.process.epochs
         assert epochs is not None
         store = broker.store
         segment = store.config.mapped_file_size_commit_log

@@ -17,7 +17,7 @@ from store.retention.rules import (
     Segment,
     Watermarks,
     is_expired,
-    may_go,
+    is_removable,
     reason_to_clean,
 )
 from tests.clock import ManualClock
@@ -88,7 +88,7 @@ OLD = Segment(0, 100, True, None, 1000, 1000)
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_an_expired_segment_goes_for_any_reason(reason: Reason) -> None:
-    assert may_go(OLD, reason)
+    assert is_removable(OLD, reason)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_an_expired_segment_goes_for_any_reason(reason: Reason) -> None:
 )
 def test_what_holds_a_segment(changes: dict[str, Any], ordinary: bool, forced: bool) -> None:
     segment = OLD._replace(**changes)
-    assert [may_go(segment, reason) for reason in (Reason.TIME, Reason.SPACE, Reason.MANUAL)] == [ordinary] * 3
-    assert may_go(segment, Reason.FORCED) is forced
+    assert [is_removable(segment, reason) for reason in (Reason.TIME, Reason.SPACE, Reason.MANUAL)] == [ordinary] * 3
+    assert is_removable(segment, Reason.FORCED) is forced
 
 
 LIMIT_MS = NOW_MS - 72 * HOUR_MS

@@ -49,8 +49,8 @@ class QueueTypes:
 
 
 @dataclass(frozen=True)
-class Lasting:
-    """Lasting parts of one broker.  `services` start first; they get no `activate` and no `take_over`.
+class ProcessParts:
+    """ProcessParts parts of one broker.  `services` start first; they get no `activate` and no `take_over`.
 
     `client` registers the broker, and lasts because a name server forgets a broker whose connection ends.
     """
@@ -77,14 +77,14 @@ class Lasting:
     services: Sequence[Service]
 
 
-def build_lasting(
+def build_process_parts(
     environment: Environment,
     tls: TlsSettings | None,
     disk: Disk | None,
     others: Sequence[Service],
     epochs: EpochFile | None = None,
-) -> Lasting:
-    """Build the lasting parts; `others` are services that last as well.  No file is read here."""
+) -> ProcessParts:
+    """Build the parts of the process; `others` are services that last as well.  No file is read here."""
     live, settings, clock = environment.config, tls or TlsSettings(), environment.clock
     config, store = live.broker, live.store
     users = Users(
@@ -102,7 +102,7 @@ def build_lasting(
     filters = ConsumerFilters(live, environment.file("consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     consumers.on_left.append(filters.group_left)
-    return Lasting(
+    return ProcessParts(
         access=access, users=users, identity=identity, server_tls=ServerTls(settings), client_tls=client_tls,
         client=new_client(BROKER), new_client=new_client,
         consumers=consumers, producers=ProducerRegistry(clock), filters=filters,

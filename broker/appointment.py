@@ -7,7 +7,7 @@ from broker.config.broker_config import BrokerRole
 
 
 @dataclass(frozen=True)
-class Post:
+class Appointment:
     """Role of one term.  A file of its own, because the broker and its `RoleSwitch` share it.
 
     `begin` gets the log's end before anything is appended, and raises `StoreError`.
@@ -20,6 +20,6 @@ class Post:
     begin: Callable[[int], None] | None = None
 
     @classmethod
-    def resting(cls, broker_id: int) -> "Post":
-        """Return the post of a replica without a master."""
+    def resting(cls, broker_id: int) -> "Appointment":
+        """Return the appointment of a replica without a master."""
         return cls(BrokerRole.SLAVE, broker_id)
