@@ -36,7 +36,7 @@ _STOP_LIMIT_S = 5.0
 
 
 class Dashboard:
-    """One dashboard; a `Server` of `sprocket.cli.server.server_process`."""
+    """One dashboard; a `Server` of `sprocket_cli.server.server_process`."""
 
     def __init__(self, settings: DashboardSettings, clock: Clock) -> None:
         self.settings = settings

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from docs.pages.fixed_keys import FIXED_KEYS, READ_ONCE
 from proxy.config import ProxyConfig
-from sprocket.cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config.configuration import Setting, allowed_text, settings_of, value_text
 from sprocket.common.config.rocketmq_keys import ReferenceKey, reference_keys
+from sprocket_cli.server.server_config import BROKER_CLASSES, CONTROLLER_CLASSES, NAMESRV_CLASSES
 
 _HEAD = """\
 # Configuration

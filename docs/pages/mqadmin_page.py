@@ -1,4 +1,4 @@
-"""Writer of docs/mqadmin.md, from the commands that `sprocket.cli.mqadmin` declares.
+"""Writer of docs/mqadmin.md, from the commands that `sprocket_cli.mqadmin` declares.
 
 Run as ``python -m docs.pages.mqadmin_page <file>`` (`make docs`); a test compares the file with the page.
 """
@@ -13,9 +13,9 @@ from typing import Final
 
 import click
 
-from sprocket.cli.client_session import json_option, namesrv_option
-from sprocket.cli.mqadmin.absent import ABSENT
-from sprocket.cli.mqadmin.main import commands_by_module, main
+from sprocket_cli.client_session import json_option, namesrv_option
+from sprocket_cli.mqadmin.absent import ABSENT
+from sprocket_cli.mqadmin.main import commands_by_module, main
 
 _HEAD: Final = """\
 # mqadmin
@@ -62,9 +62,9 @@ def page() -> str:
 
 def _title(module: str) -> str:
     """Return what the docstring of a module says that its commands are about."""
-    text = import_module(f"sprocket.cli.mqadmin.{module}").__doc__ or ""
+    text = import_module(f"sprocket_cli.mqadmin.{module}").__doc__ or ""
     found = _SUBJECT.match(text.splitlines()[0])
-    assert found is not None, f"sprocket/cli/mqadmin/{module}.py: the docstring begins with: `mqadmin` about ..."
+    assert found is not None, f"sprocket_cli/mqadmin/{module}.py: the docstring begins with: `mqadmin` about ..."
     return found[1][0].upper() + found[1][1:]
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from sprocket.common.extras import install
-from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, bound
+from sprocket.common.processes.child_process import ChildProcess, ProcessNotStarted, bound
 
 # A full or slow disk of the machine must neither refuse nor remove a test's messages.
 _THROWAWAY = {
@@ -134,7 +134,7 @@ class Broker:
             process.end(how)
 
     def _command(self) -> list[str]:
-        command = bound("sprocket.cli", "standalone")
+        command = bound("sprocket_cli", "standalone")
         command += ["--store", str(self.store), "--port", str(self._port), "--namesrv-port", str(self._namesrv_port)]
         command += ["--json", "--log-level", "warning"]
         # The port for slaves also stays the same: another process may have the one after listenPort by now.

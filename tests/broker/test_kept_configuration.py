@@ -9,10 +9,10 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
-from sprocket.cli.server.server_config import broker_configuration
 from sprocket.common import failpoints
 from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket_cli.server.server_config import broker_configuration
 from store.config.store_config import StoreConfig
 from tests.broker.rig import TestClient
 

@@ -7,12 +7,12 @@ from click.testing import CliRunner
 from pyspark.sql import datasource as pushed
 
 from spark.rows.filters import RowFilter
-from sprocket.cli.main import main
 from sprocket.client.message import MessageQueue
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from sprocket_cli.main import main
 from store.record.record import Record
 from tests.bad_texts import IN_BINARY
 from tests.broker.pop.rig import pop

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from sprocket.common.failpoints import VARIABLE
-from sprocket.processes.child_process import await_readable
+from sprocket.common.processes.child_process import await_readable
 
 START_LIMIT_S = 60.0
 END_LIMIT_S = 30.0

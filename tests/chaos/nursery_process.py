@@ -58,7 +58,7 @@ def _fork(order: dict[str, Any], descriptors: list[int]) -> int:
 
 
 def _run(program: str, arguments: list[str]) -> int:
-    from sprocket.cli.server import mqbroker, mqnamesrv
+    from sprocket_cli.server import mqbroker, mqnamesrv
 
     entry = {"mqbroker": mqbroker.main, "mqnamesrv": mqnamesrv.main}[program]
     try:
@@ -77,10 +77,10 @@ def main() -> None:
 
     import broker.server  # noqa: F401
     import namesrv.server  # noqa: F401
-    import sprocket.cli.server.mqbroker
-    import sprocket.cli.server.mqnamesrv
-    import sprocket.cli.server.server_config
-    import sprocket.cli.server.server_process  # noqa: F401
+    import sprocket_cli.server.mqbroker
+    import sprocket_cli.server.mqnamesrv
+    import sprocket_cli.server.server_config
+    import sprocket_cli.server.server_process  # noqa: F401
 
     gc.freeze()  # a collection in a fork would copy every page of what is imported
     with socket.socket(fileno=os.dup(0)) as orders:

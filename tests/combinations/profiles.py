@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from sprocket import ClientSettings
-from sprocket.processes.local_cluster import LocalCluster
-from sprocket.processes.profile import Plan, Profile, find_profile
-from sprocket.processes.tls_folder import TlsFolder
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
+from sprocket_cli.processes.local_cluster import LocalCluster
+from sprocket_cli.processes.profile import Plan, Profile, find_profile
+from sprocket_cli.processes.tls_folder import TlsFolder
 from tests.compat.ports import free_port, free_port_base
 
 OPERATOR: Final = Credentials("operator", "a long secret of operator")

@@ -13,11 +13,11 @@ from controller.config import ControllerConfig
 from controller.server import Controller
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from sprocket.cli.server.dledger_mode import dledger_mode
-from sprocket.cli.server.server_config import broker_configuration, namesrv_configuration
 from sprocket.common.errors import SprocketError
-from sprocket.processes.local_cluster import Member
 from sprocket.remoting.tls.settings import TlsSettings
+from sprocket_cli.processes.local_cluster import Member
+from sprocket_cli.server.dledger_mode import dledger_mode
+from sprocket_cli.server.server_config import broker_configuration, namesrv_configuration
 from store.config.store_config import StoreConfig
 from tests.combinations.profiles import Guard, Written, write
 from tests.combinations.traffic import WAIT_S

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.processes.local_cluster import LocalCluster, Started
+from sprocket_cli.processes.local_cluster import LocalCluster, Started
 from tests.combinations.profiles import CONTROLLER, DLEDGER, USERS_AND_TLS, Written, write
 from tests.combinations.traffic import Traffic
 

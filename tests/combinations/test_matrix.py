@@ -21,10 +21,10 @@ from broker.server import Broker
 from controller.server import Controller
 from proxy.config import ProxyConfig
 from proxy.proxy_server import Proxy
-from sprocket.cli.server.server_config import proxy_configuration
 from sprocket.common.clock import SystemClock
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.metrics.settings import ExporterType
+from sprocket_cli.server.server_config import proxy_configuration
 from store.backup.backup import Backup
 from store.backup.restore import restore
 from tests.combinations.profiles import CONTROLLER, DLEDGER, GUARDS, OPERATOR, PROFILES, Guard

@@ -117,7 +117,7 @@ def test_a_process_ends_at_the_point(action: str, status: int) -> None:
 @pytest.mark.parametrize("server", ["mqbroker", "mqnamesrv"])
 def test_a_server_refuses_a_point_that_is_not_there(server: str, tmp_path: "os.PathLike[str]") -> None:
     environment = {**os.environ, failpoints.VARIABLE: "disk.sink=kill", "HOME": os.fspath(tmp_path)}
-    program = f"from sprocket.cli.server.{server} import main; main(['--set', 'listenPort=0'])"
+    program = f"from sprocket_cli.server.{server} import main; main(['--set', 'listenPort=0'])"
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=120)
     assert ended.returncode == 2

@@ -50,18 +50,18 @@ def test_a_command_names_the_package_that_hides_ours(tmp_path: Path, name: str, 
     program = "mqproxy" if command == "mqproxy" else "sprocket"
     arguments = [program, *([command] if command != program else []), "--help"]
     said = run(
-        tmp_path, f"import sys; sys.argv = {arguments}; from sprocket.cli.programs import {program}; {program}()"
+        tmp_path, f"import sys; sys.argv = {arguments}; from sprocket_cli.programs import {program}; {program}()"
     )
     assert said.startswith(f"Error: cannot import Sprocket's package '{name}' from "), said
     assert f"{tmp_path / f'{name}.py'} hides it" in said
 
 
-@pytest.mark.parametrize("module", ["sprocket.cli.server", "sprocket.spark"])
+@pytest.mark.parametrize("module", ["sprocket_cli.server", "sprocket.spark"])
 def test_a_package_that_ours_hides_is_named_once(tmp_path: Path, module: str) -> None:
     (tmp_path / "other" / "store").mkdir(parents=True)
     (tmp_path / "other" / "store" / "__init__.py").write_text("")
     paths = [str(ROOT), str(tmp_path / "other")]
-    program = f"import sys; sys.path += {paths}; import {module}, sprocket.cli.server"
+    program = f"import sys; sys.path += {paths}; import {module}, sprocket_cli.server"
     outcome = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
     )
@@ -76,7 +76,7 @@ def test_the_flat_packages_are_those_of_the_wheel() -> None:
     file = ConfigParser()
     file.read(ROOT / "setup.cfg")
     named = {line.rstrip("*") for line in file["options.packages.find"]["include"].split()}
-    assert {*OWN_PACKAGES, "sprocket"} == named
+    assert {*OWN_PACKAGES, "sprocket", "sprocket_cli"} == named
     assert set(OWN_PACKAGES) - set(SERVER_PACKAGES) == {"spark"}
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from controller.config import ControllerConfig
 from controller.server import Controller
-from sprocket.cli.server.server_config import controller_configuration, namesrv_configuration
 from sprocket.common.errors import ConfigError
+from sprocket_cli.server.server_config import controller_configuration, namesrv_configuration
 
 GOOD = "controllerDLegerGroup=g\ncontrollerDLegerPeers=n0-a.example:9878;n1-a.example:9868\ncontrollerDLegerSelfId=n1\n"
 

@@ -59,7 +59,7 @@ def test_a_wheel_has_no_sources_to_compare_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=is_built)])
 def test_the_version_names_the_engine(engine: str) -> None:
-    assert python("-m", "sprocket.cli", "--version", engine=engine).stdout.endswith(f", engine {engine}\n")
+    assert python("-m", "sprocket_cli", "--version", engine=engine).stdout.endswith(f", engine {engine}\n")
 
 
 @pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=is_built)])

@@ -1,6 +1,6 @@
 """Whatever can be changed from outside, with hostile names and values: no file but tables, no key but those allowed.
 
-Row 24 of the promises; what a configuration update may do is in tests/cli/test_update_allowlist.py.
+Row 24 of the promises; what a configuration update may do is in tests/sprocket_cli/test_update_allowlist.py.
 """
 
 import asyncio

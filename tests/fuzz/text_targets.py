@@ -15,7 +15,12 @@ from broker.filter.tokens import InvalidExpression
 from broker.send.admission import Admission
 from broker.send.intake import MessageIntake
 from broker.topic.attributes import QUEUE_TYPE
-from sprocket.cli.server.server_config import (
+from sprocket.common.config import properties
+from sprocket.common.config.configuration import read, settings_of, updated
+from sprocket.common.errors import ConfigError, RequestError
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.command import Request
+from sprocket_cli.server.server_config import (
     BROKER_CLASSES,
     CONTROLLER_CLASSES,
     NAMESRV_CLASSES,
@@ -23,11 +28,6 @@ from sprocket.cli.server.server_config import (
     controller_configuration,
     namesrv_configuration,
 )
-from sprocket.common.config import properties
-from sprocket.common.config.configuration import read, settings_of, updated
-from sprocket.common.errors import ConfigError, RequestError
-from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket.remoting.command import Request
 from store.config.store_config import StoreConfig
 from store.queue.logic_queue import QueueType
 from store.record.record import TagsCodes

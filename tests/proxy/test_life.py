@@ -21,8 +21,8 @@ from sprocket.common.clock import SystemClock
 from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.processes.tls_folder import TlsFolder
 from sprocket.testing import Broker
+from sprocket_cli.processes.tls_folder import TlsFolder
 from tests.compat.ports import free_port
 from tests.proxy.rig import ENDPOINTS, Anybody, Rig, consumer_settings, handle_of, receive_request, running, until
 

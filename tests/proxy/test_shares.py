@@ -13,8 +13,8 @@ from proxy.brokers.receipts import parse_receipt
 from proxy.clients.registry import Clients
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.status import Refusal
+from sprocket.common.processes.child_process import ChildProcess, bound
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.processes.child_process import ChildProcess, bound
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
 from tests.proxy.rig import (
@@ -135,7 +135,7 @@ def _resident_kib(process: ChildProcess) -> int:
 
 async def test_thousands_of_idle_streams_cost_little(broker: Broker, topic: str, tmp_path: Path) -> None:
     port = free_port()
-    command = [*bound("sprocket.cli", "proxy"), "-n", broker.namesrv, "--json", "--log-level", "warning"]
+    command = [*bound("sprocket_cli", "proxy"), "-n", broker.namesrv, "--json", "--log-level", "warning"]
     for key, value in {"grpcServerPort": port, "remotingListenPort": 0, "tlsServerMode": "disabled"}.items():
         command += ["--set", f"{key}={value}"]
     process = ChildProcess("proxy", command, tmp_path)

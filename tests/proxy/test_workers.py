@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
+from sprocket.common.processes.child_process import ChildProcess, ProcessNotStarted, bound
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, bound
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
 from tests.metrics.prometheus_page import scrape_here
@@ -37,7 +37,7 @@ class _Proxy:
 
     def __init__(self, broker: Broker, folder: Path, port: int = 0, **more: object) -> None:
         keys = {"grpcServerPort": port, "bindAddress": "127.0.0.1", "proxyProcesses": _WORKERS, **_SETTINGS, **more}
-        command = [*bound("sprocket.cli", "proxy"), "-n", broker.namesrv, "--json"]
+        command = [*bound("sprocket_cli", "proxy"), "-n", broker.namesrv, "--json"]
         for key, value in keys.items():
             command += ["--set", f"{key}={value}"]
         self.process = ChildProcess("proxy", command, folder)

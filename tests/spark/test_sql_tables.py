@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sprocket.cli.main import main
-from sprocket.cli.spark.session import message_of
 from sprocket.common.errors import ConfigError
+from sprocket_cli.main import main
+from sprocket_cli.spark.session import message_of
 from tests.spark.store_builder import Row, StoreBuilder
 
 pytestmark = pytest.mark.spark
@@ -171,7 +171,7 @@ def test_the_shell_runs_what_a_pipe_says(spark_session: Any, store: StoreBuilder
 
 
 def test_the_banner_says_what_there_is() -> None:
-    from sprocket.cli.spark.shell import banner
+    from sprocket_cli.spark.shell import banner
 
     said = banner("4.3.0", ["messages", *(f"T{number}" for number in range(30))])
     assert "T10 and 19 more" in said and 'table("T0"' in said

@@ -47,10 +47,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/backup/copied_file.py", "disk"): "edge: copies files of a store and of a backup",
     ("store/backup/backup.py", "disk"): "edge: compares a backup with the store",
     ("store/backup/restore.py", "disk"): "edge: builds a store from the files of a backup",
-    ("sprocket/cli/doctor/machine_facts.py", "clock"): "edge: how long the disk takes, and when certificates end",
-    ("sprocket/cli/doctor/machine_facts.py", "disk"): "edge: facts of the machine",
-    ("sprocket/cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",
-    ("sprocket/cli/store/backup.py", "clock"): "composition root: an injected function",
+    ("sprocket_cli/doctor/machine_facts.py", "clock"): "edge: how long the disk takes, and when certificates end",
+    ("sprocket_cli/doctor/machine_facts.py", "disk"): "edge: facts of the machine",
+    ("sprocket_cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",
+    ("sprocket_cli/store/backup.py", "clock"): "composition root: an injected function",
     # ha
     ("controller/elections.py", "sleep"): "edge: waits for the end of a lease, and for a replica that catches up",
     ("controller/failover.py", "sleep"): "edge: waits before it asks replicas again",
@@ -68,10 +68,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     # proxy
     ("proxy/config.py", "network"): "edge: asks the system for this machine's name",
     ("proxy/server/certificates.py", "clock"): "edge: from when the certificate of the test mode is valid",
-    ("sprocket/cli/server/mqproxy.py", "randomness"): "composition root: an injected function",
+    ("sprocket_cli/server/mqproxy.py", "randomness"): "composition root: an injected function",
     ("proxy/server/reserved_port.py", "network"): "edge: reserves the ports",
     ("proxy/workers/link.py", "network"): "edge: the line that the supervisor of workers passed on",
-    ("sprocket/cli/server/proxy_workers.py", "network"): "edge: lines to workers",
+    ("sprocket_cli/server/proxy_workers.py", "network"): "edge: lines to workers",
     # dashboard
     ("dashboard/server.py", "randomness"): "composition root: ids of sessions and the key of forms",
     ("sprocket/contrib/faststream/subscriber.py", "sleep"): "edge: the pause between two log lines about a refusal",
@@ -82,7 +82,7 @@ ALLOWED: dict[tuple[str, str], str] = {
         "sleep",
     ): "edge: asks a name server again and again until brokers are there",
     ("sprocket/client/connection/identity.py", "randomness"): "edge: a client id that no other client has",
-    ("sprocket/processes/tls_folder.py", "randomness"): "edge: a secret that nobody can guess",
+    ("sprocket_cli/processes/tls_folder.py", "randomness"): "edge: a secret that nobody can guess",
     # spark
     ("spark/runtime/java_home.py", "disk"): "edge: set-up writes a launcher script",
     ("spark/files/log_copies.py", "disk"): "edge: reads the first records of two logs",
@@ -105,16 +105,16 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/tables/declaration.py", "disk"): "edge: reads the files in which tables and schemas are declared",
     ("spark/tables/formats/parquet_table.py", "disk"): "edge: reads the manifest of a table",
     ("spark/tables/formats/table_place.py", "disk"): "edge: the lock of a table",
-    # sprocket.processes
-    ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
-    ("sprocket/processes/supervised_process.py", "sleep"): "edge: looks at a process again and again",
-    ("sprocket/processes/pid_file.py", "disk"): "edge: who runs, in files and in /proc",
-    ("sprocket/processes/profile.py", "disk"): "edge: reads a profile's files",
-    ("sprocket/processes/tls_folder.py", "disk"): "edge: writes and reads a folder of certificates",
-    ("sprocket/processes/local_cluster.py", "disk"): "edge: a cluster's directory",
-    ("sprocket/processes/cluster_watch.py", "sleep"): "edge: asks members again and again while they start",
-    ("sprocket/processes/ports.py", "network"): "edge: binds the ports that servers are about to have",
-    # sprocket.cli
+    # sprocket_cli.processes
+    ("sprocket/common/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
+    ("sprocket_cli/processes/supervised_process.py", "sleep"): "edge: looks at a process again and again",
+    ("sprocket_cli/processes/pid_file.py", "disk"): "edge: who runs, in files and in /proc",
+    ("sprocket_cli/processes/profile.py", "disk"): "edge: reads a profile's files",
+    ("sprocket_cli/processes/tls_folder.py", "disk"): "edge: writes and reads a folder of certificates",
+    ("sprocket_cli/processes/local_cluster.py", "disk"): "edge: a cluster's directory",
+    ("sprocket_cli/processes/cluster_watch.py", "sleep"): "edge: asks members again and again while they start",
+    ("sprocket_cli/processes/ports.py", "network"): "edge: binds the ports that servers are about to have",
+    # sprocket_cli
     ("sprocket/remoting/flow/shedding.py", "refusal"): "refuses by the hundred, and counts them itself",
     ("broker/pop/popped.py", "refusal"): "a pop's outcomes, by code",
     ("broker/processor/pull.py", "refusal"): "a pull's outcomes, by code",
@@ -129,16 +129,16 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/pages/replication_page.py", "disk"): "writes docs/replication-protocol.md",
     ("docs/pages/mqadmin_page.py", "disk"): "writes docs/mqadmin.md",
     ("docs/pages/api_page.py", "disk"): "writes docs/api.md",
-    ("sprocket/cli/store/dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
-    ("sprocket/cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
-    ("sprocket/cli/mqadmin/files.py", "disk"): "edge: lists of configurations and exports are files",
+    ("sprocket_cli/store/dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
+    ("sprocket_cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
+    ("sprocket_cli/mqadmin/files.py", "disk"): "edge: lists of configurations and exports are files",
     (
-        "sprocket/cli/mqadmin/consumer/connection.py",
+        "sprocket_cli/mqadmin/consumer/connection.py",
         "disk",
     ): "`consumerStatus` writes what clients say into files, as there",
-    ("sprocket/cli/server/server_process.py", "sleep"): "edge: tells again and again what the log left out",
-    ("sprocket/cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
-    ("sprocket/cli/mqadmin/options.py", "clock"): "commands with -i repeat after a pause",
+    ("sprocket_cli/server/server_process.py", "sleep"): "edge: tells again and again what the log left out",
+    ("sprocket_cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
+    ("sprocket_cli/mqadmin/options.py", "clock"): "commands with -i repeat after a pause",
 }
 
 # Attributes of objects that others set, see `late_attributes.py`.  Key: the attribute; its class is in the reason.  An

@@ -7,7 +7,7 @@ any more fails the test.
 
 # Folders of servers: a stranger may cause what they log.
 SERVERS = (
-    "acl", "broker", "controller", "dashboard", "ha", "namesrv", "proxy", "store", "sprocket/cli/server",
+    "acl", "broker", "controller", "dashboard", "ha", "namesrv", "proxy", "store", "sprocket_cli/server",
     "sprocket/metrics", "sprocket/remoting",
 )  # fmt: skip
 

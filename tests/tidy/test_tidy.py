@@ -27,11 +27,24 @@ from tests.tidy.rules import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("sprocket", "docs", "namesrv", "controller", "broker", "proxy", "dashboard", "store", "ha", "acl", "spark")
+PACKAGES = (
+    "sprocket",
+    "sprocket_cli",
+    "docs",
+    "namesrv",
+    "controller",
+    "broker",
+    "proxy",
+    "dashboard",
+    "store",
+    "ha",
+    "acl",
+    "spark",
+)
 # Written by a program, not by hand.
 GENERATED_SUFFIX = "_pb2.py"
 # Programs that use the product: they own their clock and files, the other rules hold.
-PROGRAMS = ("benchmarks", "sprocket/demo")
+PROGRAMS = ("benchmarks", "sprocket_cli/demo")
 TEXT_SUFFIXES = frozenset({".py", ".md", ".cfg", ".toml", ".conf", ".properties", ".lock", ".sh", ".java", ".xml", ""})
 SKIPPED_FOLDERS = frozenset({".git", "__pycache__", "build", "dist", "target"})
 

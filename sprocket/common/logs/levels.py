@@ -19,7 +19,7 @@ MAX_TEXT_CHARS: Final = 4_096
 _LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40}
 # First parts of logger names: our packages, and libraries that write to a server's log.
 _PACKAGES: Final = (
-    "acl", "broker", "controller", "dashboard", "ha", "namesrv", "proxy", "sprocket", "store",
+    "acl", "broker", "controller", "dashboard", "ha", "namesrv", "proxy", "sprocket", "sprocket_cli", "store",
     "aiohttp", "asyncio", "grpc", "pysyncobj",
 )  # fmt: skip
 _COMPONENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")

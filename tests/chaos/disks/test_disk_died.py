@@ -34,7 +34,7 @@ class Cluster:
         self.namesrv = ";".join(servers)
 
     def command(self, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
-        command = [sys.executable, "-I", "-m", "sprocket.cli", *words]
+        command = [sys.executable, "-I", "-m", "sprocket_cli", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder.parent)
         assert done.returncode in statuses, done.stdout + done.stderr
         return done.stdout

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from sprocket.cli.exit_codes import DISK
 from sprocket.common.errors import ClientError
 from sprocket.remoting.client import RemotingClient
+from sprocket_cli.exit_codes import DISK
 from tests.chaos.load import TOPIC, Load, Refused, read_queue
 from tests.chaos.nursery import ChaosBroker
 

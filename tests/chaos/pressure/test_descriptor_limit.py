@@ -98,7 +98,7 @@ async def test_half_requests_at_every_page_of_a_process_end_nothing(tmp_path: Pa
         "mappedFileSizeCommitLog=65536",
     )
     words = [
-        sys.executable, "-I", "-m", "sprocket.cli", "standalone", "--json", "--store", str(tmp_path / "store"),
+        sys.executable, "-I", "-m", "sprocket_cli", "standalone", "--json", "--store", str(tmp_path / "store"),
         "--port", "0", "--namesrv-port", "0", "--dashboard-port", "0", *(w for one in settings for w in ("--set", one)),
     ]  # fmt: skip
     log = tmp_path / "log"

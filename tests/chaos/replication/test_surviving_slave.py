@@ -29,8 +29,8 @@ from sprocket.remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from tests.broker.rig import TOPIC, TestClient, create
-from tests.cli.processes import BROKER_FLAGS, ServerProcess, server
 from tests.compat.ports import free_broker_port
+from tests.sprocket_cli.programs import BROKER_FLAGS, ServerProcess, server
 
 GROUPS, MESSAGES, PROMISED_S = 50, 400, 1.0
 

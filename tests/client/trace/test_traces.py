@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from sprocket.cli.main import main
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message, ReceivedMessage
@@ -30,6 +29,7 @@ from sprocket.client.trace.lookup import Found, TraceLookup
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.testing import Broker
+from sprocket_cli.main import main
 
 ALL = TraceSettings()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import run
 from tests.compat import maven, wire
 from tests.compat.cluster import CLUSTER_NAME, Server
 from tests.compat.controllers.controllers import GROUP, TOPIC, ControllerCluster, StockClient, now_ms
 from tests.compat.replication.replicas import log_end, same_logs, until
 from tests.compat.replication.test_mixed_groups import in_sync
+from tests.sprocket_cli.programs import run
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
 

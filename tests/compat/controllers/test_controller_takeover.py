@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import run
 from tests.compat import maven, wire
 from tests.compat.controllers.controllers import GROUP, TOPIC, ControllerCluster, StockClient, now_ms
 from tests.compat.replication.replicas import until
+from tests.sprocket_cli.programs import run
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 

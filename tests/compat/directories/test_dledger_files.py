@@ -7,7 +7,6 @@ import pytest
 
 from store.disk.disk import RealDisk
 from store.dledger.folders import dledger_folders
-from tests.cli.processes import COMMAND
 from tests.compat import maven, wire
 from tests.compat.cluster import ClusterError, SprocketCluster
 from tests.compat.directories.test_timer_files import TOPIC as ALARMS
@@ -16,6 +15,7 @@ from tests.compat.directories.test_timer_files import received as timed
 from tests.compat.directories.test_timer_files import send as send_timed
 from tests.compat.directories.turns import ApacheBroker, Ledger, check_turn, consume, first_turn, properties
 from tests.compat.ports import free_port
+from tests.sprocket_cli.programs import COMMAND
 
 # Delivered before the import, and after it.
 SOON = {f"soon-{number}" for number in range(20)}

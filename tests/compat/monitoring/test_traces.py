@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sprocket.cli.mqadmin.main import main
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
@@ -18,6 +17,7 @@ from sprocket.client.trace.encoding import TraceKind
 from sprocket.client.trace.lookup import Found, TraceLookup
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket_cli.mqadmin.main import main
 from tests.compat import maven
 from tests.compat.cluster import Cluster, SprocketCluster
 from tests.compat.java_client import AdminShell

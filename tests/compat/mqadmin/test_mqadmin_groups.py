@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sprocket.cli.mqadmin.absent import ABSENT
-from sprocket.cli.mqadmin.main import commands_by_module, main
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
@@ -21,6 +19,8 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
+from sprocket_cli.mqadmin.absent import ABSENT
+from sprocket_cli.mqadmin.main import commands_by_module, main
 from tests.background import in_background
 from tests.compat.cluster import CLUSTER_NAME, Cluster
 from tests.compat.java_client import AdminShell, mqadmin

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sprocket.cli.mqadmin.absent import ABSENT
-from sprocket.cli.mqadmin.main import main
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.consumer import Consumer
@@ -24,6 +22,8 @@ from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket_cli.mqadmin.absent import ABSENT
+from sprocket_cli.mqadmin.main import main
 from tests.background import in_background
 from tests.compat import wire
 from tests.compat.cluster import CLUSTER_NAME, SprocketCluster

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from sprocket.processes.child_process import ChildProcess, bound
+from sprocket.common.processes.child_process import ChildProcess, bound
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
@@ -43,7 +43,7 @@ class ProxyProcess:
         return f"127.0.0.1:{self._remoting_port}"
 
     def start(self) -> Self:
-        command = [*bound("sprocket.cli", "proxy"), "-n", self._broker.namesrv, "--json", "--log-level", "warning"]
+        command = [*bound("sprocket_cli", "proxy"), "-n", self._broker.namesrv, "--json", "--log-level", "warning"]
         ports = {"grpcServerPort": str(self._port), "remotingListenPort": str(self._remoting_port)}
         for key, value in {**ports, "bindAddress": "127.0.0.1", **self._settings}.items():
             command += ["--set", f"{key}={value}"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sprocket.common.processes.child_process import ChildProcess
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.processes.child_process import ChildProcess
 from sprocket.testing import Broker
 from tests.compat import maven
 from tests.compat.ports import free_port

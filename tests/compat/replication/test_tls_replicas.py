@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
+from sprocket_cli.processes.tls_folder import HOSTS, TlsFolder
 from tests.compat import maven, wire
 from tests.compat.replication.replicas import LIMIT_S, Replicas, log_of, parsed
 from tests.send_headers import send_header

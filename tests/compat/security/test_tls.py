@@ -38,7 +38,7 @@ class Secure:
 
 
 def sprocket(*arguments: str) -> None:
-    command = [sys.executable, "-I", "-m", "sprocket.cli", *arguments]
+    command = [sys.executable, "-I", "-m", "sprocket_cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

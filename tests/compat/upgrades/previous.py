@@ -68,7 +68,8 @@ def server_of(
 
     `program` is its command, `before` is Python that runs first.
     """
-    code = _RUN.format(source=str(source), before=before, module=f"sprocket.cli.server.{program}")
+    commands = "sprocket_cli" if (source / "sprocket_cli").is_dir() else "sprocket.cli"
+    code = _RUN.format(source=str(source), before=before, module=f"{commands}.server.{program}")
     return [sys.executable, "-c", code, flag, str(configuration), *words]
 
 

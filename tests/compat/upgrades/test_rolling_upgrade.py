@@ -15,9 +15,9 @@ import pytest
 
 import sprocket
 from sprocket.client.rebalance.start_offset import ConsumeFrom
-from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.credentials import Credentials
+from sprocket_cli.processes.tls_folder import HOSTS, TlsFolder
 from tests.compat import ports, wire
 from tests.compat.cluster import CLUSTER_NAME, Server, SprocketCluster
 from tests.compat.controllers.controllers import GROUP, TOPIC, ControllerCluster

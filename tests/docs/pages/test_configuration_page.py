@@ -7,13 +7,13 @@ import pytest
 from controller.config import ControllerConfig
 from docs.pages.configuration_page import fixed_keys, page
 from docs.pages.fixed_keys import FIXED_KEYS
-from sprocket.cli.server.server_config import (
+from sprocket.common.config.configuration import settings_of
+from sprocket.common.config.rocketmq_keys import reference_keys
+from sprocket_cli.server.server_config import (
     broker_configuration,
     controller_configuration,
     namesrv_configuration,
 )
-from sprocket.common.config.configuration import settings_of
-from sprocket.common.config.rocketmq_keys import reference_keys
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = sorted(path for path in (ROOT / "conf").rglob("*") if path.suffix in {".conf", ".properties"})

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from docs.pages.mqadmin_page import page
-from sprocket.cli.mqadmin.absent import ABSENT
-from sprocket.cli.mqadmin.main import commands_by_module, main
+from sprocket_cli.mqadmin.absent import ABSENT
+from sprocket_cli.mqadmin.main import commands_by_module, main
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -29,5 +29,5 @@ def test_the_page_shows_every_command_and_every_flag() -> None:
 def test_no_command_is_declared_twice_or_absent() -> None:
     names = [str(command.name).lower() for commands in commands_by_module().values() for command in commands]
     assert len(names) == len(set(names)) > 40
-    assert not {name.lower() for name in ABSENT} & set(names), "take it out of sprocket/cli/mqadmin/absent.py"
+    assert not {name.lower() for name in ABSENT} & set(names), "take it out of sprocket_cli/mqadmin/absent.py"
     assert {*names, "help"} == {name.lower() for name in main.list_commands(click.Context(main))}

@@ -7,7 +7,6 @@ import pytest
 
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from sprocket.cli.server.server_config import namesrv_configuration
 from sprocket.common.config.configuration_file import ConfigurationFile
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -17,6 +16,7 @@ from sprocket.remoting.headers.namesrv import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
+from sprocket_cli.server.server_config import namesrv_configuration
 from tests.namesrv.site import WAIT_S, Site
 
 

@@ -19,10 +19,10 @@ from spark.stream import QueueStreamReader
 from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreachable, TopicNotFound
 from sprocket.client.message import Message
 from sprocket.common.errors import ConfigError, CorruptRecord
-from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.remoting.codes import ResponseCode
 from sprocket.sync import Producer
 from sprocket.testing import Broker
+from sprocket_cli.processes.tls_folder import HOSTS, TlsFolder
 from tests.broker.rig import TestClient
 from tests.broker.test_batch_topics import KEY, create_batch_topic, members, send
 from tests.spark.test_stream import Stream

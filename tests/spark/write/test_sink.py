@@ -19,9 +19,9 @@ from sprocket.client.errors import BrokerRefused, NameServerUnreachable, Remotin
 from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
 from sprocket.client.producer import Producer
 from sprocket.testing import Broker
-from tests.cli.processes import BROKER_FLAGS, server
 from tests.remoting.tls_files import Files
 from tests.spark.conftest import read_rows
+from tests.sprocket_cli.programs import BROKER_FLAGS, server
 
 
 @pytest.fixture(scope="module")

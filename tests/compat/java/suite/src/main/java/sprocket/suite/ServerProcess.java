@@ -25,8 +25,8 @@ public final class ServerProcess {
             }
         }
         // It ends with this process, also when that is killed.
-        List<String> command = List.of(System.getProperty("sprocket.python"), "-I", "-m", "sprocket.processes.bound",
-            String.valueOf(ProcessHandle.current().pid()), "sprocket.cli", kind, "-c", file.getPath());
+        List<String> command = List.of(System.getProperty("sprocket.python"), "-I", "-m", "sprocket.common.processes.bound",
+            String.valueOf(ProcessHandle.current().pid()), "sprocket_cli", kind, "-c", file.getPath());
         process = new ProcessBuilder(command).redirectErrorStream(true)
             .redirectOutput(ProcessBuilder.Redirect.appendTo(new File(directory.getPath() + ".log"))).start();
         Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));

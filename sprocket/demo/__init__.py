@@ -1,1 +1,0 @@
-"""Demo from end to end: ``python -m sprocket.demo`` (``make demo``)."""

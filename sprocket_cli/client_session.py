@@ -1,0 +1,150 @@
+"""Helpers of commands that ask servers: name servers, credentials, TLS, errors, JSON."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from sprocket.common.errors import ConfigError, SprocketError
+from sprocket_cli.exit_codes import FAILURE, USAGE
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.connection.client_instance import ClientSettings
+    from sprocket.remoting.credentials import Credentials
+    from sprocket.remoting.tls.settings import TlsSettings
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+HELP = {"help_option_names": ["-h", "--help"]}
+
+namesrv_option = click.option(
+    "-n",
+    "--namesrvAddr",
+    "namesrv",
+    envvar="NAMESRV_ADDR",
+    show_envvar=True,
+    metavar="HOST:PORT;...",
+    help="Name servers, separated by ';'.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class CommandFailed(click.ClickException):
+    """Failure of a server: it refused, or cannot be reached.  Ends the command with a message on stderr."""
+
+    exit_code = FAILURE
+
+
+class WrongUsage(CommandFailed):
+    """Wrong command line or configuration.  Ends the command with a message on stderr."""
+
+    exit_code = USAGE
+
+
+class ServerAddress(click.ParamType[str]):
+    """Address of one server, ``host:port``."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return `value` without blanks around it; fail if it is not an address."""
+        from sprocket.remoting.client import split_address
+
+        address = value.strip()
+        try:
+            split_address(address)
+        except ValueError:
+            self.fail(f"{address!r}: allowed is host:port, as in 127.0.0.1:10911", param, ctx)
+        return address
+
+
+SERVER_ADDRESS: Final = ServerAddress()
+
+
+def name_servers(namesrv: str | None) -> list[str]:
+    """Return the addresses in `namesrv`.  Raises WrongUsage if there is none, or if a part is not an address."""
+    from sprocket.remoting.client import split_address
+
+    addresses = [part.strip() for part in (namesrv or "").split(";") if part.strip()]
+    if not addresses:
+        raise WrongUsage("no name server given: use -n host:port or set NAMESRV_ADDR")
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError:
+            form = "allowed is host:port, several separated by ';', as in 127.0.0.1:9876;192.168.0.1:9876"
+            raise WrongUsage(f"name server {address!r}: {form}") from None
+    return addresses
+
+
+def tool_credentials() -> "Credentials | None":
+    """Return the account in ``$ROCKETMQ_HOME/conf/tools.yml``, as RocketMQ's mqadmin does.  Raises ConfigError."""
+    from acl.plain.files import PlainFiles
+
+    home = os.environ.get("ROCKETMQ_HOME")
+    return PlainFiles(Path(home)).tool_credentials() if home else None
+
+
+def tool_tls() -> "TlsSettings | None":
+    """Return the TLS settings in the environment, None if there are none.  Raises ConfigError.
+
+    Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
+    """
+    from sprocket.common.config.configuration import read
+    from sprocket.remoting.tls.settings import TLS_VARIABLE, TlsSettings, system_properties
+
+    given = system_properties(os.environ)
+    place = os.environ.get(TLS_VARIABLE)
+    if place:
+        folder = Path(place)
+        file = folder / "client.properties" if folder.is_dir() else folder
+        given |= {"tls.enable": "true", "tls.config.file": str(file)}
+    settings = read([TlsSettings], [], overrides=given).of(TlsSettings)
+    return settings if settings.enable else None
+
+
+def client_settings(namesrv: str) -> "ClientSettings":
+    """Return the settings for producers and consumers of a command.  Raises ConfigError."""
+    from sprocket.client.connection.client_instance import ClientSettings
+
+    return ClientSettings(namesrv=namesrv, credentials=tool_credentials(), tls=tool_tls())
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main`; turn an error of Sprocket into a message and an exit status."""
+    from sprocket.common import event_loops
+    from sprocket_cli.permission import refusal_in, refusal_text
+
+    try:
+        return event_loops.run(main)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+    except SprocketError as error:
+        refusal = refusal_in(error)
+        text = str(error) if refusal is None else refusal_text(refusal, tool_credentials())
+        raise CommandFailed(text) from None
+    except KeyboardInterrupt:
+        raise click.Abort from None
+
+
+def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]") -> T:
+    """Call `ask` with an admin client of these name servers and return its result."""
+    addresses = name_servers(namesrv)
+
+    async def session() -> T:
+        from sprocket_cli.patient_admin import PatientAdminClient
+
+        async with PatientAdminClient(addresses, credentials=tool_credentials(), tls=tool_tls()) as admin:
+            return await ask(admin)
+
+    return run(session())
+
+
+def print_json(value: object) -> None:
+    """Print `value` as JSON: on one line in a pipe, indented on a terminal."""
+    indent = 2 if os.isatty(1) else None
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=str))

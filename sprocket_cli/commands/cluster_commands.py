@@ -1,0 +1,185 @@
+"""`sprocket topic`, `sprocket cluster`, `sprocket offset`: show and change a cluster."""
+
+from typing import Final
+
+import click
+
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.columns import fitted, millis_text, perm_text
+from sprocket_cli.commands.local_cluster_commands import down, status, up
+
+# Queues on each broker: the default of RocketMQ's updateTopic.
+_QUEUES: Final = 8
+
+
+def _print_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    for line in fitted(head, rows):
+        click.echo(line)
+
+
+@click.group(context_settings=HELP)
+def topic() -> None:
+    """List, create and locate topics."""
+
+
+@topic.command("list")
+@namesrv_option
+@click.option("--all", "show_all", is_flag=True, help="Include system, retry and dead-letter topics.")
+@json_option
+def list_topics(namesrv: str | None, show_all: bool, as_json: bool) -> None:
+    """List the topics that applications send to."""
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket_cli.system_topics import without_system_topics
+
+    async def ask(admin: AdminClient) -> tuple[list[str], list[str]]:
+        known = await admin.topic_list()
+        return known, known if show_all else without_system_topics(known, await admin.cluster_info())
+
+    known, shown = with_admin(namesrv, ask)
+    if as_json:
+        print_json(shown)
+        return
+    for name in shown:
+        click.echo(name)
+    if known and not shown:
+        click.echo(f"There is no topic of an application yet; --all shows the {len(known)} system topics.", err=True)
+
+
+@topic.command("create")
+@click.argument("name")
+@namesrv_option
+@click.option(
+    "--cluster", default="DefaultCluster", show_default=True, help="Create it on every master of this cluster."
+)
+@click.option("--queues", type=click.IntRange(1, 65535), help="Queues on each broker.  [default: 8]")
+@click.option("--update", is_flag=True, help="If the topic exists, change its number of queues; needs --queues.")
+@click.option("--force", is_flag=True, help="With --update: use fewer queues, although messages become unreachable.")
+@json_option
+def create_topic(
+    name: str, namesrv: str | None, cluster: str, queues: int | None, update: bool, force: bool, as_json: bool
+) -> None:
+    """Create topic NAME, or change its number of queues.
+
+    An existing topic is changed only with --update. With fewer queues than before, consumers can no longer read the
+    messages of the removed queues; this also needs --force.
+    """
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket_cli.commands import topic_change
+
+    if update and queues is None:
+        raise click.UsageError("--update needs --queues")
+    if force and not update:
+        raise click.UsageError("--force needs --update")
+    count = queues or _QUEUES
+
+    async def create(admin: AdminClient) -> list[str]:
+        masters = await topic_change.masters_of(admin, cluster, name)
+        if not update:
+            topic_change.refuse_existing(masters, name)
+        lost = await topic_change.unreachable(admin, masters, name, count)
+        if not force:
+            topic_change.refuse_shrinking(lost, masters, name, count, cluster)
+        await topic_change.set_queues(admin, masters, name, count)
+        for line in lost:
+            click.echo(f"No longer readable on {line}", err=True)
+        return [each.address for each in masters]
+
+    masters = with_admin(namesrv, create)
+    if as_json:
+        print_json({"topic": name, "queues": count, "brokers": masters})
+    else:
+        on = masters[0] if len(masters) == 1 else f"each of {', '.join(masters)}"
+        click.echo(f"topic {name} has {topic_change.count_text(count, 'queue')} on {on}")
+
+
+@topic.command("route")
+@click.argument("name")
+@namesrv_option
+@json_option
+def route(name: str, namesrv: str | None, as_json: bool) -> None:
+    """Show where the queues of topic NAME are."""
+    found = with_admin(namesrv, lambda admin: admin.topic_route(name))
+    queues = {data.broker_name: data for data in found.queue_datas}
+    rows: list[tuple[object, ...]] = []
+    for broker in sorted(found.broker_datas, key=lambda data: data.broker_name):
+        data = queues.get(broker.broker_name)
+        if data is not None:
+            address = broker.master_or_slave() or ""
+            shape = (data.read_queue_nums, data.write_queue_nums, perm_text(data.perm))
+            rows.append((broker.cluster or "", broker.broker_name, address, *shape))
+    head = ("cluster", "broker", "address", "readQueues", "writeQueues", "perm")
+    if as_json:
+        print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        _print_table(head, rows)
+
+
+@click.group(context_settings=HELP)
+def cluster() -> None:
+    """List clusters; start, show and stop a cluster of local processes."""
+
+
+for _command in (up, status, down):
+    cluster.add_command(_command)
+
+
+@cluster.command("list")
+@namesrv_option
+@json_option
+def list_clusters(namesrv: str | None, as_json: bool) -> None:
+    """List the brokers of every cluster."""
+    from sprocket_cli.mqadmin.broker import members
+
+    found = with_admin(namesrv, lambda admin: members(admin, None))
+    head = ("cluster", "broker", "id", "address", "version", "active")
+    rows: list[tuple[object, ...]] = [
+        (*member[:4], member.runtime.get("brokerVersionDesc", ""), member.runtime.get("brokerActive", "false"))
+        for member in found
+    ]
+    if as_json:
+        print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        _print_table(head, rows)
+
+
+@click.group(context_settings=HELP)
+def offset() -> None:
+    """Show offsets."""
+
+
+@offset.command("show")
+@click.argument("group", required=False)
+@namesrv_option
+@click.option("--topic", "topic_name", help="Only this topic; without GROUP, show its first and last offsets.")
+@json_option
+def show_offsets(group: str | None, namesrv: str | None, topic_name: str | None, as_json: bool) -> None:
+    """Show the progress of consumer GROUP in every queue, or the first and last offsets of a topic."""
+    if group is None and topic_name is None:
+        raise click.UsageError("GROUP or --topic is needed")
+    head: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    if group is not None:
+        from sprocket_cli.mqadmin.consumer.consumer import queue_progress
+
+        name = group
+        stats = with_admin(namesrv, lambda admin: admin.consume_stats(name, topic_name))
+        head = ("topic", "broker", "queue", "brokerOffset", "consumerOffset", "lag")
+        rows = [row[:6] for row in queue_progress(stats)]
+    else:
+        extents = with_admin(namesrv, lambda admin: admin.topic_stats(topic_name or ""))
+        head = ("topic", "broker", "queue", "minOffset", "maxOffset", "lastUpdated")
+        rows = [
+            (
+                queue.topic,
+                queue.broker_name,
+                queue.queue_id,
+                extent.min_offset,
+                extent.max_offset,
+                millis_text(extent.last_update_timestamp) if extent.last_update_timestamp > 0 else "",
+            )
+            for queue, extent in sorted(extents.offset_table.items())
+        ]
+    if as_json:
+        print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        _print_table(head, rows)

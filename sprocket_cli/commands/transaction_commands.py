@@ -1,0 +1,43 @@
+"""`sprocket transaction`: transactions that are neither committed nor rolled back."""
+
+import click
+
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.columns import fitted, millis_text
+
+
+@click.group(context_settings=HELP)
+def transaction() -> None:
+    """Show transactions."""
+
+
+@transaction.command("list")
+@namesrv_option
+@click.option("-t", "--topic", "topic_name", help="Only messages for this topic.")
+@click.option("-g", "--group", "group", help="Only this producer group.")
+@json_option
+def list_transactions(namesrv: str | None, topic_name: str | None, group: str | None, as_json: bool) -> None:
+    """List the open transactions of every broker, oldest first."""
+    from msgspec import to_builtins
+
+    from sprocket.client.admin.transaction_lookup import open_transactions
+
+    found = [
+        each
+        for each in with_admin(namesrv, open_transactions)
+        if topic_name in (None, each.topic) and group in (None, each.group)
+    ]
+    found.sort(key=lambda each: each.born_timestamp)
+    if as_json:
+        print_json([to_builtins(each) for each in found])
+        return
+    head = ("broker", "topic", "queue", "group", "messageId", "halfOffset", "checks", "born")
+    rows = [
+        (
+            each.broker, each.topic, each.queue_id, each.group, each.message_id, each.queue_offset, each.check_times,
+            millis_text(each.born_timestamp),
+        )
+        for each in found
+    ]  # fmt: skip
+    for line in fitted(head, rows):
+        click.echo(line)

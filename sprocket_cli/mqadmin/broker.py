@@ -1,0 +1,168 @@
+"""`mqadmin` about brokers."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from sprocket.common.clock import SystemClock
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.mqadmin.options import Target, interval_option, repeat, target_options
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+
+_CLOCK: Final = SystemClock()
+_CLUSTER = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s"
+_CLUSTER_HEAD = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %-11s  %-12s  %-8s  %-10s"
+_CLUSTER_NAMES = (
+    "#Cluster Name",
+    "#Broker Name",
+    "#BID",
+    "#Addr",
+    "#Version",
+    "#InTPS(LOAD)",
+    "#OutTPS(LOAD)",
+    "#Timer(Progress)",
+    "#PCWait(ms)",
+    "#Hour",
+    "#SPACE",
+    "#ACTIVATED",
+)
+_MORE = "%-16s  %-32s %14d %14d %14d %14d"
+_MORE_HEAD = "%-16s  %-32s %14s %14s %14s %14s"
+_MORE_NAMES = ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
+
+
+class Member(NamedTuple):
+    """One broker of a cluster, with the figures that it reports; `runtime` is empty if it does not respond."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    runtime: dict[str, str]
+
+
+async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
+    """Return every broker of `cluster`, or of all clusters if that is None."""
+    from sprocket.client.admin.admin_client import AdminError
+
+    info = await admin.cluster_info()
+    found = []
+    for name in [cluster] if cluster else sorted(info.cluster_addr_table):
+        for broker_name in sorted(info.cluster_addr_table.get(name, [])):
+            data = info.broker_addr_table.get(broker_name)
+            for broker_id, address in sorted(data.broker_addrs.items()) if data else ():
+                try:
+                    runtime = await admin.broker_runtime_info(address)
+                except AdminError as error:
+                    click.echo(str(error), err=True)
+                    runtime = {}
+                found.append(Member(name, broker_name, broker_id, address, runtime))
+    return found
+
+
+@click.command("clusterList", context_settings=HELP)
+@namesrv_option
+@click.option("-m", "--moreStats", "more", is_flag=True, help="Show messages in and out, yesterday and today.")
+@interval_option
+@click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
+@json_option
+def cluster_list(namesrv: str | None, more: bool, interval_s: float | None, cluster: str | None, as_json: bool) -> None:
+    """List the brokers of each cluster, with their message rates."""
+
+    def show() -> None:
+        found = with_admin(namesrv, lambda admin: members(admin, cluster))
+        if as_json:
+            print_json([member._asdict() for member in found])
+        else:
+            for line in more_lines(found) if more else cluster_lines(found, _CLOCK.wall_ms()):
+                click.echo(line)
+
+    repeat(show, interval_s)
+
+
+def cluster_lines(found: list[Member], now_ms: int) -> list[str]:
+    """Return RocketMQ's columns, one line per broker."""
+    return [_CLUSTER_HEAD % _CLUSTER_NAMES, *(_cluster_line(member, now_ms) for member in found)]
+
+
+def _cluster_line(member: Member, now_ms: int) -> str:
+    table = member.runtime
+    put = f"{_first(table, 'putTps'):9.2f}({_load(table, 'send')})"
+    got = f"{_first(table, 'getTransferredTps'):9.2f}({_load(table, 'pull')}|{_load(table, 'ack', 'N')})"
+    timer = (
+        f"{_number(table, 'timerReadBehind'):.0f}-{_number(table, 'timerOffsetBehind'):.0f}"
+        f"({_number(table, 'timerCongestNum') / 10000:.1f}w, {_number(table, 'timerEnqueueTps'):.1f}, "
+        f"{_number(table, 'timerDequeueTps'):.1f})"
+    )
+    earliest = table.get("earliestMessageTimeStamp", "")
+    hours = (now_ms - int(earliest)) / 3_600_000 if earliest else 0.0
+    return _CLUSTER % (
+        member.cluster,
+        member.broker_name,
+        member.broker_id,
+        member.address,
+        table.get("brokerVersionDesc", ""),
+        put,
+        got,
+        timer,
+        table.get("pageCacheLockTimeMills", ""),
+        f"{hours:2.2f}",
+        f"{_number(table, 'commitLogDiskRatio'):.4f}",
+        table.get("brokerActive", "false"),
+    )
+
+
+def more_lines(found: list[Member]) -> list[str]:
+    """Return the messages in and out, yesterday and today, one line per broker."""
+    lines = [_MORE_HEAD % _MORE_NAMES]
+    for member in found:
+        counts = []
+        for later, earlier in (("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")):
+            for way in ("Put", "Get"):
+                now = _number(member.runtime, f"msg{way}Total{later}")
+                counts.append(now - _number(member.runtime, f"msg{way}Total{earlier}"))
+        lines.append(_MORE % (member.cluster, member.broker_name, *counts))
+    return lines
+
+
+def _load(table: Mapping[str, str], pool: str, default: str = "") -> str:
+    size = table.get(f"{pool}ThreadPoolQueueSize", default)
+    wait_ms = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", default)
+    return f"{size},{wait_ms}ms"
+
+
+def _first(table: Mapping[str, str], key: str) -> float:
+    """Return the first average of a value such as ``12.3 10.1 9.8``, 0 if there is none."""
+    words = table.get(key, "").split()
+    return float(words[0]) if words else 0.0
+
+
+def _number(table: Mapping[str, str], key: str) -> float:
+    """Return the figure `key`, 0 if it is absent."""
+    try:
+        return float(table.get(key, 0))
+    except ValueError:
+        return 0.0
+
+
+@click.command("brokerStatus", context_settings=HELP)
+@namesrv_option
+@target_options()
+@json_option
+def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
+    """Show the runtime figures of a broker."""
+    tables = with_admin(namesrv, lambda admin: _runtime_infos(admin, target))
+    if as_json:
+        print_json(tables)
+        return
+    for address, table in tables.items():
+        for key, value in sorted(table.items()):
+            click.echo(f"{key:<32}: {value}" if target.broker else f"{address:<24} {key:<32}: {value}")
+
+
+async def _runtime_infos(admin: "AdminClient", target: Target) -> dict[str, dict[str, str]]:
+    addresses = await target.addresses(admin, masters_only=False)
+    return {address: await admin.broker_runtime_info(address) for address in addresses}

@@ -1,0 +1,175 @@
+"""`mqadmin` about connected clients."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from sprocket.common.clock import SystemClock
+from sprocket.remoting.version_names import version_text
+from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.mqadmin.consumer.running_info_text import diagnosis, running_info_text
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.remoting.bodies.client import ConsumerConnection, ProducerConnection, ProducerTableInfo
+    from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
+
+_CLOCK: Final = SystemClock()
+_CLIENT: Final = "%-36s %-22s %-10s %s"
+_TOPIC: Final = "%-20s %s"
+_PRODUCER: Final = "%04d  %-32s %-22s %-8s %s"
+_STATUS: Final = "%-10s %-40s %-20s %s"
+
+broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Ask this broker.")
+
+
+@click.command("consumerConnection", context_settings=HELP)
+@namesrv_option
+@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
+@broker_option
+@json_option
+def consumer_connection(namesrv: str | None, group: str, broker: str | None, as_json: bool) -> None:
+    """Show the connected consumers of a group, their versions and subscriptions."""
+
+    async def ask(admin: "AdminClient") -> "ConsumerConnection":
+        from sprocket.client.admin.group_admin import GroupAdmin
+
+        return await GroupAdmin(admin).consumers(group.strip(), broker)
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        _print_struct(found)
+        return
+    for line in connection_lines(found):
+        click.echo(line)
+
+
+def connection_lines(found: "ConsumerConnection") -> list[str]:
+    """Return RocketMQ's lines."""
+    lines = [_CLIENT % ("#ClientId", "#ClientAddr", "#Language", "#Version")]
+    lines += [
+        _CLIENT % (client.client_id, client.client_addr, client.language, version_text(client.version))
+        for client in found.connection_set
+    ]
+    lines += ["", "Below is subscription:", _TOPIC % ("#Topic", "#SubExpression")]
+    lines += [_TOPIC % (each.topic, each.sub_string) for each in found.subscription_table.values()]
+    lines += ["", f"ConsumeType: {found.consume_type}", f"MessageModel: {found.message_model}"]
+    return [*lines, f"ConsumeFromWhere: {found.consume_from_where}"]
+
+
+@click.command("producerConnection", context_settings=HELP)
+@namesrv_option
+@click.option("-g", "--producerGroup", "group", required=True, help="Producer group.")
+@click.option("-t", "--topic", required=True, help="A topic of the group: one of its brokers is asked.")
+@json_option
+def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bool) -> None:
+    """Show the connected producers of a group and their versions."""
+
+    async def ask(admin: "AdminClient") -> "ProducerConnection":
+        from sprocket.client.admin.group_admin import GroupAdmin
+
+        return await GroupAdmin(admin).producers(group.strip(), topic.strip())
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        _print_struct(found)
+        return
+    for number, client in enumerate(found.connection_set, 1):
+        version = version_text(client.version)
+        click.echo(_PRODUCER % (number, client.client_id, client.client_addr, client.language, version))
+
+
+@click.command("producer", context_settings=HELP)
+@namesrv_option
+@click.option("-b", "--broker", required=True, type=SERVER_ADDRESS, help="Address of the broker.")
+@json_option
+def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
+    """Show all producers that are connected to a broker."""
+
+    async def ask(admin: "AdminClient") -> "ProducerTableInfo":
+        from sprocket.client.admin.group_admin import GroupAdmin
+
+        return await GroupAdmin(admin).all_producers(broker.strip())
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        _print_struct(found)
+        return
+    for group, members in sorted(found.data.items()):
+        if not members:
+            click.echo(f"producer group ({group}) instances are empty")
+        for each in members:
+            click.echo(
+                f"producer group ({group}) instance : clientId={each.client_id},remoteIP={each.remote_ip}, "
+                f"language={each.language}, version={each.version}, lastUpdateTimestamp={each.last_update_timestamp}"
+            )
+
+
+@click.command("consumerStatus", context_settings=HELP)
+@namesrv_option
+@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
+@click.option("-i", "--clientId", "client_id", help="Print the report of this client.")
+@broker_option
+@click.option("-s", "--jstack", is_flag=True, help="Include the stacks of the consumer's threads.")
+def consumer_status(namesrv: str | None, group: str, client_id: str | None, broker: str | None, jstack: bool) -> None:
+    """Show what the consumers of a group report about themselves.
+
+    Without -i, each client's report is written to a file of its own, in a folder named after the time.
+    """
+    group = group.strip()
+    if client_id is not None:
+        wanted = client_id.strip()
+        (info,) = with_admin(namesrv, lambda admin: _infos(admin, group, [wanted], broker, jstack)).values()
+        if isinstance(info, str):
+            raise click.ClickException(info)
+        click.echo(running_info_text(info), nl=False)
+        return
+    connected = with_admin(namesrv, lambda admin: _consumers(admin, group, broker))
+    ids = [client.client_id for client in connected.connection_set]
+    infos = with_admin(namesrv, lambda admin: _infos(admin, group, ids, broker, jstack))
+    versions = {client.client_id: client.version for client in connected.connection_set}
+    now_ms = _CLOCK.wall_ms()
+    folder = Path(str(now_ms))
+    click.echo(_STATUS % ("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile"))
+    reports = {}
+    for each, info in infos.items():
+        if isinstance(info, str):
+            click.echo(info, err=True)
+            continue
+        reports[each] = info
+        folder.mkdir(exist_ok=True)
+        # The client chose its id: it must not lead out of the folder.
+        path = folder / each.replace("/", "_")
+        path.write_text(running_info_text(info), encoding="utf-8")
+        click.echo(_STATUS % (len(reports), each, version_text(versions[each]), path))
+    if reports:
+        click.echo(diagnosis(reports, now_ms))
+
+
+async def _consumers(admin: "AdminClient", group: str, broker: str | None) -> "ConsumerConnection":
+    from sprocket.client.admin.group_admin import GroupAdmin
+
+    return await GroupAdmin(admin).consumers(group, broker)
+
+
+async def _infos(
+    admin: "AdminClient", group: str, client_ids: list[str], broker: str | None, jstack: bool
+) -> "dict[str, ConsumerRunningInfo[str] | str]":
+    """Return the report of each client, or the error if it sends none."""
+    from sprocket.client.admin.admin_client import AdminError
+    from sprocket.client.admin.group_admin import GroupAdmin
+
+    found: dict[str, ConsumerRunningInfo[str] | str] = {}
+    for client_id in client_ids:
+        try:
+            found[client_id] = await GroupAdmin(admin).running_info(group, client_id, jstack=jstack, broker=broker)
+        except AdminError as error:
+            found[client_id] = str(error)
+    return found
+
+
+def _print_struct(value: object) -> None:
+    from msgspec import to_builtins
+
+    print_json(to_builtins(value))

@@ -1,0 +1,218 @@
+"""`mqadmin` about offsets."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.common.clock import SystemClock
+from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.mqadmin.message import parse_time
+from sprocket_cli.mqadmin.options import topic_option
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.group_admin import Rollback
+    from sprocket.remoting.bodies.client import MessageQueue
+
+_CLOCK = SystemClock()
+_OFFSET_HEAD = "%-40s  %-40s  %-40s"
+_OFFSET = "%-40s  %-40d  %-40d"
+_ROLLBACK_HEAD = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
+_ROLLBACK = "%-20s  %-20d  %-20d  %-20d  %-20d  %-20d"
+_POSITION_HEAD = "%-50s  %-15s  %-15s  %-20s"
+_POSITION = "%-50s  %-15s  %-15d  %-20d"
+
+group_option = click.option("-g", "--group", required=True, help="Consumer group.")
+force_option = click.option("-f", "--force", type=bool, default=True, help="Also move forward (true|false).")
+light_route_option = click.option(
+    "-c", "--cluster", help="For a light topic: cluster or parent topic whose route names the brokers."
+)
+
+
+def reset_time(text: str) -> int:
+    """Return the milliseconds of ``now``, of a number (-1 is the end), or of ``yyyy-MM-dd#HH:mm:ss:SSS``.
+
+    Raises WrongUsage for any other text.
+    """
+    text = text.strip()
+    if text == "now":
+        return _CLOCK.wall_ms()
+    if text.startswith("-") and text[1:].isdecimal():
+        return int(text)
+    return parse_time(text) or 0
+
+
+async def _reset(
+    admin: "AdminClient", topic: str, group: str, timestamp_ms: int, force: bool, cluster: str | None
+) -> "dict[MessageQueue, int] | list[Rollback]":
+    """Reset the offsets; where that needs an online client and none is, commit the offsets instead."""
+    from sprocket.client.admin.admin_client import AdminError
+    from sprocket.client.admin.group_admin import GroupAdmin
+    from sprocket.remoting.codes import ResponseCode
+
+    groups = GroupAdmin(admin)
+    try:
+        return await groups.reset_to_time(topic, group, timestamp_ms, force=force, route_topic=cluster)
+    except AdminError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+    return await groups.commit_to_time(topic, group, timestamp_ms, force=force, route_topic=cluster)
+
+
+def offset_lines(offsets: "dict[MessageQueue, int]") -> list[str]:
+    """Return RocketMQ's columns, one line per queue."""
+    rows = [_OFFSET % (queue.broker_name[:32], queue.queue_id, offset) for queue, offset in sorted(offsets.items())]
+    return [_OFFSET_HEAD % ("#brokerName", "#queueId", "#offset"), *rows]
+
+
+def rollback_lines(done: "list[Rollback]", last: str) -> list[str]:
+    """Return RocketMQ's columns, one line per queue; `last` is the name of the last column."""
+    names = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", last)
+    return [_ROLLBACK_HEAD % names, *(_ROLLBACK % (row.broker_name[:32], *row[1:]) for row in done)]
+
+
+def _json(done: "dict[MessageQueue, int] | list[Rollback]") -> list[dict[str, object]]:
+    if isinstance(done, list):
+        return [{"brokerName": row.broker_name, "queueId": row.queue_id, "offset": row.reset_offset} for row in done]
+    return [
+        {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
+        for queue, offset in sorted(done.items())
+    ]
+
+
+@click.command("resetOffsetByTime", context_settings=HELP)
+@namesrv_option
+@group_option
+@topic_option
+@click.option(
+    "-s", "--timestamp", "when", required=True, help="now, milliseconds, -1 (the end), or yyyy-MM-dd#HH:mm:ss:SSS."
+)
+@force_option
+@click.option("-b", "--broker", type=SERVER_ADDRESS, help="Address of a broker; with -q, reset only that queue.")
+@click.option("-q", "--queue", "queue_id", type=click.IntRange(0), help="Queue id.")
+@click.option("-o", "--offset", type=click.IntRange(0), help="With -b and -q: reset to this offset, not to the time.")
+@light_route_option
+@json_option
+def reset_offset_by_time(
+    namesrv: str | None,
+    group: str,
+    topic: str,
+    when: str,
+    force: bool,
+    broker: str | None,
+    queue_id: int | None,
+    offset: int | None,
+    cluster: str | None,
+    as_json: bool,
+) -> None:
+    """Reset the offsets of a group to a time or an offset; clients need no restart."""
+    group, topic, timestamp = group.strip(), topic.strip(), reset_time(when)
+    if broker is not None and queue_id is not None:
+        at = with_admin(namesrv, lambda admin: _reset_queue(admin, broker, group, topic, queue_id, timestamp, offset))
+        if as_json:
+            print_json([{"broker": broker, "queueId": queue_id, "offset": at}])
+            return
+        click.echo(
+            f"start reset consumer offset by specified, group[{group}], topic[{topic}], queueId[{queue_id}], "
+            f"broker[{broker}], timestamp(string)[{when}], timestamp(long)[{timestamp}]"
+        )
+        click.echo(f"reset consumer offset to {at}")
+        return
+    done = with_admin(namesrv, lambda admin: _reset(admin, topic, group, timestamp, force, cluster))
+    if as_json:
+        print_json(_json(done))
+        return
+    told = f"topic[{topic}], force[{str(force).lower()}], timestamp(string)[{when}], timestamp(long)[{timestamp}]"
+    if isinstance(done, list):
+        click.echo(f"reset consumer offset by specified consumerGroup[{group}], {told}")
+        lines = rollback_lines(done, "#resetOffset")
+    else:
+        click.echo(f"start reset consumer offset by specified, group[{group}], {told}")
+        lines = offset_lines(done)
+    for line in lines:
+        click.echo(line)
+
+
+async def _reset_queue(
+    admin: "AdminClient", broker: str, group: str, topic: str, queue_id: int, timestamp_ms: int, offset: int | None
+) -> int:
+    from sprocket.client.admin.group_admin import GroupAdmin
+
+    groups = GroupAdmin(admin)
+    if offset is None:
+        offset = await groups.offset_at(broker, topic, queue_id, timestamp_ms)
+    await groups.reset_queue(broker, group, topic, queue_id, offset)
+    return offset
+
+
+@click.command("skipAccumulatedMessage", context_settings=HELP)
+@namesrv_option
+@group_option
+@topic_option
+@force_option
+@light_route_option
+@json_option
+def skip_accumulated_message(
+    namesrv: str | None, group: str, topic: str, force: bool, cluster: str | None, as_json: bool
+) -> None:
+    """Set the offsets of a group to the end of its queues: it skips the backlog."""
+    to_end = -1
+    done = with_admin(namesrv, lambda admin: _reset(admin, topic.strip(), group.strip(), to_end, force, cluster))
+    if as_json:
+        print_json(_json(done))
+        return
+    for line in rollback_lines(done, "#rollbackOffset") if isinstance(done, list) else offset_lines(done):
+        click.echo(line)
+
+
+@click.command("cloneGroupOffset", context_settings=HELP)
+@namesrv_option
+@click.option("-s", "--srcGroup", "source", required=True, help="Group to copy offsets from.")
+@click.option("-d", "--destGroup", "target", required=True, help="Group to copy offsets to.")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-o", "--offline", help="Accepted and ignored, as in RocketMQ.")
+def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str, offline: str | None) -> None:
+    """Copy the offsets of a topic from one group to another one."""
+    source, target, topic = source.strip(), target.strip(), topic.strip()
+
+    async def clone(admin: "AdminClient") -> None:
+        from sprocket.client.admin.group_admin import GroupAdmin
+
+        await GroupAdmin(admin).clone_offsets(source, target, topic)
+
+    with_admin(namesrv, clone)
+    click.echo(f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]")
+
+
+@click.command("getConsumerStatus", context_settings=HELP)
+@namesrv_option
+@group_option
+@topic_option
+@click.option("-i", "--originClientId", "client_id", default="", help="Only this client.")
+@json_option
+def get_consumer_status(namesrv: str | None, group: str, topic: str, client_id: str, as_json: bool) -> None:
+    """Show the offsets that each client of a group holds.
+
+    RocketMQ has this command in its sources; its mqadmin does not offer it.
+    """
+    group, topic, client_id = group.strip(), topic.strip(), client_id.strip()
+
+    async def ask(admin: "AdminClient") -> "dict[str, dict[MessageQueue, int]]":
+        from sprocket.client.admin.group_admin import GroupAdmin
+
+        return await GroupAdmin(admin).positions(topic, group, client_id)
+
+    found = with_admin(namesrv, ask)
+    rows = [(client, queue, at) for client, table in sorted(found.items()) for queue, at in sorted(table.items())]
+    if as_json:
+        print_json(
+            [
+                {"clientId": client, "brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": at}
+                for client, queue, at in rows
+            ]
+        )
+        return
+    click.echo(f"get consumer status from client. group={group}, topic={topic}, originClientId={client_id}")
+    click.echo(_POSITION_HEAD % ("#clientId", "#brokerName", "#queueId", "#offset"))
+    for client, queue, at in rows:
+        click.echo(_POSITION % (client[:50], queue.broker_name, queue.queue_id, at))

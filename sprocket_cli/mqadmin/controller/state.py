@@ -1,0 +1,205 @@
+"""`mqadmin` about what controllers and brokers know: getControllerMetaData, getSyncStateSet, getBrokerEpoch."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket_cli.client_session import (
+    HELP,
+    SERVER_ADDRESS,
+    json_option,
+    namesrv_option,
+    print_json,
+    with_admin,
+)
+from sprocket_cli.mqadmin.options import interval_option, repeat
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.remoting.bodies.controller import EpochEntryCache, ReplicaIdentity, ReplicasInfo
+    from sprocket.remoting.headers.controller import GetMetaDataResponseHeader
+
+ignored_namesrv_option = click.option(
+    "-n",
+    "--namesrvAddr",
+    expose_value=False,
+    metavar="HOST:PORT;...",
+    help="Accepted and ignored: controllers are asked themselves.",
+)
+controller_option = click.option(
+    "-a", "--controllerAddress", "controller", required=True, type=SERVER_ADDRESS, help="Address of any controller."
+)
+
+
+@click.command("getControllerMetaData", context_settings=HELP)
+@ignored_namesrv_option
+@controller_option
+@json_option
+def get_controller_metadata(controller: str, as_json: bool) -> None:
+    """Show the leader of the controllers and its peers."""
+
+    async def ask(admin: "AdminClient") -> "GetMetaDataResponseHeader":
+        from sprocket.client.admin.controller_admin import ControllerAdmin
+
+        return await ControllerAdmin(admin).metadata(controller)
+
+    found = with_admin(controller, ask)
+    if as_json:
+        _print_struct(found)
+        return
+    for line in metadata_lines(found):
+        click.echo(line)
+
+
+def metadata_lines(found: "GetMetaDataResponseHeader") -> list[str]:
+    """Return RocketMQ's lines."""
+    return [
+        "",
+        f"#ControllerGroup\t{_java(found.group)}",
+        f"#ControllerLeaderId\t{_java(found.controller_leader_id)}",
+        f"#ControllerLeaderAddress\t{_java(found.controller_leader_address)}",
+        *(f"#Peer:\t{peer}" for peer in (found.peers or "").split(";") if peer),
+    ]
+
+
+@click.command("getSyncStateSet", context_settings=HELP)
+@namesrv_option
+@controller_option
+@click.option("-c", "--clusterName", "cluster", help="Every broker group of this cluster, as name servers know it.")
+@click.option("-b", "--brokerName", "broker_name", help="One broker group.")
+@interval_option
+@json_option
+def get_sync_state_set(
+    namesrv: str | None,
+    controller: str,
+    cluster: str | None,
+    broker_name: str | None,
+    interval_s: float | None,
+    as_json: bool,
+) -> None:
+    """Show which replicas of a broker group are in sync."""
+    if (broker_name is None) == (cluster is None):
+        raise click.UsageError("give exactly one of -b and -c")
+
+    async def ask(admin: "AdminClient") -> "Mapping[str, ReplicasInfo]":
+        from sprocket.client.admin.controller_admin import ControllerAdmin
+
+        names = [broker_name.strip()] if broker_name is not None else await _broker_names(admin, str(cluster).strip())
+        return await ControllerAdmin(admin).sync_state(controller, names)
+
+    def show() -> None:
+        found = with_admin(controller if cluster is None else namesrv, ask)
+        if as_json:
+            _print_struct(found)
+            return
+        for name in sorted(found):
+            for line in sync_state_lines(name, found[name]):
+                click.echo(line)
+
+    repeat(show, interval_s)
+
+
+def sync_state_lines(name: str, info: "ReplicasInfo") -> list[str]:
+    """Return RocketMQ's lines about one broker group."""
+    lines = [
+        "",
+        f"#brokerName\t{name}",
+        f"#MasterBrokerId\t{_java(info.master_broker_id)}",
+        f"#MasterAddr\t{_java(info.master_address)}",
+        f"#MasterEpoch\t{info.master_epoch}",
+        f"#SyncStateSetEpoch\t{info.sync_state_set_epoch}",
+        f"#SyncStateSetNums\t{len(info.in_sync_replicas)}",
+    ]
+    for replica in info.in_sync_replicas:
+        lines += ["", f"InSyncReplica:\t{_identity(replica)}"]
+    for replica in info.not_in_sync_replicas:
+        lines += ["", f"NotInSyncReplica:\t{_identity(replica)}"]
+    return lines
+
+
+@click.command("getBrokerEpoch", context_settings=HELP)
+@namesrv_option
+@click.option("-c", "--clusterName", "cluster", help="Every broker of this cluster.")
+@click.option("-b", "--brokerName", "broker_name", help="The brokers of one group.")
+@interval_option
+@json_option
+def get_broker_epoch(
+    namesrv: str | None, cluster: str | None, broker_name: str | None, interval_s: float | None, as_json: bool
+) -> None:
+    """Show the epochs of brokers: where in the log each master began."""
+    if (broker_name is None) == (cluster is None):
+        raise click.UsageError("give exactly one of -b and -c")
+
+    async def ask(admin: "AdminClient") -> "dict[str, EpochEntryCache]":
+        from sprocket.client.admin.controller_admin import ControllerAdmin
+
+        addresses = await _brokers(admin, cluster, broker_name)
+        return {address: await ControllerAdmin(admin).epochs(address) for address in addresses}
+
+    def show() -> None:
+        found = with_admin(namesrv, ask)
+        if as_json:
+            _print_struct(found)
+            return
+        for address, cache in found.items():
+            for line in epoch_lines(address, cache):
+                click.echo(line)
+
+    repeat(show, interval_s)
+
+
+def epoch_lines(address: str, cache: "EpochEntryCache") -> list[str]:
+    """Return RocketMQ's lines about one broker; the last epoch ends with the log."""
+    lines = [
+        "",
+        f"#clusterName\t{cache.cluster_name}",
+        f"#brokerName\t{cache.broker_name}",
+        f"#brokerAddr\t{address}",
+        f"#brokerId\t{cache.broker_id}",
+    ]
+    for number, entry in enumerate(cache.epoch_list, 1):
+        end = cache.max_offset if number == len(cache.epoch_list) else entry.end_offset
+        shown = f"EpochEntry{{epoch={entry.epoch}, startOffset={entry.start_offset}, endOffset={end}}}"
+        lines.append(f"#Epoch: {shown}")
+    return lines
+
+
+async def _broker_names(admin: "AdminClient", cluster: str) -> list[str]:
+    """Return the broker groups of `cluster`.  Raises AdminError if there is no such cluster."""
+    from sprocket.client.admin.admin_client import AdminError
+
+    table = (await admin.cluster_info()).cluster_addr_table
+    if cluster not in table:
+        raise AdminError(f"cluster {cluster} is not known; known are: {', '.join(sorted(table)) or 'none'}")
+    return sorted(table[cluster])
+
+
+async def _brokers(admin: "AdminClient", cluster: str | None, broker_name: str | None) -> list[str]:
+    """Return the addresses of the brokers of a cluster or of a group.  Raises AdminError if there is none."""
+    from sprocket.client.admin.admin_client import AdminError
+
+    if cluster is not None:
+        return await admin.broker_addresses(cluster.strip(), masters_only=False)
+    name = str(broker_name).strip()
+    data = (await admin.cluster_info()).broker_addr_table.get(name)
+    if data is None:
+        raise AdminError(f"broker group {name} is not known to the name server")
+    return [address for _, address in sorted(data.broker_addrs.items())]
+
+
+def _identity(replica: "ReplicaIdentity") -> str:
+    return (
+        f"ReplicaIdentity{{brokerName='{replica.broker_name}', brokerId={replica.broker_id}, "
+        f"brokerAddress='{replica.broker_address}', alive={'true' if replica.alive else 'false'}}}"
+    )
+
+
+def _java(value: object) -> str:
+    return "null" if value is None else str(value)
+
+
+def _print_struct(value: object) -> None:
+    from msgspec import to_builtins
+
+    print_json(to_builtins(value))

@@ -1,0 +1,407 @@
+"""`mqadmin` about single messages.
+
+Unlike RocketMQ's, these commands do not print which groups consumed a message.  They also do not resend a message or
+push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
+"""
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket_cli.client_session import (
+    HELP,
+    CommandFailed,
+    WrongUsage,
+    json_option,
+    namesrv_option,
+    print_json,
+    with_admin,
+)
+from sprocket_cli.columns import millis_text
+from sprocket_cli.mqadmin.message_text import decoded, message_line, properties_text, shown_id
+from sprocket_cli.mqadmin.options import route_option, topic_option
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.message_tracks import MessageTrack
+    from sprocket.client.admin.stored_message import StoredMessage
+    from sprocket.client.message import ReceivedMessage
+
+_FIELD = "%-20s %s"
+_KEY_HEAD = "%-50s %4s %40s"
+_KEY_ROW = "%-50s %4d %40d"
+_MAX_LONG = (1 << 63) - 1
+_MAX_NAME_BYTES = 240
+format_option = click.option("-f", "--bodyFormat", "body_format", help="Also print the body, in this charset.")
+
+
+def message_fields(
+    message: "ReceivedMessage", properties: Mapping[str, str], body_path: str, *, with_id: bool
+) -> list[tuple[str, object]]:
+    """Return names and values in RocketMQ's order (`QueryMsgByIdSubCommand.printMsg`)."""
+    fields: list[tuple[str, object]] = [("OffsetID:", message.offset_message_id)] if with_id else []
+    return [
+        *fields,
+        ("Topic:", message.topic),
+        ("Tags:", f"[{properties.get('TAGS', 'null')}]"),
+        ("Keys:", f"[{properties.get('KEYS', 'null')}]"),
+        ("Queue ID:", message.queue.queue_id),
+        ("Queue Offset:", message.queue_offset),
+        ("CommitLog Offset:", message.physical_offset),
+        ("Reconsume Times:", message.reconsume_times),
+        ("Born Timestamp:", millis_text(message.born_timestamp_ms)),
+        ("Store Timestamp:", millis_text(message.store_timestamp_ms)),
+        ("Born Host:", "{}:{}".format(*message.born_host)),
+        ("Store Host:", "{}:{}".format(*message.store_host)),
+        ("System Flag:", message.sys_flag),
+        ("Properties:", properties_text(properties)),
+        ("Message Body Path:", body_path),
+    ]
+
+
+def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
+    """Return a message as `--json` prints it."""
+    return {
+        "msgId": shown_id(message),
+        "offsetMsgId": message.offset_message_id,
+        "topic": message.topic,
+        "broker": message.queue.broker_name,
+        "queueId": message.queue.queue_id,
+        "queueOffset": message.queue_offset,
+        "commitLogOffset": message.physical_offset,
+        "bornTimestamp": message.born_timestamp_ms,
+        "storeTimestamp": message.store_timestamp_ms,
+        "reconsumeTimes": message.reconsume_times,
+        "sysFlag": message.sys_flag,
+        "properties": dict(message.properties),
+        "body": message.body.decode(errors="replace"),
+    }
+
+
+def show_message(
+    message: "ReceivedMessage",
+    tracks: "Sequence[MessageTrack]",
+    body_format: str | None = None,
+    *,
+    number: int = 0,
+    with_id: bool,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Print a message and what its groups did with it, and write its body to a file, as RocketMQ does.
+
+    `properties` are printed instead of the message's own.
+    """
+    body_path = _write_body(message, number)
+    for name, value in message_fields(
+        message, message.properties if properties is None else properties, body_path, with_id=with_id
+    ):
+        click.echo(_FIELD % (name, value))
+    if body_format is not None:
+        click.echo(_FIELD % ("Message Body:", decoded(message.body, body_format)))
+    click.echo("\n")
+    # RocketMQ ends the line of a group in all commands but queryMsgByUniqueKey, which has no id of the broker either.
+    for track in tracks:
+        words = f"consumerGroup={track.group}, trackType={track.type.value}, exceptionDesc={track.reason or 'null'}"
+        click.echo(f"MessageTrack [{words}]", nl=with_id)
+    if not tracks:
+        click.echo("WARN: No Consumer", nl=False)
+
+
+async def _tracks(admin: "AdminClient", message: "ReceivedMessage") -> "list[MessageTrack]":
+    """Return what the groups did with a message; none, after a line on stderr, if that cannot be asked."""
+    from sprocket.client.admin.admin_client import AdminError
+    from sprocket.client.admin.message_tracks import message_tracks
+
+    try:
+        return await message_tracks(admin, message)
+    except AdminError as error:
+        click.echo(str(error), err=True)
+        return []
+
+
+def _write_body(message: "ReceivedMessage", number: int) -> str:
+    directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # The producer chose the id: it must not lead out of the directory or be too long for a file name.
+    name = "".join(letter for letter in shown_id(message) if letter.isalnum()) or message.offset_message_id
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        name = message.offset_message_id
+    path = directory / (f"{name}_{number}" if number else name)
+    path.write_bytes(message.body)
+    return str(path)
+
+
+@click.command("queryMsgById", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-i", "--msgId", "message_ids", required=True, help="Message ids, separated by commas.")
+@route_option
+@format_option
+@json_option
+def query_by_id(
+    namesrv: str | None, topic: str, message_ids: str, cluster: str | None, body_format: str | None, as_json: bool
+) -> None:
+    """Show messages with these ids."""
+    ids = [word.strip() for word in message_ids.split(",") if word.strip()]
+
+    async def ask(admin: "AdminClient") -> "list[tuple[ReceivedMessage, list[MessageTrack]] | None]":
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup = MessageLookup(admin)
+        messages = [await lookup.by_id(topic.strip(), message_id, cluster) for message_id in ids]
+        return [
+            None if message is None else (message, [] if as_json else await _tracks(admin, message))
+            for message in messages
+        ]
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        print_json([message_json(one[0]) for one in found if one is not None])
+    for one in [] if as_json else found:
+        if one is None:
+            click.echo("\nMessage not found!")
+        else:
+            show_message(*one, body_format, with_id=True)
+    if None in found:
+        raise CommandFailed("Message not found!")
+
+
+@click.command("queryMsgByKey", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-k", "--msgKey", "key", required=True, help="Message key.")
+@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored at this time, ms, or later.")
+@click.option("-e", "--endTimestamp", "end_ms", type=int, default=_MAX_LONG, help="Stored at this time or before.")
+@click.option(
+    "-m",
+    "--maxNum",
+    "max_count",
+    type=click.IntRange(1),
+    default=64,
+    help="Maximum messages of each broker.",
+)
+@route_option
+@json_option
+def query_by_key(
+    namesrv: str | None,
+    topic: str,
+    key: str,
+    begin_ms: int,
+    end_ms: int,
+    max_count: int,
+    cluster: str | None,
+    as_json: bool,
+) -> None:
+    """List the messages of a topic that have a key."""
+
+    async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        return await MessageLookup(admin).by_key(topic.strip(), key.strip(), max_count, begin_ms, end_ms, cluster)
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        print_json([message_json(message) for message in found])
+        return
+    if not found:
+        raise CommandFailed("query message by key finished, but no message.")
+    click.echo(_KEY_HEAD % ("#Message ID", "#QID", "#Offset"))
+    for message in found:
+        click.echo(_KEY_ROW % (shown_id(message), message.queue.queue_id, message.queue_offset))
+
+
+@click.command("queryMsgByUniqueKey", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-i", "--msgId", "message_id", required=True, help="Message id that the producer set.")
+@click.option("-a", "--showAll", "show_all", is_flag=True, help="All messages with this id, at most 32.")
+@route_option
+@json_option
+def query_by_unique_key(
+    namesrv: str | None, topic: str, message_id: str, show_all: bool, cluster: str | None, as_json: bool
+) -> None:
+    """Show the message with the id that its producer set."""
+
+    async def ask(admin: "AdminClient") -> "list[tuple[ReceivedMessage, list[MessageTrack]]]":
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        found = await MessageLookup(admin).by_unique_key(topic.strip(), message_id.strip(), cluster)
+        shown = found if show_all else found[:1]
+        return [(message, [] if as_json else await _tracks(admin, message)) for message in shown]
+
+    shown = with_admin(namesrv, ask)
+    if as_json:
+        print_json([message_json(message) for message, _ in shown])
+        return
+    if not shown:
+        raise CommandFailed("query message by key finished, but no message.")
+    for number, (message, tracks) in enumerate(shown):
+        show_message(message, tracks, number=number, with_id=False)
+
+
+@click.command("queryMsgByOffset", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
+@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
+@click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
+@format_option
+@json_option
+def query_by_offset(
+    namesrv: str | None,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    offset: int,
+    body_format: str | None,
+    as_json: bool,
+) -> None:
+    """Show the message at an offset of a queue."""
+
+    async def ask(admin: "AdminClient") -> "tuple[StoredMessage, list[MessageTrack]] | None":
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup = MessageLookup(admin)
+        for queue, address in await lookup.queues(topic.strip()):
+            if (queue.broker_name, queue.queue_id) == (broker_name.strip(), queue_id):
+                found, _ = await lookup.stored(queue, address, offset, max_messages=1)
+                # A batch in one record arrives whole.
+                found = [one for one in found if one.message.queue_offset == offset]
+                if not found:
+                    return None
+                return found[0], [] if as_json else await _tracks(admin, found[0].message)
+        raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
+
+    found = with_admin(namesrv, ask)
+    if found is None:
+        raise CommandFailed("Message not found!")
+    stored, tracks = found
+    if as_json:
+        print_json(message_json(stored.message))
+    else:
+        show_message(stored.message, tracks, body_format, with_id=True, properties=stored.properties)
+
+
+def parse_time(text: str | None) -> int | None:
+    """Return the milliseconds of a number, or of ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time.  Raises WrongUsage.
+
+    Source: RocketMQ 5.3.3, `PrintMessageSubCommand.timestampFormat`.
+    """
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return int(text)
+    seconds, _, millis = text.strip().rpartition(":")
+    try:
+        return int(datetime.strptime(seconds, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(millis)
+    except (ValueError, OverflowError):
+        raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
+
+
+@click.command("printMsg", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
+@click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
+@click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
+@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@click.option("-d", "--printBody", "print_body", type=bool, default=True, help="Print bodies (true|false).")
+@click.option("-l", "--lmqParentTopic", "route_topic", help="Topic whose route names the brokers.")
+@json_option
+def print_messages(
+    namesrv: str | None,
+    topic: str,
+    charset: str,
+    tags: str,
+    begin: str | None,
+    end: str | None,
+    print_body: bool,
+    route_topic: str | None,
+    as_json: bool,
+) -> None:
+    """Print the messages of a topic that were stored in a span of time."""
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+
+    async def show(admin: "AdminClient") -> None:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup = MessageLookup(admin)
+        for queue, address in await lookup.queues(topic.strip(), route_topic):
+            start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
+            name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+            if not as_json:
+                click.echo(f"minOffset={start}, maxOffset={stop}, {name}")
+            async for page in lookup.stored_pages(queue, address, start, stop, tags):
+                for stored in page:
+                    if as_json:
+                        print_json(message_json(stored.message))
+                        continue
+                    click.echo(message_line(stored, charset if print_body else None))
+            if not as_json:
+                click.echo("-" * 56)
+
+    with_admin(namesrv, show)
+
+
+@click.command("printMsgByQueue", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-a", "--brokerName", "broker_name", required=True, help="Broker name.")
+@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
+@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
+@click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
+@click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
+@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@click.option("-p", "--printMsg", "print_message", type=bool, default=False, help="Print messages (true|false).")
+@click.option("-d", "--printBody", "print_body", type=bool, default=False, help="With -p: bodies, too (true|false).")
+@click.option("-f", "--calculate", "count_tags", type=bool, default=False, help="Count messages by tag (true|false).")
+@json_option
+def print_messages_of_queue(
+    namesrv: str | None,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    charset: str,
+    tags: str,
+    begin: str | None,
+    end: str | None,
+    print_message: bool,
+    print_body: bool,
+    count_tags: bool,
+    as_json: bool,
+) -> None:
+    """Print the messages of a queue, or count them by tag.  Without -p, -f and --json it prints nothing."""
+    topic, broker_name = topic.strip(), broker_name.strip()
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+
+    async def show(admin: "AdminClient") -> Counter[str]:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup, counts = MessageLookup(admin), Counter[str]()
+        place = (broker_name, queue_id)
+        queues = [each for each in await lookup.queues(topic) if (each[0].broker_name, each[0].queue_id) == place]
+        if not queues:
+            raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
+        queue, address = queues[0]
+        start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
+        async for page in lookup.stored_pages(queue, address, start, stop, tags):
+            for stored in page:
+                tag = stored.message.tags
+                if tag.strip():
+                    counts[tag] += 1
+                if as_json:
+                    print_json(message_json(stored.message))
+                elif print_message:
+                    click.echo(message_line(stored, charset if print_body else None))
+        return counts
+
+    counts = with_admin(namesrv, show)
+    if count_tags and not as_json:
+        for tag, count in counts.most_common():
+            click.echo(f"Tag: {tag:<30} Count: {count}")

@@ -1,0 +1,70 @@
+"""Flags that the commands for servers share, and what they do before and after the run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sprocket.common.errors import ConfigError
+from sprocket_cli.client_session import WrongUsage
+
+if TYPE_CHECKING:
+    from sprocket.common.config.configuration import Configuration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_LEVELS = click.Choice(["debug", "info", "warning", "error"])
+
+
+def configuration_flags(command: F) -> F:
+    """Add RocketMQ's -c, -p and -m, and Sprocket's own --set, --json and --log-level."""
+    for option in (
+        click.option(
+            "--log-level",
+            type=_LEVELS,
+            default="info",
+            show_default=True,
+            help="Level of the log; logLevels sets components apart.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; overrides the file."),
+        click.option(
+            "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print important keys and exit."
+        ),
+        click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys and exit."),
+        click.option("-c", "--configFile", "file", type=_FILE, help="Configuration file in .properties grammar."),
+    ):
+        command = option(command)
+    return command
+
+
+namesrv_flag = click.option("-n", "--namesrvAddr", "namesrv", metavar="HOST:PORT;...", help="Name servers.")
+
+
+def checked(read: "Callable[[], Configuration]") -> "Configuration":
+    """Return the configuration that `read` returns; print its notices on stderr.  A ConfigError becomes WrongUsage."""
+    try:
+        configuration = read()
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+    for notice in configuration.notices:
+        click.echo(f"Warning: {notice}", err=True)
+    return configuration
+
+
+def printed_only(configuration: "Configuration", print_all: bool, print_important: bool) -> bool:
+    """Print the configuration if -p or -m asks for it; return whether one does."""
+    from sprocket.common.config.configuration import printed
+
+    if print_all or print_important:
+        for line in printed(configuration, important_only=not print_all):
+            click.echo(line)
+    return print_all or print_important
+
+
+def start_line(facts: dict[str, object], sentence: str, as_json: bool) -> str:
+    """Return the start line of a server: `sentence`, or `facts` as JSON for a program that waits for it."""
+    return json.dumps(facts, ensure_ascii=False, default=str) if as_json else sentence

@@ -1,0 +1,152 @@
+"""`sprocket store backup`, `verify` and `restore`: backups of a store, also of one that a broker uses."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.common.errors import CorruptRecord
+from sprocket_cli.client_session import HELP, CommandFailed, json_option, print_json
+from sprocket_cli.exit_codes import FAILURE, SUCCESS
+from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
+
+if TYPE_CHECKING:
+    from store.backup.manifest import Manifest
+
+
+@click.command(context_settings=HELP)
+@click.argument("directory", type=DIRECTORY)
+@click.option("--to", "target", type=DIRECTORY, required=True, help="Folder of the backup: new, empty or a backup.")
+@click.option("--verify", "verified", is_flag=True, help="Afterwards check the whole backup, as `verify` does.")
+@click.option("--allow-shorter", is_flag=True, help="Go on although the store has lost records that the backup has.")
+@shape_options
+@json_option
+def backup(
+    directory: Path,
+    target: Path,
+    verified: bool,
+    allow_shorter: bool,
+    config: Path | None,
+    segment_bytes: int | None,
+    as_json: bool,
+) -> None:
+    """Back up the store in DIRECTORY, also while a broker uses it.
+
+    The backup holds the log up to a confirmed record, and the tables. The next backup to the same folder copies only
+    new segments, and the open one. If it fails at any point, the previous backup is still valid.
+
+    Exit status: 0 done, 1 the log or the backup is damaged, 2 DIRECTORY is no store, 74 refused for another reason.
+    """
+    from sprocket.common.clock import SystemClock
+    from store.backup.backup import Backup
+
+    shape = shape_of(config, segment_bytes)
+    with store_errors(), _damage():
+        with progress_bar("copying", _size_of(shape.commit_log or directory / "commitlog"), quiet=as_json) as progress:
+            report = Backup(
+                directory, target, SystemClock(), time.sleep,
+                commit_log=shape.commit_log, segment_bytes=shape.segment_bytes,
+                allow_shorter=allow_shorter, progress=progress,
+            ).run()  # fmt: skip
+        found = _faults(target, report.manifest, as_json) if verified else []
+    manifest = report.manifest
+    if as_json:
+        copied = {"copiedSegments": report.copied_segments, "copiedBytes": report.copied_bytes}
+        print_json(_document(target, manifest) | copied | {"faults": found})
+    else:
+        click.echo(
+            f"backup {manifest.number} of {directory}: log {manifest.log_start} to {manifest.log_end}, "
+            f"{len(manifest.segments)} segments, {len(manifest.tables)} tables; copied {report.copied_segments} of them"
+            f" ({size_text(report.copied_bytes)})"
+        )
+        _say(found)
+    sys.exit(FAILURE if found else SUCCESS)
+
+
+@click.command(context_settings=HELP)
+@click.argument("folder", type=DIRECTORY)
+@json_option
+def verify(folder: Path, as_json: bool) -> None:
+    """Check the backup in FOLDER: every file against its checksum, every record against its CRC.
+
+    Exit status: 0 nothing is wrong, 1 the backup is damaged, 2 FOLDER is no backup, 74 it cannot be read.
+    """
+    from store.backup.manifest import require
+
+    with store_errors(), _damage():
+        manifest = require(folder)
+        found = _faults(folder, manifest, as_json)
+    if as_json:
+        print_json(_document(folder, manifest) | {"faults": found})
+    else:
+        click.echo(f"backup {manifest.number}: log {manifest.log_start} to {manifest.log_end}")
+        _say(found)
+        if not found:
+            click.echo("nothing is wrong")
+    sys.exit(FAILURE if found else SUCCESS)
+
+
+@click.command(context_settings=HELP)
+@click.argument("folder", type=DIRECTORY)
+@click.option("--to", "target", type=DIRECTORY, required=True, help="Folder of the new store; new or empty.")
+@json_option
+def restore(folder: Path, target: Path, as_json: bool) -> None:
+    """Make a store from the backup in FOLDER.  The first start of its broker builds queues and index from the log.
+
+    Exit status: 0 done, 1 the backup is damaged, 2 FOLDER is no backup, 74 the store cannot be written.
+    """
+    from store.backup.manifest import require
+    from store.backup.restore import restore as restored
+
+    with store_errors(), _damage():
+        total = sum(part.size_bytes for part in require(folder).parts)
+        with progress_bar("restoring", total, quiet=as_json) as progress:
+            manifest = restored(folder, target, progress)
+    if as_json:
+        print_json(_document(folder, manifest) | {"store": str(target)})
+    else:
+        click.echo(f"{target}: log {manifest.log_start} to {manifest.log_end}; start a broker on this storePathRootDir")
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Turn damage of a log or a backup into a message and exit status 1."""
+    from store.backup.manifest import BackupDamaged
+
+    try:
+        yield
+    except (BackupDamaged, CorruptRecord) as error:
+        raise CommandFailed(str(error)) from None
+
+
+def _size_of(commit_log: Path) -> int:
+    return sum(path.stat().st_size for path in commit_log.glob("*")) if commit_log.is_dir() else 0
+
+
+def _faults(folder: Path, manifest: "Manifest", as_json: bool) -> list[str]:
+    from store.backup.verification import faults
+
+    total = sum(part.size_bytes for part in manifest.parts)
+    with progress_bar("verifying", total, quiet=as_json) as progress:
+        return faults(folder, manifest, progress)
+
+
+def _say(found: list[str]) -> None:
+    for line in found:
+        click.echo(f"damaged: {line}")
+
+
+def _document(folder: Path, manifest: "Manifest") -> dict[str, object]:
+    return {
+        "backup": str(folder),
+        "number": manifest.number,
+        "createdMs": manifest.created_ms,
+        "logStart": manifest.log_start,
+        "logEnd": manifest.log_end,
+        "segments": len(manifest.segments),
+        "tables": [part.name for part in manifest.tables],
+    }

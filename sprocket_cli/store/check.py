@@ -1,0 +1,98 @@
+"""`sprocket store check`: reports damage of a store directory, and changes nothing."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket_cli.client_session import HELP, json_option, print_json
+from sprocket_cli.exit_codes import FAILURE, SUCCESS
+from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
+
+if TYPE_CHECKING:
+    from store.inspection.store_inspection import StoreInspection
+
+_SHOWN = 40
+
+
+@click.command(context_settings=HELP)
+@click.argument("directory", type=DIRECTORY)
+@click.option("--quick", is_flag=True, help="Check only the ends of log and queues; takes seconds for any size.")
+@shape_options
+@json_option
+def check(directory: Path, quick: bool, config: Path | None, segment_bytes: int | None, as_json: bool) -> None:
+    """Check every file of the store in DIRECTORY.  Nothing is written.
+
+    Each record is compared with its CRC. Every ConsumeQueue and index file is compared with the log in both directions.
+
+    Exit status: 0 nothing is wrong, 1 damage was found, 2 DIRECTORY is no store, 74 it cannot be read.
+    """
+    from store.inspection.store_inspection import StoreInspection
+
+    with store_errors():
+        inspection = StoreInspection(directory, shape_of(config, segment_bytes), quick=quick)
+        total = 0 if quick else inspection.total_bytes
+        with progress_bar("checking", total, quiet=as_json) as progress:
+            inspection.run(progress)
+    if as_json:
+        print_json(document(inspection))
+    else:
+        for line in lines(inspection):
+            click.echo(line)
+    sys.exit(SUCCESS if inspection.findings.is_fine else FAILURE)
+
+
+def document(inspection: "StoreInspection") -> dict[str, object]:
+    """Return the result for programs."""
+    figures, findings = inspection.figures, inspection.findings
+    return {
+        "store": str(inspection.root),
+        "ok": findings.is_fine,
+        "inUse": inspection.is_running,
+        "quick": inspection.quick,
+        "stoppedCleanly": inspection.was_clean or inspection.is_running,
+        "log": {
+            "segments": len(inspection.log.parts),
+            "segmentBytes": inspection.log.file_bytes,
+            "minOffset": figures.start,
+            "maxOffset": figures.end,
+            "walkedFrom": figures.walked_from,
+            "records": figures.records,
+        },
+        "queues": len(inspection.queues.by_key),
+        "batchQueues": len(inspection.batch_queues.by_key),
+        "indexFiles": len(inspection.index.files),
+        "findings": [finding.document() for finding in findings.kept],
+        "suppressed": findings.suppressed(),
+    }
+
+
+def lines(inspection: "StoreInspection") -> list[str]:
+    """Return the result for people."""
+    figures, findings, log = inspection.figures, inspection.findings, inspection.log
+    state = "in use by a broker: checked up to its end at the start of the check" if inspection.is_running else (
+        "stopped cleanly" if inspection.was_clean else "not stopped cleanly"
+    )  # fmt: skip
+    walked = size_text(max(0, figures.end - figures.walked_from))
+    said = [
+        f"{inspection.root}: {state}",
+        f"log: {len(log.parts)} segments of {size_text(log.file_bytes)}, offsets {figures.start} to {figures.end}; "
+        f"{figures.records} records in {walked} checked",
+        f"queues: {len(inspection.queues.by_key)}, batch queues: {len(inspection.batch_queues.by_key)}, "
+        f"index files: {len(inspection.index.files)}{', their ends checked' if inspection.quick else ''}",
+    ]
+    for finding in findings.kept[:_SHOWN]:
+        place = finding.path if finding.offset is None else f"{finding.path} at {finding.offset}"
+        said.append(f"{finding.severity}: {place}: {finding.text}")
+        if finding.repair:
+            said.append(f"      repair: {finding.repair}")
+    hidden = sum(findings.counts.values()) - min(len(findings.kept), _SHOWN)
+    if hidden:
+        said.append(f"and {hidden} more; --json lists more")
+    counts = [f"{sum(f.severity == severity for f in findings.kept)} {severity}" for severity in ("loss", "wrong")]
+    if findings.is_fine:
+        said.append("nothing is wrong")
+    else:
+        said.append(f"{' and '.join(counts)}; to see what repair would do: sprocket store repair {inspection.root}")
+    return said

@@ -1,0 +1,141 @@
+"""`sprocket store import` of a directory of RocketMQ's DLedger mode: its messages and tables go into a new store."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from sprocket.common.errors import StoreError
+from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
+from sprocket_cli.store.commands import progress_bar, shape_of, store_errors
+from sprocket_cli.store.written_store import Notices, open_store, settings_of
+
+if TYPE_CHECKING:
+    from store.config.store_config import StoreConfig
+    from store.dledger.conversion import LogWriter
+    from store.dledger.entry_log import EntryLog, Progress
+
+_APPEND_BYTES: Final = 1024 * 1024
+_FLUSH_BYTES: Final = 64 * 1024 * 1024
+
+
+def import_dledger(
+    source: Path, directory: Path, config: Path | None, segment_bytes: int | None, *, dry_run: bool, as_json: bool
+) -> None:
+    """Convert the files of one broker.  Raises WrongUsage, or CommandFailed that says what to do with the new store."""
+    from store.dledger.conversion import LogWriter
+    from store.dledger.entry_log import EntryLog
+    from store.inspection.file_view import is_locked
+
+    with store_errors():
+        folder = _folder_in(source)
+        root = folder.parent
+        if is_locked(root / "lock"):
+            raise WrongUsage(f"{root}: a broker uses this store: stop it first")
+        _check_new(root, directory)
+        entries = EntryLog(folder)
+        settings = settings_of(directory, shape_of(config, segment_bytes or entries.file_bytes))
+        writer = LogWriter(settings.mapped_file_size_commit_log)
+        with progress_bar("reading", entries.size_bytes, quiet=as_json) as progress:
+            pieces = _pieces(root, entries, writer, progress)
+            if dry_run:
+                for _ in pieces:
+                    pass
+            else:
+                try:
+                    _write(directory, settings, pieces)
+                    _copy_tables(root, directory)
+                except StoreError as error:
+                    raise CommandFailed(f"{error}; remove {directory} before you try again") from None
+    _report(writer, directory, dry_run=dry_run, as_json=as_json)
+
+
+def _report(writer: "LogWriter", directory: Path, *, dry_run: bool, as_json: bool) -> None:
+    count, topics = writer.records.total(), len(writer.records)
+    if as_json:
+        print_json({"messages": count, "topics": dict(writer.records), "store": str(directory), "dryRun": dry_run})
+    else:
+        verb = "could be imported" if dry_run else f"imported to {directory}"
+        click.echo(f"{count} messages of {topics} topics {verb}")
+
+
+def _folder_in(source: Path) -> Path:
+    """Return the folder with the entries: `source` itself, or the only one in it."""
+    from store.disk.disk import RealDisk
+    from store.dledger.folders import DLEDGER_PREFIX, dledger_folders
+
+    if source.name.startswith(DLEDGER_PREFIX) and (source / "data").is_dir():
+        return source.absolute()
+    folders = dledger_folders(RealDisk(), source.absolute())
+    if not folders:
+        raise WrongUsage(f"{source}: no folder {DLEDGER_PREFIX}... with files of RocketMQ's DLedger mode is in it")
+    if len(folders) > 1:
+        names = ", ".join(folder.name for folder in folders)
+        raise WrongUsage(f"{source}: it holds {names}: name the folder of one broker")
+    return folders[0]
+
+
+def _check_new(root: Path, directory: Path) -> None:
+    """Raise WrongUsage unless the new store is another directory, without a log and without tables."""
+    if directory.absolute() == root:
+        raise WrongUsage(f"{directory}: the files are there: name a new directory with --to")
+    for name in ("commitlog", "consumequeue", "config"):
+        if any((directory / name).glob("*")):
+            raise WrongUsage(f"{directory}: holds a store already ({name}): name a new directory with --to")
+
+
+def _pieces(root: Path, entries: "EntryLog", writer: "LogWriter", progress: "Progress") -> Iterator[memoryview]:
+    """Yield the new log: first the records from before DLedger mode was turned on, then those of the entries."""
+    from store.dledger.conversion import records_of
+    from store.inspection.file_sequence import FileSequence
+
+    log = FileSequence(root / "commitlog")
+    for offset, record in records_of(log):
+        yield from writer.add(record, f"{log.path_at(offset)} at {offset}")
+    for entry in entries.entries(progress):
+        if entry.body:
+            yield from writer.add(entry.body, f"{entries.folder}: entry {entry.number} at {entry.position}")
+
+
+def _write(directory: Path, settings: "StoreConfig", pieces: Iterator[memoryview]) -> None:
+    """Write the log as a slave does: queues and index are built from it."""
+    notices: Notices = SimpleQueue()
+    store = open_store(directory, settings, notices)
+    try:
+        replica = store.replica()
+        batch: list[memoryview] = []
+        size = 0
+        for piece in pieces:
+            batch.append(piece)
+            size += len(piece)
+            if size >= _APPEND_BYTES:
+                replica.append(replica.received_offset, batch)
+                batch, size = [], 0
+                if replica.end_offset - replica.flushed_offset >= _FLUSH_BYTES:
+                    store.flush()
+                while not notices.empty():
+                    notices.get()()
+        if batch:
+            replica.append(replica.received_offset, batch)
+        replica.lead()
+        store.flush()
+    finally:
+        store.shutdown()
+
+
+def _copy_tables(root: Path, directory: Path) -> None:
+    """Copy topics, groups and offsets: they count in queue offsets, which have not changed.
+
+    The timer's checkpoint names a wheel that is not there, so the broker rebuilds it from the topic of timed messages.
+    """
+    from store.disk.disk import RealDisk
+
+    disk = RealDisk()
+    for name, size in disk.entries(root / "config"):
+        if size is None or name.endswith(".tmp"):
+            continue
+        content = disk.read(root / "config" / name)
+        if content is not None:
+            disk.write_small(directory / "config" / name, content)

@@ -1,0 +1,131 @@
+"""Checks of `sprocket doctor` on given facts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.cluster_health import ClusterLook
+from sprocket.remoting.bodies.route import BrokerData, ClusterInfo
+from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
+from sprocket_cli.doctor.checks import Finding, Level, findings, worst
+from sprocket_cli.doctor.facts import (
+    BrokerState,
+    Certificate,
+    Cluster,
+    Facts,
+    Local,
+    Machine,
+    NameServerState,
+    Port,
+    StorePlace,
+)  # fmt: skip
+
+GIB = 1024**3
+MACHINE = Machine(1 << 20, 1 << 20, 8 * GIB, 4 * GIB)
+SAFE = {
+    "mappedFileSizeCommitLog": str(GIB),
+    "authenticationEnabled": "true",
+    "aclEnable": "false",
+    "tls.server.mode": "enforcing",
+    "flushDiskType": "SYNC_FLUSH",
+    "brokerRole": "ASYNC_MASTER",
+    "autoCreateTopicEnable": "false",
+}
+STORE = StorePlace("/store", 100 * GIB, 50 * GIB, "ext4", sync_ms=1.0)
+LOCAL = Local(SAFE, STORE, [Port("listenPort", 10911, False)], [Certificate("tls.server.certPath", "/c.pem", 90)])
+MASTER = BrokerState("a", 0, "h:1", sprocket_version="2", skew_ms=300, skew_error_ms=1000, keys=SAFE)
+SLAVE = replace(MASTER, broker_id=1, address="h:2")
+KNOWN = frozenset({"h:1", "h:2"})
+WELL = {"sendStatus": "confirmed"}
+LOOK = ClusterLook(ClusterInfo({"a": BrokerData("c", "a", {0: "h:1", 1: "h:2"})}), {"h:1": WELL, "h:2": WELL}, {})
+CLUSTER = Cluster(
+    [NameServerState("n:1", brokers=KNOWN), NameServerState("n:2", brokers=KNOWN)], [MASTER, SLAVE], LOOK, 0
+)
+SILENT = AdminError("timeout")
+NOTHING = ClusterLook(ClusterInfo(), {}, {})
+BEHIND = HAConnectionRuntimeInfo("h:9", 0, 10, False)
+HEADLESS = ClusterInfo({"a": BrokerData("c", "a", {1: "h:2"})})
+
+
+def looking(**changes: Any) -> Facts:
+    return Facts(MACHINE, None, replace(CLUSTER, look=replace(LOOK, **changes)))
+
+
+def bad(facts: Facts) -> list[tuple[str, str]]:
+    return [(one.check, one.level.value) for one in findings(facts) if one.level is not Level.OK]
+
+
+def test_a_sound_cluster_has_nothing_to_do() -> None:
+    found = findings(Facts(MACHINE, LOCAL, CLUSTER))
+    assert bad(Facts(MACHINE, LOCAL, CLUSTER)) == []
+    assert worst(found) is Level.OK
+    assert {one.check for one in found} == {
+        "sends", "replicas", "limits", "memory", "disk", "ports", "certificates", "settings", "name servers", "clock",
+        "versions",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (Facts(replace(MACHINE, open_files=1024)), ("limits", "warning")),
+        (Facts(replace(MACHINE, max_map_count=65530)), ("limits", "warning")),
+        (Facts(replace(MACHINE, memory_available_bytes=1000)), ("memory", "warning")),
+        (Facts(MACHINE, replace(LOCAL, store=replace(STORE, error="Permission denied"))), ("disk", "failure")),
+        (Facts(MACHINE, replace(LOCAL, store=replace(STORE, free_bytes=GIB))), ("disk", "failure")),
+        (Facts(MACHINE, replace(LOCAL, store=replace(STORE, free_bytes=10 * GIB))), ("disk", "warning")),
+        (Facts(MACHINE, replace(LOCAL, store=replace(STORE, file_system="nfs4"))), ("disk", "failure")),
+        (Facts(MACHINE, replace(LOCAL, store=replace(STORE, file_system="tmpfs"))), ("disk", "failure")),
+        (Facts(MACHINE, replace(LOCAL, store=replace(STORE, sync_ms=50.0))), ("disk", "warning")),
+        (Facts(MACHINE, replace(LOCAL, ports=[Port("listenPort", 1, True)])), ("ports", "failure")),
+        (Facts(MACHINE, replace(LOCAL, certificates=[Certificate("k", "p", -1)])), ("certificates", "failure")),
+        (Facts(MACHINE, replace(LOCAL, certificates=[Certificate("k", "p", 5)])), ("certificates", "warning")),
+        (Facts(MACHINE, replace(LOCAL, certificates=[Certificate("k", "p", error="x")])), ("certificates", "failure")),
+        (Facts(MACHINE, replace(LOCAL, keys=SAFE | {"authenticationEnabled": "false"})), ("settings", "warning")),
+        (Facts(MACHINE, replace(LOCAL, keys=SAFE | {"tls.server.mode": "permissive"})), ("settings", "warning")),
+        (Facts(MACHINE, replace(LOCAL, keys=SAFE | {"flushDiskType": "ASYNC_FLUSH"})), ("settings", "warning")),
+        (looking(runtime={"h:1": WELL, "h:2": SILENT}), ("replicas", "failure")),
+        (looking(replication={"h:1": HARuntimeInfo(ha_connection_info=[BEHIND])}), ("replication", "warning")),
+        (looking(controllers={"c:1": SILENT}), ("controllers", "failure")),
+        (Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER])), ("routes", "warning")),
+        (Facts(MACHINE, None, replace(CLUSTER, brokers=[])), ("routes", "failure")),
+        (Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER, replace(SLAVE, skew_ms=-5000)])), ("clock", "warning")),
+        (Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER, replace(SLAVE, skew_ms=99e3)])), ("clock", "failure")),
+        (
+            Facts(MACHINE, None, replace(CLUSTER, brokers=[MASTER, replace(SLAVE, sprocket_version="1")])),
+            ("versions", "warning"),
+        ),
+    ],
+)
+def test_each_trouble_is_found_alone_and_says_what_to_do(facts: Facts, expected: tuple[str, str]) -> None:
+    assert bad(facts) == [expected]
+    assert all(one.advice for one in findings(facts) if one.level is not Level.OK)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"runtime": {"h:1": {"sendStatus": "one_copy"}, "h:2": WELL}}, {"info": HEADLESS}, {"info": ClusterInfo()}],
+)
+def test_sends_that_are_not_confirmed_are_the_first_finding(changes: dict[str, Any]) -> None:
+    first = findings(looking(**changes))[0]
+    assert (first.check, first.level) == ("sends", Level.FAILURE)
+    assert "not confirmed" in first.text.lower()
+
+
+def test_a_port_taken_by_the_broker_of_this_store_is_fine() -> None:
+    local = replace(LOCAL, ports=[Port("listenPort", 1, True)], store=replace(STORE, is_in_use=True))
+    assert bad(Facts(MACHINE, local)) == []
+
+
+def test_name_servers_that_are_down_or_disagree() -> None:
+    one, two = CLUSTER.name_servers
+    down = replace(one, error="refused", brokers=frozenset())
+    assert bad(Facts(MACHINE, None, replace(CLUSTER, name_servers=[down, two]))) == [("name servers", "warning")]
+    assert ("name servers", "failure") in bad(
+        Facts(MACHINE, None, replace(CLUSTER, name_servers=[down], brokers=[], look=NOTHING))
+    )
+    fewer = replace(two, brokers=frozenset({"h:1"}))
+    assert bad(Facts(MACHINE, None, replace(CLUSTER, name_servers=[one, fewer]))) == [("name servers", "warning")]
+    assert worst([Finding("x", Level.FAILURE, ""), Finding("y", Level.WARNING, "")]) is Level.FAILURE
