@@ -1,5 +1,6 @@
-"""Every link, anchor and path of README.md and docs/ leads somewhere, and the site has every page."""
+"""Every link, anchor, path and name of code in README.md and docs/ leads somewhere, and the site has every page."""
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.markdown import anchors_of, links_of, paths_of
+from tests.docs.markdown import anchors_of, links_of, members_of, names_in_files_of, paths_of, private_names_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -50,6 +51,39 @@ def _is_ours(part: Path) -> bool:
 def test_named_code_files_exist(page: Path, code_files: list[str]) -> None:
     named = paths_of(page.read_text(encoding="utf-8"))
     assert [path for path in named if not any(name.endswith(f"/{path}") for name in code_files)] == []
+
+
+@pytest.fixture(scope="module")
+def words(code_files: list[str]) -> dict[str, set[str]]:
+    """The words of each file of Python or Cython, by its path."""
+    names = [name for name in code_files if name.endswith((".py", ".pyx", ".pxd"))]
+    return {name: set(re.findall(r"\w+", (ROOT / name[1:]).read_text(encoding="utf-8"))) for name in names}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_names_of_code_exist(page: Path, words: dict[str, set[str]]) -> None:
+    assert missing_names(page.read_text(encoding="utf-8"), words) == []
+
+
+def missing_names(text: str, words: dict[str, set[str]]) -> list[str]:
+    """Return what `text` says of the code that the code does not have."""
+    found = []
+    for path, name in names_in_files_of(text):
+        known = [of_file for file, of_file in words.items() if file.endswith(f"/{path}")]
+        if known and not any(set(name.split(".")) <= of_file for of_file in known):
+            found.append(f"{path} {name}")
+    for owner, member in members_of(text):
+        # A class that is not ours may be RocketMQ's.
+        files = [of_file for of_file in words.values() if owner in of_file and member in of_file]
+        if not files and any(owner in of_file for of_file in words.values()):
+            found.append(f"{owner}.{member}")
+    return found + [name for name in private_names_of(text) if not any(name in of_file for of_file in words.values())]
+
+
+def test_a_missing_name_is_found() -> None:
+    words = {"/a/b.py": {"Owner", "has", "_hidden"}}
+    text = "`a/b.py` `Owner`, `has`; `a/b.py` `lost`; `Owner.has`, `Owner.lost()`, `Alien.x`, `_hidden`, `_lost`"
+    assert missing_names(text, words) == ["a/b.py lost", "Owner.lost", "_lost"]
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
