@@ -1,11 +1,10 @@
 """The compiled engine beside pure Python: what each of them needs for the same work, in turns.
 
-    python -m benchmarks.engine [--log-mb 256] [--rounds 5] [--folder FOLDER] [--only-wire]
+    python -m benchmarks.engine [--log-mb 256] [--rounds 5] [--folder FOLDER]
 
 For records of 200 bytes and of 1 KiB it writes a log through the store.  Then a process of each engine in turns does
 the work of the table, and the control: a copy of the log's bytes in memory.  Times are seconds of CPU of the fastest of
-two passes; the table shows medians over the rounds, and medians of ratios taken round by round.  The wire's rows are
-nanoseconds for each message of a read of 64 sends.
+two passes; the table shows medians over the rounds, and medians of ratios taken round by round.
 """
 
 import argparse
@@ -25,11 +24,6 @@ import numpy as np
 from benchmarks.spark.read import planned, read_columns
 from benchmarks.store.recovery import SEGMENT_BYTES, recover, walk, write_log
 from spark.decode.decoder import DecodeOptions
-from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.frames import ResponseTemplate, encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
-from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
-from sprocket.remoting.routes import Action, Lane, Resource, Route, RouteTable
 from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
 from store.index.engine import entries_of
@@ -38,9 +32,6 @@ from store.log.log_scan import ChunkScan
 
 ENGINES = ("python", "native")
 QUEUES = 16
-_SENDS = 64
-_READS = 400
-_TEMPLATE = ResponseTemplate(0, {"msgId": "7F00000100002A9F%016X", "queueId": "%d", "queueOffset": "%d"})
 _PASSES = 2
 CONTROL = "copy in memory"
 
@@ -89,52 +80,6 @@ def log_times(root: Path) -> dict[str, float]:
     }
 
 
-def message_ns(work: Callable[[], object]) -> float:
-    """Nanoseconds for each message of a read."""
-
-    def repeat() -> None:
-        for _ in range(_READS):
-            work()
-
-    return cpu_s(repeat) / _READS / _SENDS * 1e9
-
-
-def wire_times() -> dict[str, float]:
-    """Nanoseconds for each message."""
-    header = SendMessageRequestHeaderV2(
-        producer_group="PG", topic="Orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=3,
-        sys_flag=0, born_timestamp=1_732_195_200_000, flag=0, reconsume_times=0, unit_mode=False, batch=False,
-        properties="UNIQ_KEY\x01AC110001000A1B2C3D4E5F6071829304\x02WAIT\x01true\x02TAGS\x01TagA\x02",
-    )  # fmt: skip
-    code = RequestCode.SEND_MESSAGE_V2
-    table = RouteTable(
-        [Route(code, SendMessageRequestHeaderV2, None, Resource.TOPIC, Action.PUB, Lane.SEND, batch=lambda run: None)]
-    )
-    times = {}
-    for name, serialization in (("JSON", JSON), ("ROCKETMQ", ROCKETMQ)):
-        read = b"".join(
-            encode_request(code, n, header, 128, serialization=serialization) + bytes(128) for n in range(_SENDS)
-        )
-        frames = FrameDecoder().feed(read)
-
-        def decode(frames: list[tuple[int, bytes, bytes]] = frames) -> None:
-            entry, request = table.decode(frames[0])  # type: ignore[misc] # it is a request
-            table.decode_run(entry, frames[0], frames[1:], [request])
-
-        def cut(read: bytes = read) -> None:
-            FrameDecoder().feed(read)
-
-        times[f"cut frames, {name}"] = message_ns(cut)
-        times[f"decode headers, {name}"] = message_ns(decode)
-
-        def encode(serialization: int = serialization) -> None:
-            for opaque in range(_SENDS):
-                _TEMPLATE.frame(serialization, opaque, (123_456_789, 3, 12_345))
-
-        times[f"encode responses, {name}"] = message_ns(encode)
-    return times
-
-
 def measured(engine: str, *arguments: str) -> dict[str, float]:
     """The times of one process with this engine."""
     command = [sys.executable, "-m", "benchmarks.engine", *arguments]
@@ -169,15 +114,10 @@ def main() -> None:
     parser.add_argument("--log-mb", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--only-wire", action="store_true", help="leave out the work on logs")
     parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--wire", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.store or arguments.wire:
-        print(json.dumps(wire_times() if arguments.wire else log_times(arguments.store)))
-        return
-    if arguments.only_wire:
-        show_wire(compare(arguments.rounds, "--wire"))
+    if arguments.store:
+        print(json.dumps(log_times(arguments.store)))
         return
     print("| work | python, GB/s | native, GB/s | times as fast | share of a copy |\n|---|--:|--:|--:|--:|")
     for record_bytes in (200, 1024):
@@ -188,16 +128,6 @@ def main() -> None:
             show_log(record_bytes, size_bytes, compare(arguments.rounds, "--store", str(root)))
         finally:
             shutil.rmtree(root, ignore_errors=True)
-    show_wire(compare(arguments.rounds, "--wire"))
-
-
-def show_wire(found: dict[str, list[dict[str, float]]]) -> None:
-    """Rows of nanoseconds."""
-    print("\n| work | python, ns | native, ns | times as fast |\n|---|--:|--:|--:|")
-    for name in found["native"][0]:
-        python, native = ([one[name] for one in found[engine]] for engine in ENGINES)
-        ratio = median(ours / theirs for ours, theirs in zip(python, native, strict=True))
-        print(f"| {name} | {median(python):,.0f} | {median(native):,.0f} | {ratio:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

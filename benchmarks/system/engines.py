@@ -1,25 +1,37 @@
-"""What is measured: Sprocket, also of another checkout, Apache RocketMQ, the naive control, two floors, and the sink.
+"""What is measured: Sprocket, also with other settings or of another checkout, RocketMQ, a naive control, floor, sink.
 
-A floor does the least that a broker in its language can do; the sink states the ceiling of the generator.
+The floor does the least that a broker can do; the sink states the ceiling of the generator.
 """
 
 import contextlib
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.system import native
 from benchmarks.system.frames import PULL_BATCH
 from benchmarks.system.records import message_record
+from benchmarks.system.workload import OPEN, Access
+from sprocket.engine.choice import VARIABLE
+from sprocket.remoting.credentials import Credentials
 from tests.compat import maven, ports, wire
 from tests.compat.cluster import LARGE_FILES, ApacheCluster, Cluster, Server, SprocketCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = "other"
-ENGINES = ("sprocket", "apache", "naive", "floor", "python-floor", "sink")
+ENGINES = ("sprocket", "apache", "naive", "floor", "sink")
+_NO_LIMIT = {"authFailuresPerSecond": "0"}
+_ACCOUNT = Credentials("SomeWriter", "secret-of-writer")
+_ACCOUNTS = f"""accounts:
+  - accessKey: {_ACCOUNT.access_key}
+    secretKey: {_ACCOUNT.secret_key}
+    defaultTopicPerm: PUB|SUB
+    defaultGroupPerm: SUB
+"""
 # As distribution/bin/runbroker.sh and runserver.sh start them, with 2 GiB and 512 MiB instead of 8 and 4 GiB.
 APACHE_BROKER_HEAP = (
     *("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25"),
@@ -41,18 +53,57 @@ class Running:
     broker_pid: int
     name_server_pid: int | None
     registered_s: float | None
+    access: Access = OPEN
 
 
-class _OtherCheckout(SprocketCluster):
-    """Sprocket of another checkout, with the interpreter and the compiled engine of its `.venv`."""
+@dataclass(frozen=True)
+class Variant:
+    """Sprocket with other settings: properties of its broker, variables of its processes, access of its clients."""
 
-    def __init__(self, root: Path, directory: Path, properties: Mapping[str, str]) -> None:
-        self._root = root
+    properties: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    access: Access = OPEN
+
+
+# What single features cost, beside `sprocket`.
+VARIANTS = {
+    "python": Variant(variables={VARIABLE: "python"}),
+    "acl1": Variant({"aclEnable": "true", **_NO_LIMIT}, access=Access(_ACCOUNT)),
+    "acl2": Variant(
+        {
+            "authenticationEnabled": "true",
+            "authorizationEnabled": "true",
+            **_NO_LIMIT,
+            "initAuthenticationUser": json.dumps({"username": _ACCOUNT.access_key, "password": _ACCOUNT.secret_key}),
+            "innerClientAuthenticationCredentials": json.dumps(
+                {"accessKey": "inner", "secretKey": "secret-of-brokers"}
+            ),
+        },
+        access=Access(_ACCOUNT),
+    ),
+    "tls": Variant(access=Access(has_tls=True)),
+    "metrics": Variant({"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}),
+}
+
+
+class _Sprocket(SprocketCluster):
+    """Sprocket with the console scripts of a folder."""
+
+    def __init__(
+        self, scripts: Path, directory: Path, properties: Mapping[str, str], variables: Mapping[str, str]
+    ) -> None:
+        self._scripts, self._variables = scripts, variables
         super().__init__(directory, properties=properties)
 
     @property
     def scripts(self) -> Path:
-        return self._root / ".venv" / "bin"
+        return self._scripts
+
+    def environment(self, directory: Path) -> Mapping[str, str]:
+        conf = directory / "conf"
+        conf.mkdir()
+        (conf / "plain_acl.yml").write_text(_ACCOUNTS)
+        return {"ROCKETMQ_HOME": str(directory), **self._variables}
 
 
 def label(engine: str) -> str:
@@ -61,22 +112,23 @@ def label(engine: str) -> str:
 
 
 def is_known(engine: str) -> bool:
-    """Return whether it is one of `ENGINES`, or `other:PATH` with a checkout that is set up."""
+    """Return whether it is one of `ENGINES`, of `VARIANTS`, or `other:PATH` with a checkout that is set up."""
     name, _, path = engine.partition(":")
-    return engine in ENGINES or (name == OTHER and (Path(path) / ".venv" / "bin" / "mqbroker").exists())
+    return engine in (*ENGINES, *VARIANTS) or (name == OTHER and (Path(path) / ".venv" / "bin" / "mqbroker").exists())
 
 
 @contextlib.contextmanager
 def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Running]:
-    """Run one of `ENGINES` or `other:PATH`, with its store below `directory`.
+    """Run one of `ENGINES`, of `VARIANTS`, or `other:PATH`, with its store below `directory`.
 
     Raises EngineMissingError, ClusterError.
     """
     flush = "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"
-    if label(engine) in ("sprocket", OTHER, "apache"):
+    if label(engine) in ("sprocket", OTHER, "apache", *VARIANTS):
         with _cluster(engine, directory, flush) as cluster:
             broker, name_server = cluster.brokers[0], cluster.name_servers[0]
-            yield Running(broker.address, broker.pid, name_server.pid, cluster.registered_s)
+            access = VARIANTS.get(engine, Variant()).access
+            yield Running(broker.address, broker.pid, name_server.pid, cluster.registered_s, access)
     else:
         with single(engine, directory, flush) as server:
             yield Running(server.address, server.pid, None, None)
@@ -99,10 +151,10 @@ def single(engine: str, directory: Path, mode: str) -> Iterator[Server]:
 
 def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
     properties = {**LARGE_FILES, "flushDiskType": flush, "enablePropertyFilter": "true"}
-    if engine == "sprocket":
-        return SprocketCluster(directory, properties=properties)
-    if label(engine) == OTHER:
-        return _OtherCheckout(Path(engine.partition(":")[2]).absolute(), directory, properties)
+    if engine != "apache":
+        variant, path = VARIANTS.get(engine, Variant()), engine.partition(":")[2]
+        scripts = Path(path).absolute() / ".venv" / "bin" if path else Path(sys.executable).parent
+        return _Sprocket(scripts, directory, {**properties, **variant.properties}, variant.variables)
     try:
         return ApacheCluster(
             directory,
@@ -117,9 +169,8 @@ def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
 def _server(engine: str, directory: Path, mode: str) -> Server:
     directory.mkdir(parents=True)
     port = ports.free_port()
-    if engine in ("naive", "python-floor"):
-        module = f"benchmarks.system.{engine.replace('-', '_')}"
-        command = [sys.executable, "-m", module, str(port), str(directory / "store"), mode]
+    if engine == "naive":
+        command = [sys.executable, "-m", "benchmarks.system.naive", str(port), str(directory / "store"), mode]
     elif engine == "floor":
         if native.compiler() is None:
             raise EngineMissingError("the floor is written in C, and there is no C compiler")

@@ -5,6 +5,8 @@ Source: RocketMQ 5.3.3, `MQClientAPIImpl.sendMessage`, `SendMessageRequestHeader
 
 import time
 
+from benchmarks.system.workload import Workload
+from sprocket.remoting.credentials import Credentials
 from tests.compat import wire
 
 PULL_BATCH = 32
@@ -57,25 +59,36 @@ def sends(
 
 
 def send_frames(
-    topic: str, body_bytes: int, slots: int, serialization: int, *, with_values: bool = False, connection: int = 0
+    topic: str, workload: Workload, *, connection: int = 0, account: Credentials | None = None
 ) -> dict[int, bytes]:
-    """SEND_MESSAGE_V2 frames of one connection by opaque, each with a `value_property` if asked for.
+    """SEND_MESSAGE_V2 frames of one connection by opaque, signed if there is an account.
 
     Connections with one slot each take the queues in turn.
     """
     frames = {}
-    for slot, (fields, body) in enumerate(sends(topic, body_bytes, slots, first=connection * slots)):
+    slots, serialization = workload.slots, workload.serialization
+    for slot, (fields, body) in enumerate(sends(topic, workload.body_bytes, slots, first=connection * slots)):
         opaque = FIRST_OPAQUE + slot
-        if with_values:
+        if workload.with_values:
             fields["i"] += value_property(slot)
+        if account is not None:
+            fields = account.signed(fields, body)
         frames[opaque] = wire.request(wire.SEND_MESSAGE_V2, opaque, fields, body, serialization=serialization)
     return frames
 
 
 def pull_parts(
-    topic: str, index: int, opaque: int, expression: str = "*", expression_type: str = "TAG"
+    topic: str,
+    index: int,
+    opaque: int,
+    expression: str = "*",
+    expression_type: str = "TAG",
+    account: Credentials | None = None,
 ) -> tuple[bytes, bytes]:
-    """The header of a PULL_MESSAGE (JSON, not held) before and after its queue offset; slots take queues in turn."""
+    """The header of a PULL_MESSAGE (JSON, not held) before and after its queue offset; slots take queues in turn.
+
+    The signature of an account is that of offset 0.
+    """
     fields = {
         "consumerGroup": "bench-consumer",
         "topic": topic,
@@ -89,6 +102,8 @@ def pull_parts(
         "subVersion": "0",
         "expressionType": expression_type,
     }
+    if account is not None:
+        fields = account.signed({**fields, "queueOffset": "0"}, b"") | {"queueOffset": str(_OFFSET_MARK)}
     frame = wire.request(wire.PULL_MESSAGE, opaque, fields)
     before, after = frame[8:].split(str(_OFFSET_MARK).encode())
     return before, after

@@ -8,7 +8,7 @@ import time
 
 from benchmarks.system import exchanges, loop_c, loop_exchange, loop_python, native
 from benchmarks.system.frames import PULL_BATCH, QUEUES
-from benchmarks.system.workload import LoadError, Result, Workload
+from benchmarks.system.workload import OPEN, Access, LoadError, Result, Workload
 from tests.compat import wire
 
 # As `tests.compat.cluster` names its first broker.
@@ -21,24 +21,43 @@ def loop_name(choice: str = "auto") -> str:
     return choice if choice != "auto" else ("c" if native.compiler() else "python")
 
 
-def run(address: str, topic: str, workload: Workload, seconds: float, loop: str = "auto") -> Result:
+def run(
+    address: str, topic: str, workload: Workload, seconds: float, loop: str = "auto", access: Access = OPEN
+) -> Result:
     """Run the workload for `seconds` against `127.0.0.1:port`.  Raises LoadError, OSError."""
     if workload.is_exchange:
         return loop_exchange.run(address, _exchange(address, topic, workload), seconds)
     offsets: list[int] = []
     last_offset = 0
-    if workload.kind == "pull":
+    if workload.kind == "pull" and access.account is not None:
+        # Each signature is that of offset 0, so each pull is from there.
+        offsets, last_offset = [0] * workload.connections * workload.slots, -1
+    elif workload.kind == "pull":
         offsets, last_offset = _places(address, topic, workload)
-    inner = loop_c.run if loop_name(loop) == "c" else loop_python.run
-    return inner(address, topic, workload, seconds, offsets, last_offset)
+    inner = loop_c.run if loop_name(loop) == "c" and not access.has_tls else loop_python.run
+    return inner(address, topic, workload, seconds, offsets, last_offset, access)
+
+
+def create_topic(address: str, topic: str, access: Access) -> None:
+    """Create the topic; behind access control, the first send does it."""
+    if access.account is None:
+        wire.create_topic(address, topic, QUEUES)
 
 
 def store(
-    address: str, topic: str, body_bytes: int, messages: int, loop: str = "auto", *, with_values: bool = False
+    address: str,
+    topic: str,
+    body_bytes: int,
+    messages: int,
+    loop: str = "auto",
+    *,
+    with_values: bool = False,
+    access: Access = OPEN,
 ) -> None:
     """Creates the topic and stores about so many messages in it, evenly over its queues."""
-    wire.create_topic(address, topic, QUEUES)
-    run(address, topic, Workload("send", body_bytes, 256, stop_after=messages, with_values=with_values), 120.0, loop)
+    create_topic(address, topic, access)
+    workload = Workload("send", body_bytes, 256, stop_after=messages, with_values=with_values)
+    run(address, topic, workload, 120.0, loop, access)
 
 
 def _exchange(address: str, topic: str, workload: Workload) -> exchanges.Exchange:

@@ -6,7 +6,8 @@ from functools import cache
 
 from benchmarks.system import native
 from benchmarks.system.frames import FIRST_OPAQUE, pull_parts, send_frames
-from benchmarks.system.workload import LoadError, Result, Workload
+from benchmarks.system.workload import OPEN, Access, LoadError, Result, Workload
+from sprocket.remoting.credentials import Credentials
 
 _MAX_SAMPLES = 2_000_000
 _ERROR_BYTES = 512
@@ -44,10 +45,16 @@ def _library() -> ctypes.CDLL:
 
 
 def run(
-    address: str, topic: str, workload: Workload, seconds: float, offsets: Sequence[int], last_offset: int
+    address: str,
+    topic: str,
+    workload: Workload,
+    seconds: float,
+    offsets: Sequence[int],
+    last_offset: int,
+    access: Access = OPEN,
 ) -> Result:
     """Runs the workload; `offsets` are where each slot of a pull begins.  Raises LoadError."""
-    heads, tails = _parts(topic, workload)
+    heads, tails = _parts(topic, workload, access.account)
     samples = (ctypes.c_double * _MAX_SAMPLES)()
     load = _Load(
         port=int(address.rsplit(":", 1)[1]),
@@ -71,25 +78,18 @@ def run(
     return Result(load.messages, load.elapsed_s, sorted(samples[: load.sample_count]))
 
 
-def _parts(topic: str, workload: Workload) -> tuple[list[bytes], list[bytes]]:
+def _parts(topic: str, workload: Workload, account: Credentials | None) -> tuple[list[bytes], list[bytes]]:
     """What each slot writes; a pull in two parts, with the offset between them."""
     if workload.kind == "send":
         frames = [
             frame
             for connection in range(workload.connections)
-            for frame in send_frames(
-                topic,
-                workload.body_bytes,
-                workload.slots,
-                workload.serialization,
-                with_values=workload.with_values,
-                connection=connection,
-            ).values()
+            for frame in send_frames(topic, workload, connection=connection, account=account).values()
         ]
         tails: list[bytes] = []
     else:
         pairs = [
-            pull_parts(topic, connection * workload.slots + slot, FIRST_OPAQUE + slot)
+            pull_parts(topic, connection * workload.slots + slot, FIRST_OPAQUE + slot, account=account)
             for connection in range(workload.connections)
             for slot in range(workload.slots)
         ]

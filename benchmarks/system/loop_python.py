@@ -7,6 +7,7 @@ codes with one count, and writes the frames of the freed slots with one send.
 import re
 import select
 import socket
+import ssl
 import struct
 import time
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ from array import array
 from collections.abc import Sequence
 
 from benchmarks.system.frames import FIRST_OPAQUE, pull_parts, send_frames
-from benchmarks.system.workload import LoadError, Result, Workload
+from benchmarks.system.workload import OPEN, Access, LoadError, Result, Workload
 from tests.compat import wire
 
 _READ_BYTES = 1 << 16  # a larger buffer would be allocated by mmap for every read
@@ -28,7 +29,13 @@ _SILENCE_LIMIT_S = 15.0
 
 
 def run(
-    address: str, topic: str, workload: Workload, seconds: float, offsets: Sequence[int], last_offset: int
+    address: str,
+    topic: str,
+    workload: Workload,
+    seconds: float,
+    offsets: Sequence[int],
+    last_offset: int,
+    access: Access = OPEN,
 ) -> Result:
     """Runs the workload; `offsets` are where each slot of a pull begins.  Raises LoadError, OSError."""
     connections = []
@@ -36,7 +43,7 @@ def run(
         for index in range(workload.connections):
             first = index * workload.slots
             own = offsets[first : first + workload.slots]
-            connections.append(_connect(address, topic, workload, first, own, last_offset))
+            connections.append(_connect(address, topic, workload, first, own, last_offset, access))
         return _run(connections, seconds, workload.stop_after)
     finally:
         for connection in connections:
@@ -44,19 +51,12 @@ def run(
 
 
 def _connect(
-    address: str, topic: str, workload: Workload, first: int, offsets: Sequence[int], last_offset: int
+    address: str, topic: str, workload: Workload, first: int, offsets: Sequence[int], last_offset: int, access: Access
 ) -> "_Connection":
     if workload.kind == "pull":
-        return _Puller(address, topic, first, list(offsets), last_offset)
-    frames = send_frames(
-        topic,
-        workload.body_bytes,
-        workload.slots,
-        workload.serialization,
-        with_values=workload.with_values,
-        connection=first // workload.slots,
-    )
-    return (_BinarySender if workload.serialization == wire.ROCKETMQ else _JsonSender)(address, frames)
+        return _Puller(address, access, topic, first, list(offsets), last_offset)
+    frames = send_frames(topic, workload, connection=first // workload.slots, account=access.account)
+    return (_BinarySender if workload.serialization == wire.ROCKETMQ else _JsonSender)(address, access, frames)
 
 
 class _Connection(ABC):
@@ -64,10 +64,11 @@ class _Connection(ABC):
 
     outstanding = 0
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access) -> None:
         host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=_SILENCE_LIMIT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain = socket.create_connection((host, int(port)), timeout=_SILENCE_LIMIT_S)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = _secured(plain) if access.has_tls else plain
         self.messages = 0
         self.latencies_us = array("d")
 
@@ -80,11 +81,18 @@ class _Connection(ABC):
         """One read, and a write for what it freed; returns how many requests it answered."""
 
 
+def _secured(plain: socket.socket) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
+
+
 class _Sender(_Connection):
     """SEND_MESSAGE_V2; one request is timed at any moment, a different slot each time."""
 
-    def __init__(self, address: str, frames: dict[int, bytes]) -> None:
-        super().__init__(address)
+    def __init__(self, address: str, access: Access, frames: dict[int, bytes]) -> None:
+        super().__init__(address, access)
         self._frames = {self.key(opaque): frame for opaque, frame in frames.items()}
         self.outstanding = len(frames)
         self._tail = b""
@@ -180,10 +188,14 @@ class _BinarySender(_Sender):
 class _Puller(_Connection):
     """PULL_MESSAGE; every slot walks a queue from a place of its own and begins again at the end."""
 
-    def __init__(self, address: str, topic: str, first: int, offsets: list[int], last_offset: int) -> None:
-        super().__init__(address)
+    def __init__(
+        self, address: str, access: Access, topic: str, first: int, offsets: list[int], last_offset: int
+    ) -> None:
+        super().__init__(address, access)
         self.outstanding = len(offsets)
-        self._parts = [pull_parts(topic, first + slot, FIRST_OPAQUE + slot) for slot in range(len(offsets))]
+        self._parts = [
+            pull_parts(topic, first + slot, FIRST_OPAQUE + slot, account=access.account) for slot in range(len(offsets))
+        ]
         self._asked = offsets
         self._last_offset = last_offset
         self._sent_at = [0.0] * len(offsets)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.system import engines, generator, process
-from benchmarks.system.frames import QUEUES
 from benchmarks.system.report import Measurement, Report, Startup
 from benchmarks.system.workload import LoadError, Workload
 from tests.compat import wire
@@ -72,7 +71,7 @@ def side_by_side(
                 for number in range(report.rounds):
                     # Every other round backward, so that a machine that becomes slower does so for all.
                     for engine, one in [*running.items()][:: -1 if number % 2 else 1]:
-                        if engine == "python-floor" and workload.kind != "send":
+                        if not one.access.can_do(workload):
                             continue
                         say(f"{workload.name}: {engine}, slice {number + 1} of {report.rounds}")
                         measured = _measure(one, workload, report, quick=quick)
@@ -90,8 +89,8 @@ def _idle(running: engines.Running) -> Startup:
 
 
 def _warm_up(running: engines.Running, report: Report, seconds: float) -> None:
-    wire.create_topic(running.address, "bench-warm-up", QUEUES)
-    generator.run(running.address, "bench-warm-up", _START_WARM_UP, seconds, report.loop)
+    generator.create_topic(running.address, "bench-warm-up", running.access)
+    generator.run(running.address, "bench-warm-up", _START_WARM_UP, seconds, report.loop, running.access)
 
 
 def _measure(running: engines.Running, workload: Workload, report: Report, *, quick: bool) -> Measurement:
@@ -101,15 +100,18 @@ def _measure(running: engines.Running, workload: Workload, report: Report, *, qu
         if topic not in report.stocked.setdefault(running.broker_pid, set()):
             count = _STOCK[quick] * _STOCKED[workload.kind]
             with_values = workload.kind == "sql pull"
-            generator.store(running.address, topic, workload.body_bytes, count, report.loop, with_values=with_values)
+            generator.store(
+                running.address, topic, workload.body_bytes, count, report.loop,
+                with_values=with_values, access=running.access,
+            )  # fmt: skip
             report.stocked[running.broker_pid].add(topic)
     else:
-        wire.create_topic(running.address, topic, QUEUES)
+        generator.create_topic(running.address, topic, running.access)
     warm_up_s = _WARM_UP_S
     if workload.is_exchange and (running.broker_pid, topic) not in report.warm:
         report.warm.add((running.broker_pid, topic))
         warm_up_s = _EXCHANGE_WARM_UP_S
-    generator.run(running.address, topic, workload, warm_up_s, report.loop)
+    generator.run(running.address, topic, workload, warm_up_s, report.loop, running.access)
     best = _measure_once(running, topic, workload, report)
     for _ in range(report.patience):
         if best.others <= _QUIET:
@@ -121,7 +123,7 @@ def _measure(running: engines.Running, workload: Workload, report: Report, *, qu
 
 def _measure_once(running: engines.Running, topic: str, workload: Workload, report: Report) -> Measurement:
     own, broker, machine = time.process_time(), process.cpu_s(running.broker_pid), process.machine_busy_s()
-    result = generator.run(running.address, topic, workload, report.seconds, report.loop)
+    result = generator.run(running.address, topic, workload, report.seconds, report.loop, running.access)
     used = process.cpu_s(running.broker_pid) - broker
     others = process.machine_busy_s() - machine - used - (time.process_time() - own)
     return Measurement(

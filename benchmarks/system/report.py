@@ -8,10 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.system.engines import VARIANTS
 from benchmarks.system.process import Memory
 
 _MIB = 1 << 20
-_CONTROLS = ("apache", "naive", "other", "floor")
+_CONTROLS = ("apache", "naive", "other", "sprocket", "floor")
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,10 @@ class Report:
         return [engine for name, engine in self.measurements if name == workload]
 
     def controls(self) -> list[str]:
-        """What was measured for comparison."""
-        return [control for control in _CONTROLS if any(engine == control for _, engine in self.measurements)]
+        """What was measured for comparison; Sprocket is that for itself with other settings."""
+        found = {engine for _, engine in self.measurements}
+        has_variants = bool(found & VARIANTS.keys())
+        return [control for control in _CONTROLS if control in found and (control != "sprocket" or has_variants)]
 
     def as_json(self) -> dict[str, Any]:
         """Everything, the single rounds' rates included."""
@@ -122,7 +125,7 @@ class Report:
         """This engine over each control, slice by slice: medians of the ratios of rates, p99, and CPU per message."""
         own = self.measurements.get((workload, engine), [])
         ratios = {}
-        for control in _CONTROLS:
+        for control in self.controls():
             pairs = list(zip(own, self.measurements.get((workload, control), []), strict=False))
             if control != engine and pairs:
                 ratios[f"rate_over_{control}"] = median(ours.rate / theirs.rate for ours, theirs in pairs)

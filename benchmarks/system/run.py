@@ -37,7 +37,10 @@ KINDS = tuple(Workload(kind, 128, 64) for kind in EXCHANGES)
 @click.option("--kinds", is_flag=True, help="Transactions, delayed messages, SQL pulls, pops, in place of plain ones.")
 @click.option("--quick", is_flag=True, help="The shapes of applications only, in shorter slices.")
 @click.option(
-    "--engines", "names", help="Which, in this order; other:PATH is a broker of another checkout.  [default: all]"
+    "--engines",
+    "names",
+    help="Which, in this order; other:PATH is a broker of another checkout.  "
+    f"With other settings: {', '.join(engines.VARIANTS)}.  [default: all without these]",
 )
 @click.option("--seconds", type=float, help="Length of a slice.  [default: 1 quick, 2 full]")
 @click.option("--rounds", type=int, help="Slices of each engine and workload.  [default: 5 quick, 7 full]")
@@ -66,7 +69,9 @@ def main(
     chosen = [*engines.ENGINES] if names is None else [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in chosen if not engines.is_known(name)]
     if unknown:
-        raise click.BadParameter(f"no engine {', '.join(unknown)}; there are {', '.join(engines.ENGINES)}, other:PATH")
+        raise click.BadParameter(
+            f"no engine {', '.join(unknown)}; there are {', '.join((*engines.ENGINES, *engines.VARIANTS))}, other:PATH"
+        )
     all_workloads = KINDS if kinds else SHAPES if quick else FULL
     workloads = [one for one in all_workloads if not only or any(map(one.is_called, only))]
     if not workloads:

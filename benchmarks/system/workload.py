@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sprocket.remoting.credentials import Credentials
 from tests.compat import wire
 
 EXCHANGES: Final = ("transaction", "delayed", "sql pull", "pop and ack")
@@ -11,6 +12,21 @@ EXCHANGES: Final = ("transaction", "delayed", "sql pull", "pop and ack")
 
 class LoadError(Exception):
     """The broker refused a request, answered what was not asked, or went silent."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How requests are made: signed by an account, or over TLS."""
+
+    account: Credentials | None = None
+    has_tls: bool = False
+
+    def can_do(self, workload: "Workload") -> bool:
+        """Return whether the generator has this workload with this access: not all need it."""
+        return self == OPEN or not (workload.is_exchange or (self.has_tls and workload.connections > 1))
+
+
+OPEN: Final = Access()
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ in_c = pytest.mark.skipif(native.compiler() is None, reason="no C compiler")
     [
         pytest.param("floor", wire.JSON, marks=in_c),
         pytest.param("floor", wire.ROCKETMQ, marks=in_c),
-        ("python-floor", wire.JSON),
     ],
 )
 def test_a_floor_stores_what_a_broker_stores(tmp_path: Path, engine: str, serialization: int) -> None:
@@ -138,3 +137,10 @@ def answering(answer: bytes) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{door.getsockname()[1]}"
         thread.join()
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("acl2", "send"), ("acl2", "pull"), ("tls", "send")])
+def test_sprocket_with_other_settings_takes_the_load(tmp_path: Path, engine: str, kind: str) -> None:
+    with engines.started(engine, tmp_path / engine, sync_flush=False) as running:
+        generator.store(running.address, "T", 128, 1000, access=running.access)
+        assert generator.run(running.address, "T", Workload(kind, 128, 4), 0.2, access=running.access).messages > 0

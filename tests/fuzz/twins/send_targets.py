@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any, Final, Protocol
 from unittest.mock import patch
 
-from benchmarks.gate import Sink
 from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
@@ -69,16 +68,21 @@ class Topics:
         return self.by_name.setdefault(topic, TopicConfig(topic, queues, queues))
 
 
-class Output(Sink):
+class Output(asyncio.Transport):
     """Keeps what is written, and whether the connection was closed."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__({"peername": ("10.0.0.7", 40000), "sockname": ("10.0.0.1", 10911)})
         self.written: list[bytes] = []
         self.is_closed = False
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def close(self) -> None:
         self.is_closed = True
