@@ -89,8 +89,8 @@ restart.
 
 Values are read in the event loop when an exporter asks for them. Groups and topics are read in slices. Counting a batch
 of sends costs one call; an exporter also measures latencies
-(`make bench-system ARGS="--quick --engines sprocket,metrics"`). CPU of a read of sends on two quiet cores, with broker and
-client in one process; the control is a second connection without counting, so differences
+(`make bench-system ARGS="--quick --engines sprocket,metrics"`). CPU of a read of sends on two quiet cores, broker
+and client in one process; the control is a second connection without counting, so differences
 below 2 % are noise:
 
 | Sends in a read | Without counting, us for each | Control | Counting | With an exporter |
