@@ -98,7 +98,7 @@ def build_process_parts(
     def new_client(kind: PeerKind) -> RemotingClient:
         return RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover(kind))
 
-    consumers = ConsumerRegistry(clock, lambda: live.broker.notify_consumer_ids_changed_enable)
+    consumers = ConsumerRegistry(clock, live.plan_version, lambda: live.broker.notify_consumer_ids_changed_enable)
     filters = ConsumerFilters(live, environment.file("consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     consumers.on_left.append(filters.group_left)

@@ -115,6 +115,7 @@ class MessageStore:
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
         self.on_arrival_of: dict[str, list[ArrivalListener]] = self.confirmation.on_arrival_of
         self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure
+        self.on_queues_removed: list[Callable[[], None]] = self._table.on_removed
         self.recovery: RecoveryReport | None = None
         self._lock: DiskLock | None = None
 

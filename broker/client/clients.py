@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
+from broker.plan.version import PlanVersion
 from broker.subscription.assumed_subscriptions import AssumedSubscriptions
 from sprocket.common.clock import Clock
 from sprocket.common.logs.peer_lines import peer_lines
@@ -68,6 +69,10 @@ class ConsumerGroup:
     def is_broadcasting(self) -> bool:
         return self.message_model == BROADCASTING
 
+    def plan_facts(self) -> tuple[object, ...]:
+        """Return what plans are made from."""
+        return self.consume_type, self.message_model, self.consume_from_where, dict(self.subscriptions)
+
     def client_ids(self) -> list[str]:
         """Return the ids of all members, each once: after a reconnect a client may be present twice for a while."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
@@ -97,8 +102,11 @@ class ConsumerRegistry:
     groups, and `notify_enabled()` being false (notifyConsumerIdsChangedEnable).
     """
 
-    def __init__(self, clock: Clock, notify_enabled: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, clock: Clock, plan_version: PlanVersion, notify_enabled: Callable[[], bool] = lambda: True
+    ) -> None:
         self._clock = clock
+        self._plan_version = plan_version
         self._notify_enabled = notify_enabled
         self._groups: dict[str, ConsumerGroup] = {}
         # Channel id -> names of the groups with a member on that channel, so that a closed connection finds its groups.
@@ -138,6 +146,8 @@ class ConsumerRegistry:
         group = self._groups.get(data.group_name)
         if group is None:
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
+            self._plan_version.rise()
+        before = group.plan_facts()
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -145,6 +155,8 @@ class ConsumerRegistry:
         group.members[member.channel.id] = member
         self._names.setdefault(member.channel.id, set()).add(group.name)
         changed = group.update_subscriptions(data.subscription_data_set) if with_subscriptions else False
+        if group.plan_facts() != before:
+            self._plan_version.rise()
         if joined:
             peer_lines.info(
                 logger, member.channel.peer, "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
@@ -203,6 +215,7 @@ class ConsumerRegistry:
         )  # fmt: skip
         if not group.members:
             del self._groups[group.name]
+            self._plan_version.rise()
             for listener in self.on_left:
                 listener(group.name)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from broker.config.broker_config import BrokerConfig
+from broker.plan.version import PlanVersion
 from sprocket.common.config.configuration import Configuration, to_properties, updated
 from sprocket.common.config.configuration_file import ConfigurationFile, kept
 from sprocket.common.errors import ConfigError
@@ -23,6 +24,7 @@ class LiveConfig:
         self.store = store
         self.update_count = 0
         self.note: str | None = None
+        self.plan_version = PlanVersion()  # of this broker, for all its life
         self.on_update: list[Callable[[dict[str, str]], None]] = []
 
     def replace_broker(self, broker: BrokerConfig) -> None:
@@ -32,6 +34,7 @@ class LiveConfig:
         self._announce({})
 
     def _announce(self, changed: dict[str, str]) -> None:
+        self.plan_version.rise()
         for listener in self.on_update:
             listener(changed)
 

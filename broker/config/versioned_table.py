@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from broker.plan.version import PlanVersion
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
@@ -44,8 +45,9 @@ class EntryTable(VersionedTable, Generic[T]):
     Callers must not modify the entries.
     """
 
-    def __init__(self, file: ConfigFile, clock: Clock, field: str) -> None:
+    def __init__(self, file: ConfigFile, clock: Clock, field: str, plan_version: PlanVersion) -> None:
         super().__init__(file, clock)
+        self._plan_version = plan_version
         self.by_name: dict[str, T] = {}
         self._texts = EntryTexts[T](field)
         self._unwritten: dict[str, T | None] | None = None  # since the last write; None means all
@@ -59,6 +61,7 @@ class EntryTable(VersionedTable, Generic[T]):
         self.by_name.update(entries)
         self.data_version = version
         self._unwritten = None
+        self._plan_version.rise()
 
     def _set(self, changes: Mapping[str, T | None], undo_others: Callable[[], None] = _keep) -> None:
         """Change entries and begin to save them; None removes an entry.
@@ -83,6 +86,7 @@ class EntryTable(VersionedTable, Generic[T]):
     def _enter(self, changes: Mapping[str, T | None]) -> None:
         self.data_version = copy(self.data_version)
         self.data_version.next(self._clock.wall_ms())
+        self._plan_version.rise()
         for name, entry in changes.items():
             if entry is None:
                 self.by_name.pop(name, None)

@@ -136,6 +136,7 @@ class ConsumerFilters(SavedTable):
         if old is not None and (is_same or version <= old.data.client_version):
             if version > old.data.client_version:
                 old.data.client_version = version
+                self._config.plan_version.rise()
                 self.changes += 1
             if version == old.data.client_version and old.data.dead_time:
                 old.data.dead_time = 0
@@ -202,11 +203,13 @@ class ConsumerFilters(SavedTable):
         return has_room
 
     def _put(self, group: str, topic: str, held: HeldFilter) -> None:
+        self._config.plan_version.rise()
         self._by_group.setdefault(group, {})[topic] = held
         self._count += 1
         self._chars += len(held.data.expression)
 
     def _remove(self, group: str, topic: str) -> None:
+        self._config.plan_version.rise()
         filters = self._by_group[group]
         held = filters.pop(topic)
         self._count -= 1

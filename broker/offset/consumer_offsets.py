@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from broker.config.versioned_table import VersionedTable
+from broker.plan.version import PlanVersion
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.config_file import ConfigFile
@@ -61,8 +62,9 @@ class ConsumerOffsets(VersionedTable):
     A reset offset replaces the committed one and blocks commits until a pull of the group takes it (`take_reset`).
     """
 
-    def __init__(self, file: ConfigFile, clock: Clock) -> None:
+    def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion) -> None:
         super().__init__(file, clock)
+        self._plan_version = plan_version
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
@@ -171,6 +173,7 @@ class ConsumerOffsets(VersionedTable):
         """Move the group to `offset` with its next pull of the queue."""
         key = topic + SEPARATOR + group
         self._resets.setdefault(key, {})[queue_id] = offset
+        self._plan_version.rise()
         self._offsets.setdefault(key, {})[queue_id] = offset
         self._pulls.pop(key, None)
         self._changed(key)
@@ -186,6 +189,7 @@ class ConsumerOffsets(VersionedTable):
         if queues is None:
             return None
         offset = queues.pop(queue_id, None)
+        self._plan_version.rise()
         if not queues:
             del self._resets[key]
         return offset
@@ -233,6 +237,7 @@ class ConsumerOffsets(VersionedTable):
         self._remove(partial(eq, topic + SEPARATOR + group))
 
     def _remove(self, matches: Callable[[str], bool]) -> None:
+        self._plan_version.rise()
         for table in (self._offsets, self._resets, self._pulls):
             for key in [*filter(matches, table)]:
                 del table[key]
@@ -245,6 +250,7 @@ class ConsumerOffsets(VersionedTable):
             target = topic + SEPARATOR + target_group
             self._offsets[target] = dict(offsets)
             self._resets.pop(target, None)
+            self._plan_version.rise()
             self._pulls.pop(target, None)
             self._changed(target)
 

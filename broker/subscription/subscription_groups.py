@@ -38,7 +38,7 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
     """
 
     def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock, *, is_copy: bool = False) -> None:
-        super().__init__(file, clock, "subscriptionGroupTable")
+        super().__init__(file, clock, "subscriptionGroupTable", config.plan_version)
         self._config = config
         self.by_name.update((name, SubscriptionGroupConfig(name)) for name in SYSTEM_GROUPS)
         self._forbidden: dict[str, dict[str, int]] = {}  # replaced, never changed

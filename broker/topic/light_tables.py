@@ -10,6 +10,7 @@ from copy import copy
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
 from broker.offset.consumer_offsets import SEPARATOR, STEP_KEYS, ConsumerOffsets, ConsumerOffsetTable, text_of
+from broker.plan.version import PlanVersion
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import PERM_READ_WRITE, TopicTable
 from sprocket.common.clock import Clock
@@ -71,10 +72,11 @@ class LightConsumerOffsets(ConsumerOffsets):
         self,
         file: ConfigFile,
         clock: Clock,
+        plan_version: PlanVersion,
         plain: ConfigFile,
         counts_each: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(file, clock)
+        super().__init__(file, clock, plan_version)
         self._counts_each = counts_each
         self._plain_file = plain
 
@@ -151,11 +153,13 @@ def new_tables(
         return (
             TopicTable(config, topics, clock, is_copy=is_copy),
             SubscriptionGroups(config, groups, clock, is_copy=is_copy),
-            ConsumerOffsets(offsets, clock),
+            ConsumerOffsets(offsets, clock, config.plan_version),
         )
     light_offsets = files("lmqConsumerOffset.json")
     return (
         LightTopicTable(config, topics, clock, is_copy=is_copy),
         LightSubscriptionGroups(config, groups, clock, is_copy=is_copy),
-        LightConsumerOffsets(light_offsets, clock, offsets, lambda: config.broker.enable_lmq_stats),
+        LightConsumerOffsets(
+            light_offsets, clock, config.plan_version, offsets, lambda: config.broker.enable_lmq_stats
+        ),
     )

@@ -68,7 +68,7 @@ class TopicTable(EntryTable[TopicConfig]):
     """
 
     def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock, *, is_copy: bool = False) -> None:
-        super().__init__(file, clock, "topicConfigTable")
+        super().__init__(file, clock, "topicConfigTable", config.plan_version)
         self._config = config
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
         self.is_copy = is_copy
@@ -279,10 +279,12 @@ class TopicTable(EntryTable[TopicConfig]):
     def leaving(self, topics: Collection[str]) -> Iterator[None]:
         """Refuse to create these topics within the context: their queues are deleted after the file was written."""
         self._leaving.update(topics)
+        self._plan_version.rise()
         try:
             yield
         finally:
             self._leaving.difference_update(topics)
+            self._plan_version.rise()
 
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:

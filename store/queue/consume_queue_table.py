@@ -1,7 +1,7 @@
 """All ConsumeQueues of a store, by topic and queue.  Source: RocketMQ 5.3.3, `ConsumeQueueStore`."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -65,6 +65,8 @@ class ConsumeQueueTable:
         self._batch_directory: Path = config.batch_consume_queue_path
         self._batch_file_bytes = config.batch_consume_queue_file_bytes
         self.by_key: dict[tuple[str, int], LogicQueue] = {}
+        # Called when queues are removed, so that nobody keeps one in whose place another one may come.
+        self.on_removed: list[Callable[[], None]] = []
         self._types: dict[str, QueueType] = {}
         # Names of light queues.  `dispatches`: the log may hold records that are in light queues.
         self.light: set[str] = set()
@@ -164,6 +166,7 @@ class ConsumeQueueTable:
     def delete_topic(self, topic: str) -> int:
         """Remove all queues of `topic`; return how many there were.  Not durable: see `DeletedTopics`."""
         queues = self.of_topic(topic)
+        self._removed()
         for queue in queues:
             self.by_key.pop((topic, queue.queue_id)).destroy()
             _DELETE_BETWEEN_QUEUES()
@@ -176,12 +179,18 @@ class ConsumeQueueTable:
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Remove one queue."""
+        self._removed()
         self.by_key.pop((topic, queue_id)).destroy()
         if not any(key[0] == topic for key in self.by_key):
             self.delete_topic(topic)
 
+    def _removed(self) -> None:
+        for listener in self.on_removed:
+            listener()
+
     def destroy(self) -> None:
         """Remove every queue and its files.  Not durable: the caller has recorded that they must be rebuilt."""
+        self._removed()
         for queue in self:
             queue.destroy()
         self.by_key.clear()

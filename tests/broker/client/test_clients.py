@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
+from broker.plan.version import PlanVersion
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from tests.clock import ManualClock
 
@@ -41,7 +42,7 @@ def data(*topics: str, model: str = "CLUSTERING", version: int = 1) -> ConsumerD
 
 
 def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     one, two = FakeChannel(1), FakeChannel(2)
     assert consumers.register(member(one, clock), data("T"))
     assert consumers.register(member(two, clock), data("T"))
@@ -54,7 +55,7 @@ def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: Manu
 
 
 def test_all_members_hear_when_the_topics_change(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     one, two = FakeChannel(1), FakeChannel(2)
     for channel in (one, two):
         consumers.register(member(channel, clock), data("T"))
@@ -66,7 +67,7 @@ def test_all_members_hear_when_the_topics_change(clock: ManualClock) -> None:
 
 
 def test_newest_version_of_a_subscription_wins(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     channel = FakeChannel(1)
     for version in (5, 9, 7):
         consumers.register(member(channel, clock), data("T", version=version))
@@ -76,7 +77,7 @@ def test_newest_version_of_a_subscription_wins(clock: ManualClock) -> None:
 
 
 def test_heartbeat_without_subscriptions_keeps_those_known(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     channel = FakeChannel(1)
     consumers.register(member(channel, clock), data("T"))
     consumers.register(member(channel, clock), data(), with_subscriptions=False)
@@ -85,7 +86,7 @@ def test_heartbeat_without_subscriptions_keeps_those_known(clock: ManualClock) -
 
 @pytest.mark.parametrize("how", ["unregister", "close", "expire"])
 def test_a_leave_notifies_the_other_members(clock: ManualClock, how: str) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     one, two = FakeChannel(1), FakeChannel(2)
     consumers.register(member(two, clock), data("T"))
     clock.advance(100)
@@ -107,7 +108,7 @@ def test_a_leave_notifies_the_other_members(clock: ManualClock, how: str) -> Non
 
 
 def test_group_goes_with_its_last_member(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     channel = FakeChannel(1)
     consumers.register(member(channel, clock), data("T"))
     consumers.channel_closed(channel)  # type: ignore[arg-type]
@@ -117,17 +118,17 @@ def test_group_goes_with_its_last_member(clock: ManualClock) -> None:
 
 
 def test_nobody_is_told_where_that_is_turned_off(clock: ManualClock) -> None:
-    silent = ConsumerRegistry(clock, lambda: False)
+    silent = ConsumerRegistry(clock, PlanVersion(), lambda: False)
     channel = FakeChannel(1)
     silent.register(member(channel, clock), data("T"))
-    loud = ConsumerRegistry(clock)
+    loud = ConsumerRegistry(clock, PlanVersion())
     loud.register(member(channel, clock), data("T"), notify=False)
     loud.register(member(FakeChannel(2), clock), data("T", model="BROADCASTING"))
     assert channel.notices == []
 
 
 def test_client_that_reconnects_counts_once(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock)
+    consumers = ConsumerRegistry(clock, PlanVersion())
     old, new = FakeChannel(1), FakeChannel(2)
     consumers.register(member(old, clock, "me"), data("T"))
     clock.advance(1)
@@ -164,7 +165,7 @@ class Unscanned(dict[str, Any]):
 
 
 def test_the_end_of_a_connection_looks_at_its_own_groups_alone(clock: ManualClock) -> None:
-    consumers, producers = ConsumerRegistry(clock), ProducerRegistry(clock)
+    consumers, producers = ConsumerRegistry(clock, PlanVersion()), ProducerRegistry(clock)
     mine, other = FakeChannel(1), FakeChannel(2)
     for number in range(3):
         theirs = data("T")
@@ -186,7 +187,7 @@ def test_the_end_of_a_connection_looks_at_its_own_groups_alone(clock: ManualCloc
 
 
 def test_a_connection_that_left_a_group_before_it_ends(clock: ManualClock) -> None:
-    consumers, producers = ConsumerRegistry(clock), ProducerRegistry(clock)
+    consumers, producers = ConsumerRegistry(clock, PlanVersion()), ProducerRegistry(clock)
     channel = FakeChannel(1)
     consumers.register(member(channel, clock), data("T"))
     producers.register("PG", member(channel, clock))

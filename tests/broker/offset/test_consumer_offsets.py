@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decoded
+from broker.plan.version import PlanVersion
 from sprocket.common.errors import StoreError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.next_turn import at_once
@@ -15,7 +16,7 @@ from tests.tiers import seeds
 
 
 def table(root: Path) -> ConsumerOffsets:
-    offsets = ConsumerOffsets(ConfigFile(root / "consumerOffset.json"), ManualClock())
+    offsets = ConsumerOffsets(ConfigFile(root / "consumerOffset.json"), ManualClock(), PlanVersion())
     offsets.load()
     return offsets
 
@@ -153,7 +154,7 @@ NAMES = ["Orders", "%RETRY%CG", "a b", "it's", 'quo"te', "back\\slash", "a: 1, b
 )
 def test_the_table_is_written_and_read_as_fastjson_does_it(found: dict[tuple[str, str], dict[int, int]]) -> None:
     """Fast ways for the usual names; the same for all others."""
-    offsets = ConsumerOffsets(ConfigFile(Path("unused")), ManualClock())
+    offsets = ConsumerOffsets(ConfigFile(Path("unused")), ManualClock(), PlanVersion())
     content = ConsumerOffsetTable(offset_table={f"{topic}@{group}": queues for (topic, group), queues in found.items()})
     offsets.replace(content)
     assert offsets.encode() == dumps(offsets.snapshot())
@@ -168,7 +169,7 @@ def test_a_large_table_is_read_in_pieces() -> None:
 
 
 def test_a_large_table_is_written_in_steps_while_it_changes() -> None:
-    offsets = ConsumerOffsets(ConfigFile(Path("unused")), ManualClock())
+    offsets = ConsumerOffsets(ConfigFile(Path("unused")), ManualClock(), PlanVersion())
     table = {f"T{number % 50}@G{number}": {0: 1} for number in range(3_000)}
     table["Wide@G"] = {queue_id: queue_id for queue_id in range(2_500)}
     offsets.replace(ConsumerOffsetTable(offset_table=dict(table)))

@@ -48,7 +48,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     folder = root / "store" / "config"
     topics = TopicTable(config, ConfigFile(folder / "topics.json"), clock)
     groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json"), clock)
-    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json"), clock)
+    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json"), clock, config.plan_version)
     filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json"), clock)
 
     def fail(error: SprocketError) -> None:
@@ -57,7 +57,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     core = BrokerCore(
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
         groups, offsets,
-        QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
+        QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
         MessageFlow(), RemotingClient(), fail, OwnLog(messages),
     )  # fmt: skip

@@ -74,7 +74,7 @@ class Rig:
     def open(self) -> None:
         self.store = self.stores.open()
         self.config = LiveConfig(broker_config(**self.changes), self.stores.config)
-        self.offsets = ConsumerOffsets(ConfigFile(self.root / "offsets.json"), self.clock)
+        self.offsets = ConsumerOffsets(ConfigFile(self.root / "offsets.json"), self.clock, self.config.plan_version)
         self.offsets.load()
         self.topics = TopicTable(self.config, ConfigFile(self.root / "topics.json"), self.clock)
         self.topics.load()

@@ -98,8 +98,10 @@ class Twin:
         topics.by_name[revive] = TopicConfig(revive, 8, 8)
         core: Any = SimpleNamespace(
             config=config, clock=self.clock, store=self.store, topics=topics, role=Role(BrokerRole.ASYNC_MASTER),
-            groups=SubscriptionGroups(config, file, self.clock), offsets=ConsumerOffsets(file, self.clock),
-            consumers=ConsumerRegistry(self.clock), call_later=later, random_below=random.Random(7).randrange,
+            groups=SubscriptionGroups(config, file, self.clock),
+            offsets=ConsumerOffsets(file, self.clock, config.plan_version),
+            consumers=ConsumerRegistry(self.clock, config.plan_version), call_later=later,
+            random_below=random.Random(7).randrange,
             waits=ConfirmWaits(self.store, self.clock, later), flow=self.flow, delivery=None,
         )  # fmt: skip
         intake = TimerIntake(config, self.clock, core.random_below, lambda slot_time: 0)

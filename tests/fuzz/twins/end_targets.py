@@ -80,9 +80,8 @@ class Twin:
         self.store = self.sim.open()
         self.store.store_host = HOST
         config = LiveConfig(broker_config(**changes), self.store.config)
-        self.transactions = Transactions(
-            config, self.store, ConsumerOffsets(ConfigFile(Path("nowhere")), self.clock), self.clock
-        )
+        offsets = ConsumerOffsets(ConfigFile(Path("nowhere")), self.clock, config.plan_version)
+        self.transactions = Transactions(config, self.store, offsets, self.clock)
         waits = ConfirmWaits(self.store, self.clock, lambda *_: SimpleNamespace(cancel=lambda: None))
         self.is_native = is_native
         with path_of(is_native):
