@@ -11,30 +11,42 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("sprocket", "engine")
+# Packages with modules beside their twins in pure Python.
+PACKAGES = ("broker", "store", "ha", "acl", "sprocket")
 
 
-def digest(name: str) -> str:
+def sources() -> list[Path]:
+    """Return the sources of the compiled modules."""
+    beside = {path for package in PACKAGES for path in Path(package).glob("**/*_native.pyx")}
+    return sorted({*FOLDER.glob("*/*.pyx"), *beside})
+
+
+def shared() -> list[Path]:
+    """Return what the sources share."""
+    beside = (source.with_suffix(".pxd") for source in sources() if source.stem.endswith("_native"))
+    return sorted([*FOLDER.glob("*/*.pxd"), *FOLDER.glob("*/*.h"), *filter(Path.exists, beside)])
+
+
+def digest(source: Path) -> str:
     """Return what `sprocket.engine.choice.digests` returns for a module of the engine."""
-    source = FOLDER.joinpath(*name.split(".")).with_suffix(".pyx")
-    paths = [*sorted([*FOLDER.glob("*/*.pxd"), *FOLDER.glob("*/*.h")]), source]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in [*shared(), source])).hexdigest()
 
 
 def extensions() -> list[Extension]:
     """Return the compiled modules."""
-    shared = [str(path) for path in sorted(FOLDER.glob("*/*")) if path.suffix in (".pxd", ".h")]
+    depends = [str(path) for path in shared()]
     return [
         Extension(
-            f"sprocket.engine.{source.parent.name}.{source.stem}",
+            ".".join(source.with_suffix("").parts),
             [str(source)],
             # With this file, because its macros are part of a module.
-            depends=[*shared, "setup.py"],
-            include_dirs=sorted({str(Path(path).parent) for path in shared}),
-            define_macros=[("ENGINE_SOURCES", f'"{digest(f"{source.parent.name}.{source.stem}")}"')],
+            depends=[*depends, "setup.py"],
+            include_dirs=sorted({str(Path(path).parent) for path in depends}),
+            define_macros=[("ENGINE_SOURCES", f'"{digest(source)}"')],
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
             optional=True,
         )
-        for source in sorted(FOLDER.glob("*/*.pyx"))
+        for source in sources()
     ]
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
-# Each in a folder that is named after the package with its users.
+# Those of `sprocket.engine`, each in a folder that is named after the package with its users, and those beside their
+# twins in pure Python, by their whole names.
 MODULES: Final = (
-    "broker.acks", "broker.ends", "broker.moves", "broker.pops", "broker.pulls", "broker.sends",
+    "broker.pull.kernel_native",
+    "broker.acks", "broker.ends", "broker.moves", "broker.pops", "broker.sends",
     "client.records", "client.sends",
     "remoting.framing", "remoting.header_reader", "remoting.read_frames", "remoting.session_frames",
     "remoting.signatures",
@@ -27,7 +29,7 @@ VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (
     "Everything works; sends and recovery take 2 to 4 times as long. Faster: install a C compiler, run `make engine`."
 )
-_FOLDER: Final = Path(__file__).parent
+_ROOT: Final = Path(__file__).parents[2]
 
 
 class EngineMissing(ImportError):
@@ -42,7 +44,7 @@ class Engine(NamedTuple):
     modules: Mapping[str, ModuleType]
 
 
-def choose(wanted: str, folder: Path = _FOLDER) -> Engine:
+def choose(wanted: str, root: Path = _ROOT) -> Engine:
     """Return the engine for a value of SPROCKET_ENGINE; an empty one means `auto`.
 
     Raises EngineMissing for another value, or if the compiled engine is wanted and cannot be used.
@@ -53,24 +55,32 @@ def choose(wanted: str, folder: Path = _FOLDER) -> Engine:
     if wanted == "python":
         return Engine("python", f"{VARIABLE} is python", {})
     try:
-        modules = {name: import_module(f"sprocket.engine.{name}") for name in MODULES}
+        modules = {name: import_module(whole_name(name)) for name in MODULES}
     except ModuleNotFoundError:
         return _pure(wanted, "the compiled engine is not built")
     except ImportError as error:
         return _pure(wanted, f"the compiled engine cannot be loaded: {error}")
-    sources = digests(folder, modules)
+    sources = digests(root, modules)
     if any(sources[name] not in ("", module.SOURCES) for name, module in modules.items()):
         return _pure(wanted, "the compiled engine was built from other sources")
     return Engine("native", "the compiled engine was built", modules)
 
 
-def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the sources of each module in `folder`; empty if there are none, as in a wheel."""
+def whole_name(name: str) -> str:
+    """Return the name by which a module of `MODULES` is imported."""
+    return name if name.endswith("_native") else f"sprocket.engine.{name}"
+
+
+def digests(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the digest of the sources of each module below `root`; empty if there are none, as in a wheel."""
     shared, found = hashlib.sha256(), {}
-    for path in sorted([*folder.glob("*/*.pxd"), *folder.glob("*/*.h")]):
+    sources = {name: root.joinpath(*whole_name(name).split(".")).with_suffix(".pyx") for name in names}
+    engine, beside = root / "sprocket" / "engine", [sources[name] for name in sources if name.endswith("_native")]
+    declared = [path for path in (source.with_suffix(".pxd") for source in beside) if path.exists()]
+    for path in sorted([*engine.glob("*/*.pxd"), *engine.glob("*/*.h"), *declared]):
         shared.update(path.read_bytes())
-    for name in names:
-        source, whole = folder.joinpath(*name.split(".")).with_suffix(".pyx"), shared.copy()
+    for name, source in sources.items():
+        whole = shared.copy()
         if source.exists():
             whole.update(source.read_bytes())
         found[name] = whole.hexdigest() if source.exists() else ""

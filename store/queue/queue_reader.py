@@ -100,23 +100,6 @@ class QueueReader:
         entries, starts = queue.entries(offset, count), range(offset, offset + count)
         return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
 
-    def get_near(
-        self, queue: ConsumeQueue, offset: int, max_messages: int, max_bytes: int
-    ) -> tuple[int, int, list[memoryview]] | None:
-        """Return number, bytes and slices of the messages from `offset` on, as `get` finds them.
-
-        None if one of them is further back than memory probably holds, or `get` must read them one by one.  Nothing is
-        counted.
-        """
-        if not queue.min_offset <= offset < queue.max_offset:
-            return None
-        found = queue.view_at(offset)
-        records = found and self._gathered(queue, offset, queue.max_offset, found, max_messages, max_bytes)
-        if not records or self._is_far(records[2]):
-            return None
-        count, size_bytes, _, slices = records
-        return count, size_bytes, slices
-
     def _gathered(
         self,
         queue: ConsumeQueue,

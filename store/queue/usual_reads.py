@@ -1,4 +1,4 @@
-"""What the paths of usual pulls read with: queues, segments of the log, and the limits of a read.
+"""What the kernels of pulls and the path of usual pops read with: queues, segments of the log, limits of a read.
 
 `QueueReader.get` is its Python twin.
 """
@@ -18,8 +18,6 @@ class UsualReads:
         self._reader = reader
         # Returns the log's segment at an offset, with its begin and end.
         self.segment_at = log.segment_at
-        # Returns messages that are probably in memory, without a filter.
-        self.get_near = reader.get_near
         # Counts reads that found something, and their messages.
         self.found = reader.found
         # Counts reads that found nothing.

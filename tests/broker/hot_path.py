@@ -162,8 +162,8 @@ async def hot_path(
     settings = root / "config"
     topics = TopicTable(config, ConfigFile(settings / "topics.json"), clock)
     groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json"), clock)
-    consumers = ConsumerRegistry(clock)
-    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json"), clock)
+    consumers = ConsumerRegistry(clock, config.plan_version)
+    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json"), clock, config.plan_version)
     locks = QueueLocks(clock)
     waits = ConfirmWaits(message_store, SystemClock(), loop.call_later)
     keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
@@ -180,6 +180,7 @@ async def hot_path(
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
     pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, flow, held=held)
     message_store.on_arrival.append(held.arrived)
+    message_store.on_queues_removed.append(config.plan_version.rise)
     server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ConnectionSettings("127.0.0.1"))
     server.on_close.append(lambda channel: held.drop_channel(channel.id))
     client = RemotingClient(serialization=serialization)

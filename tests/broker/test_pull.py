@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from broker.client.clients import Member
-from broker.processor.pull import SUSPEND
-from broker.pull.pull_reader import COMMIT_OFFSET, SUBSCRIPTION
+from broker.pull.planner import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig

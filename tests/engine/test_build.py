@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.engine.choice import MODULES
+from sprocket.engine.choice import MODULES, whole_name
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the recipe needs besides Python; the compiler is not among them.
@@ -21,7 +21,10 @@ def tree(tmp_path: Path) -> Path:
     """A checkout that has been set up, but whose engine is not built."""
     tree = tmp_path / "tree"
     engine = ROOT / "sprocket" / "engine"
-    shutil.copytree(engine, tree / "sprocket" / "engine", ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
+    compiled = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
+    shutil.copytree(engine, tree / "sprocket" / "engine", ignore=compiled)
+    shutil.copytree(ROOT / "broker" / "pull", tree / "broker" / "pull", ignore=compiled)
+    shutil.copy(ROOT / "broker" / "__init__.py", tree / "broker")
     shutil.copy(ROOT / "sprocket" / "__init__.py", tree / "sprocket")
     for name in (
         "Makefile",
@@ -53,8 +56,8 @@ def make_engine(tree: Path, path: str) -> str:
 
 
 def built(tree: Path) -> list[str]:
-    found = (tree / "sprocket" / "engine").glob("*/*.so")
-    return sorted(f"{path.parent.name}.{path.name.partition('.')[0]}" for path in found)
+    found = [path.relative_to(tree) for path in tree.glob("*/**/*.so") if "site-packages" not in path.parts]
+    return sorted(".".join((*path.parent.parts, path.name.partition(".")[0])) for path in found)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
@@ -62,7 +65,7 @@ def test_with_a_compiler(tree: Path) -> None:
     compiling, engine = make_engine(tree, os.environ["PATH"]).splitlines()
     assert compiling.startswith(f"Compiling the engine: {len(MODULES)} modules on ")
     assert engine == "Engine: native (compiled)"
-    assert built(tree) == sorted(MODULES)
+    assert built(tree) == sorted(map(whole_name, MODULES))
 
 
 def test_without_a_compiler_one_line_says_what_it_costs(tree: Path, tmp_path: Path) -> None:

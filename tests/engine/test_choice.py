@@ -43,9 +43,11 @@ def test_an_unknown_engine_is_refused() -> None:
 
 
 @is_built
-def test_an_engine_of_other_sources_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "scan.pyx").write_text("# changed since\n")
+@pytest.mark.parametrize("source", ["sprocket/engine/store/scan.pyx", "broker/pull/kernel_native.pyx"])
+def test_an_engine_of_other_sources_is_not_used(tmp_path: Path, source: str) -> None:
+    changed = tmp_path / source
+    changed.parent.mkdir(parents=True)
+    changed.write_text("# changed since\n")
     engine = choose("auto", tmp_path)
     assert (engine.name, engine.reason) == ("python", "the compiled engine was built from other sources")
     with pytest.raises(EngineMissing, match=r"other sources.*make engine"):

@@ -22,12 +22,11 @@ from broker.pop.usual_acks import UsualAckStore
 from broker.processor.pop.pop_draws import PopDraws
 from broker.processor.pop.pop_end import PopEnd
 from broker.processor.pop.pop_lanes import PopLanes, may_be_usual
-from broker.pull.usual_pulls import READ_BYTES, UsualPullStore
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
+from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
@@ -102,8 +101,7 @@ class UsualPops:
     ) -> FramesHandler | None:
         """Return the handler; None with pure Python."""
         store: object = core.store
-        is_usual = isinstance(store, UsualAckStore) and isinstance(store, UsualPullStore)
-        if _engine is None or FOUND.encoder is None or not is_usual:
+        if _engine is None or FOUND.encoder is None or not isinstance(store, UsualAckStore):
             return None
         fields = header_fields(int(route.code), route.header, _engine)
         if fields is None:
@@ -153,7 +151,7 @@ class UsualPops:
         if pops is None:
             return
         end = len(frames)
-        while index + len(read.notes) < end and pops.response_bytes < READ_BYTES:
+        while index + len(read.notes) < end and pops.response_bytes < WRITE_BYTES:
             draw, revive_queue_id = self._draws.peek()
             note = self._reader.take(
                 frames, index + len(read.notes), pops, draw, self._draws.is_retry_first(draw), revive_queue_id

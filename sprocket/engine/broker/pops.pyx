@@ -22,7 +22,7 @@ from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL,
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
-from sprocket.engine.broker.pulls cimport Frames
+from broker.pull.kernel_native cimport Frames
 from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport (

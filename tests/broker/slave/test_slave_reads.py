@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerRole
-from broker.processor.pull import SUSPEND
-from broker.pull.pull_reader import COMMIT_OFFSET, SUBSCRIPTION
+from broker.pull.planner import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from broker.role import Role
 from broker.slave.slave_reads import SlaveReads
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig

@@ -1,4 +1,4 @@
-"""Pulls through the paths of usual pulls, compiled and Python, beside `PullProcessor.pull`: the same for any bytes."""
+"""Pulls through both kernels, beside the handler `PullProcessor.pull`: the same for any bytes."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from broker.filter.consumer_filters import ConsumerFilters
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
-from broker.pull import usual_pulls
+from broker.pull import kernels
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.files.config_file import ConfigFile
@@ -40,12 +40,8 @@ from tests.fuzz.twins.wire_targets import encoding, frame_of
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SimStore, small_config
 
-try:
-    from sprocket.engine.broker import pulls as compiled
-except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = None  # type: ignore[assignment]
-
-ENGINES: Final = (False,) if compiled is None else (False, True)
+# Without a C compiler, `tests/engine` says so.
+ENGINES: Final = (False,) if kernels.kernel_native is None else (False, True)
 TAGS: Final = ("A", "B", "A", "", "C")
 COLD: Final = 4  # the first messages of queue 3 are checked at each read
 _TOPICS: Final = (TopicConfig("Orders", 4, 4), TopicConfig("NoRead", 4, 4, perm=2), TopicConfig("Empty", 4, 4))
@@ -79,8 +75,8 @@ def read_counts(store: MessageStore) -> tuple[int, int, int]:
 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
-    """Let new processors pull through one twin."""
-    with encoding(is_native), patch.object(usual_pulls, "_engine", compiled if is_native else None):
+    """Let new processors have one kernel."""
+    with encoding(is_native), patch.object(kernels, "_is_native", is_native):
         yield
 
 
@@ -94,22 +90,23 @@ class Listener:
 
 
 class Twin:
-    """A path of pulls before the store that all share, with tables of its own.
+    """A kernel before the store that all share, with tables of its own.
 
-    Without `is_usual`, `PullProcessor.pull` serves all of them.
+    Without `has_kernel`, the handler serves all pulls.
     """
 
-    def __init__(self, is_native: bool, *, is_usual: bool = True, **broker: Any) -> None:
+    def __init__(self, is_native: bool, *, has_kernel: bool = True, **broker: Any) -> None:
         self.is_native = is_native
         self.store = filled_store()
         clock = ManualClock()
         changes = {"auto_create_subscription_group": False, **broker}
         self.config = LiveConfig(broker_config(**changes), self.store.config)
         file = ConfigFile(Path("nowhere"))
+        version = self.config.plan_version
         self.topics, self.groups = TopicTable(self.config, file, clock), SubscriptionGroups(self.config, file, clock)
         self.topics.by_name.update((topic.topic_name, topic) for topic in _TOPICS)
         self.groups.by_name.update((group.group_name, group) for group in _GROUPS)
-        self.consumers, self.offsets = ConsumerRegistry(clock), ConsumerOffsets(file, clock)
+        self.consumers, self.offsets = ConsumerRegistry(clock, version), ConsumerOffsets(file, clock, version)
         self.flow = MessageFlow()
         with path_of(is_native):
             self.processor = PullProcessor(
@@ -118,7 +115,7 @@ class Twin:
             )  # fmt: skip
             routes = self.processor.routes()
             assert all(route.usual is not None for route in routes)
-            self.table = RouteTable(routes if is_usual else [replace(route, usual=None) for route in routes])
+            self.table = RouteTable(routes if has_kernel else [replace(route, usual=None) for route in routes])
         self.counters = ChannelCounters()
         self.subscribe("Heard", "CLUSTERING", "A || C")
         self.subscribe("Broad", "BROADCASTING", "*")
@@ -196,11 +193,11 @@ def pull_of(chance: random.Random, plain: float) -> bytes:
 
 
 def compare_pulls(pieces: list[bytes], **broker: Any) -> None:
-    """Serve the same bytes by all paths, twice: at the second time lanes are known."""
+    """Serve the same bytes by handler and kernels, twice: at the second time the plans are known."""
     for is_native in ENGINES:
-        single, usual = Twin(False, is_usual=False, **broker), Twin(is_native, **broker)
+        handler, kernel = Twin(False, has_kernel=False, **broker), Twin(is_native, **broker)
         for _ in range(2):
-            compare_served(single, usual, pieces)
+            compare_served(handler, kernel, pieces)
 
 
 def pull_twins(data: bytes) -> None:

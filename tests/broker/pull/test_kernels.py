@@ -1,4 +1,4 @@
-"""The paths of usual pulls give what `PullProcessor.pull` gives: responses, offsets and counts."""
+"""Both kernels of pulls give what the handler gives: responses, offsets and counts."""
 
 import asyncio
 import random
@@ -11,8 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
+from broker.pull.kernels import pull_kernel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.flow.joined_buffers import WRITE_BYTES
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
@@ -22,9 +24,9 @@ from tests.fuzz.target import pieces_of
 from tests.fuzz.twins.pull_targets import (
     COLD,
     ENGINES,
+    Listener,
     Twin,
     compare_pulls,
-    compiled,
     pull_header,
     pull_of,
     pull_twins,
@@ -33,7 +35,7 @@ from tests.tiers import seeds
 
 engines = pytest.mark.parametrize(
     "is_native",
-    [False, pytest.param(True, marks=pytest.mark.skipif(compiled is None, reason="the compiled engine is not built"))],
+    [False, pytest.param(True, marks=pytest.mark.skipif(True not in ENGINES, reason="the engine is not built"))],
     ids=["python", "native"],
 )
 
@@ -42,8 +44,8 @@ def frame(serialization: int = JSON, opaque: int = 1, code: int = 11, **changes:
     return encode_request(code, opaque, pull_header(**changes), serialization=serialization)
 
 
-def served_usual(twin: Twin, pieces: list[bytes]) -> int:
-    """Return how many pulls took the path of usual pulls."""
+def served_by_kernel(twin: Twin, pieces: list[bytes]) -> int:
+    """Return how many pulls the kernel served."""
     counts: list[int] = []
     reads = twin.store.usual_reads
     found = reads.found
@@ -92,22 +94,22 @@ def test_every_offset_and_filter(serialization: int) -> None:
 
 @engines
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
-def test_usual_pulls(is_native: bool, serialization: int) -> None:
+def test_a_kernel_serves_pulls_with_and_without_a_subscription(is_native: bool, serialization: int) -> None:
     twin = Twin(is_native)
     twin.subscribe("Far", "CLUSTERING", "*")
     pull = frame(serialization, max_msg_nums=4)
     heard = frame(serialization, consumer_group="Far", sys_flag=3, subscription=None, max_msg_nums=4)
     # The form of a ROCKETMQ header is learned from one in 16.
     twin.serve([pull * 17, heard * 17])
-    assert served_usual(twin, [pull * 8 + heard]) == 9
-    assert served_usual(twin, [frame(serialization, code=361, max_msg_nums=4)]) == 1
+    assert served_by_kernel(twin, [pull * 8 + heard]) == 9
+    assert served_by_kernel(twin, [frame(serialization, code=361, max_msg_nums=4)]) == 1
 
 
 @engines
-def test_pulls_by_tags_are_usual_if_compiled(is_native: bool) -> None:
+def test_a_kernel_serves_pulls_by_tags(is_native: bool) -> None:
     own = frame(max_msg_nums=4, subscription="A || B")
     heard = frame(consumer_group="Heard", sys_flag=3, subscription=None, max_msg_nums=4)
-    assert served_usual(Twin(is_native), [own + heard]) == 2 * is_native
+    assert served_by_kernel(Twin(is_native), [own + heard]) == 2
 
 
 @pytest.mark.parametrize(
@@ -120,21 +122,21 @@ def test_pulls_by_tags_are_usual_if_compiled(is_native: bool) -> None:
     ],
 )  # fmt: skip
 @engines
-def test_unusual_pulls(is_native: bool, changes: dict[str, Any]) -> None:
-    assert served_usual(Twin(is_native), [frame(**changes)]) == 0
+def test_the_handler_serves_all_others(is_native: bool, changes: dict[str, Any]) -> None:
+    assert served_by_kernel(Twin(is_native), [frame(**changes)]) == 0
     compare_pulls([frame(**changes)])
 
 
 def _without_topic(twin: Twin) -> None:
-    del twin.topics.by_name["Orders"]
+    twin.topics._enter({"Orders": None})
 
 
 def _fewer_queues(twin: Twin) -> None:
-    twin.topics.by_name["Orders"] = replace_struct(twin.topics.by_name["Orders"], read_queue_nums=0)
+    twin.topics._enter({"Orders": replace_struct(twin.topics.by_name["Orders"], read_queue_nums=0)})
 
 
 def _group_off(twin: Twin) -> None:
-    twin.groups.by_name["Heard"] = replace_struct(twin.groups.by_name["Heard"], consume_enable=False)
+    twin.groups._enter({"Heard": replace_struct(twin.groups.by_name["Heard"], consume_enable=False)})
 
 
 def _now_broadcasting(twin: Twin) -> None:
@@ -146,11 +148,12 @@ def _other_tags(twin: Twin) -> None:
 
 
 def _left(twin: Twin) -> None:
-    twin.consumers._groups.clear()
+    twin.consumers.unregister("Heard", Listener(), notify=False)  # type: ignore[arg-type] # as much as is used
 
 
 def _forbidden(twin: Twin) -> None:
     twin.groups._forbidden = {"Heard": {"Orders": 4}}
+    twin.groups._enter({})
 
 
 def _reset(twin: Twin) -> None:
@@ -158,11 +161,11 @@ def _reset(twin: Twin) -> None:
 
 
 def _not_readable(twin: Twin) -> None:
-    twin.config.broker = replace(twin.config.broker, broker_permission=2)
+    twin.config.replace_broker(replace(twin.config.broker, broker_permission=2))
 
 
 def _from_slaves(twin: Twin) -> None:
-    twin.config.broker = replace(twin.config.broker, slave_read_enable=True)
+    twin.config.replace_broker(replace(twin.config.broker, slave_read_enable=True))
 
 
 def replace_struct(before: Any, **changes: Any) -> Any:
@@ -183,7 +186,7 @@ def replace_struct(before: Any, **changes: Any) -> Any:
 def test_a_change_counts_from_the_next_pull_on(change: Callable[[Twin], None]) -> None:
     stream = frame(consumer_group="Heard", sys_flag=3) + frame(consumer_group="Heard")
     found = []
-    for twin in (Twin(False, is_usual=False), *map(Twin, ENGINES)):
+    for twin in (Twin(False, has_kernel=False), *map(Twin, ENGINES)):
         before = twin.serve([stream])
         change(twin)
         found.append([before, twin.serve([stream])])
@@ -192,9 +195,9 @@ def test_a_change_counts_from_the_next_pull_on(change: Callable[[Twin], None]) -
 
 
 @engines
-def test_a_response_of_more_than_is_joined_is_unusual(is_native: bool) -> None:
-    with patch("broker.pull.usual_pulls.JOIN_BYTES", 2000):
-        assert served_usual(Twin(is_native), [frame(), frame(max_msg_nums=1)]) == 1
+def test_the_handler_serves_what_is_too_long_to_be_joined(is_native: bool) -> None:
+    with patch.object(pull_kernel, "__defaults__", (2000, WRITE_BYTES)):
+        assert served_by_kernel(Twin(is_native), [frame(), frame(max_msg_nums=1)]) == 1
         compare_pulls([frame() + frame(max_msg_nums=1)])
 
 

@@ -1,4 +1,4 @@
-# The buffer of the responses to one read, for the compiled paths that respond with records.
+# The buffer of the responses of one turn, for the kernels that respond with records.
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t

@@ -1,0 +1,36 @@
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.plan.table import PlanTable, Refused
+from broker.pull.kernel import Note
+from broker.pull.planner import PullPlan
+from sprocket.engine.remoting.header_reader import HeaderReader
+from sprocket.remoting.framing import Frames
+from store.queue.usual_reads import UsualReads
+
+SOURCES: Final[str]
+TEXT: Final[int]
+INT: Final[int]
+LONG: Final[int]
+BOOL: Final[int]
+MAX_CODES: Final[int]
+
+class Prepared:
+    @property
+    def is_lasting(self) -> bool: ...
+    @property
+    def is_for_kernel(self) -> bool: ...
+
+class PullKernel(HeaderReader):
+    def __init__(
+        self,
+        code: int,
+        fields: tuple[Any, ...],
+        encoder: Any,
+        plan_of: Callable[[int, str, str, int, bool, str | None, str | None, int, bool], PullPlan | Refused],
+        table: PlanTable[bytes, Prepared],
+        reads: UsualReads,
+        max_response_bytes: int,
+        max_read_bytes: int,
+    ) -> None: ...
+    def read(self, frames: Frames, index: int, proof: object | None = None) -> tuple[bytes, list[Note]]: ...

@@ -1,0 +1,76 @@
+"""Pulls of a turn that a kernel serves: one call, one write, and what is noted of them.
+
+`PullProcessor.pull` is the handler, which serves all others; its responses are the same.  See docs/engine-requests.md.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from broker.metrics.message_flow import MessageFlow
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.pull.kernel import Note
+from broker.pull.kernels import pull_kernel
+from broker.pull.planner import PullPlanner
+from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.frames import ResponseTemplate
+from sprocket.remoting.framing import Frames
+from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route
+from store.queue.usual_reads import UsualReads
+
+logger = logging.getLogger(__name__)
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+
+class PullFrames:
+    """`FramesHandler` of the pulls of each of `routes`.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        planner: PullPlanner,
+        reads: UsualReads,
+        offsets: ConsumerOffsets,
+        flow: MessageFlow,
+        found: ResponseTemplate,
+        routes: Sequence[Route],
+    ) -> None:
+        self._reads = reads
+        self._offsets = offsets
+        self._flow = flow
+        self._kernels = {int(route.code): pull_kernel(route, found, planner, reads) for route in routes}
+
+    def handler(self, code: int) -> FramesHandler:
+        """Return the handler for the pulls of one request code."""
+        return CodeFrames(code, self.serve, prove_code=self.serve)
+
+    def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
+        """Serve pulls from `index` on; return how many, 0 if the handler must serve the next one.
+
+        With `proof`, an access gate has not seen the frames: it admits those that prove this.
+        """
+        try:
+            responses, notes = self._kernels[code].read(frames, index, proof)
+        except Exception:
+            # Nothing is noted yet: the handler serves them, and responds to each.
+            peer_lines.error(logger, channel.peer, "event=pull_kernel_failed peer=%s:%s", *channel.peer, exc_info=True)
+            return 0
+        count = len(notes)
+        if count:
+            self._note(notes, channel.peer)
+            channel.answer_frames(
+                code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False
+            )
+        return count
+
+    def _note(self, notes: list[Note], peer: tuple[str, int]) -> None:
+        offsets, flow, total = self._offsets, self._flow, 0
+        for plan, next_offset, commit_offset, messages, size_bytes in notes:
+            group, topic, queue_id = plan.group, plan.topic, plan.queue_id
+            offsets.note_pull(group, topic, queue_id, next_offset)
+            if commit_offset is not None:
+                offsets.commit(group, topic, queue_id, commit_offset, f"{peer[0]}:{peer[1]}")
+            flow.delivered(topic, group, messages, size_bytes)
+            total += messages
+        self._reads.found(len(notes), total)
