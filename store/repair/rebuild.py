@@ -1,7 +1,6 @@
 """Rebuild of ConsumeQueues and index files from the log.
 
-It shares no code with the broker's writers on purpose.  A repair depends only on the layouts, and each side's tests
-read what the other side writes.
+Index files are written by the broker's writer.  Queues are not: a queue of the broker is one that grows at its end.
 """
 
 import os
@@ -11,20 +10,15 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from sprocket.common.files.atomic_file import sync_directory
 from sprocket.remoting.message.topic_names import is_light
+from store.disk.disk import RealDisk
 from store.index.engine import entries_of
-from store.index.key_scan import IndexEntries
+from store.index.index_file import IndexFile, IndexHeader
+from store.index.index_files import NAME_DIGITS
 from store.inspection.queue_runs import QueueRuns, Run
-from store.layout import (
-    CONSUME_QUEUE_UNIT_BYTES,
-    INDEX_HEADER_DTYPE,
-    INDEX_SLOT_BYTES,
-    INDEX_UNIT_DTYPE,
-    file_name,
-)
+from store.layout import CONSUME_QUEUE_UNIT_BYTES, file_name, index_file_bytes
 from store.queue.consume_queue import BLANK_SIZE, ENTRY
 from store.record.record import TagsCodes
 from store.scan.record_batch import RecordBatch
@@ -33,7 +27,6 @@ UNIT: Final = CONSUME_QUEUE_UNIT_BYTES
 _BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)
 _BLANKS_AT_ONCE: Final = 4096
 _MAX_JUMP: Final = 1 << 24
-_MAX_TIME_DIFF_S: Final = (1 << 31) - 1
 
 
 def write_at(directory: Path, file_bytes: int, at: int, content: bytes) -> None:
@@ -149,81 +142,42 @@ class QueueRebuild:
 
 
 class IndexRebuild:
-    """Writer of index files of `slot_count` slots and `capacity` units.
+    """Rebuild of index files of `slot_count` slots and `max_units` units, by the broker's writer.
 
     A file is named by the store time of its first message; RocketMQ names it by the time of its creation.
     """
 
-    def __init__(self, directory: Path, slot_count: int, capacity: int) -> None:
+    def __init__(self, directory: Path, slot_count: int, max_units: int) -> None:
         self._directory = directory
-        self._slot_count, self._capacity = slot_count, capacity
-        self._slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self._path: Path | None = None
-        self._count = 1
-        self._begin = (0, 0)
-        self._end = (0, 0)
+        self._slot_count, self._max_units = slot_count, max_units
+        self._disk = RealDisk()
+        self._file: IndexFile | None = None
         self._last_name = 0
 
     def add(self, found: RecordBatch) -> None:
         """Add records, which come in the order of the log."""
         entries = entries_of(found)
         while len(entries):
-            if self._path is None:
-                self._begin_file(int(entries.physical_offsets[0]), int(entries.store_timestamps[0]))
-            room = self._capacity - self._count
-            self._put(entries.between(0, room))
-            entries = entries.between(room, len(entries))
-            if self._count >= self._capacity:
+            file = self._file = self._file or self._new_file(int(entries.store_timestamps[0]))
+            entries = entries.between(file.put(entries), len(entries))
+            if file.is_full:
                 self.finish()
 
-    def _begin_file(self, physical_offset: int, store_timestamp: int) -> None:
+    def _new_file(self, store_timestamp: int) -> IndexFile:
         self._last_name = max(self._last_name + 1, _name_of(store_timestamp))
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._path = self._directory / f"{self._last_name:017d}"
-        size = INDEX_HEADER_DTYPE.itemsize + self._slot_count * INDEX_SLOT_BYTES
-        with self._path.open("wb") as file:
-            file.truncate(size + self._capacity * INDEX_UNIT_DTYPE.itemsize)
-        self._slots = np.zeros(self._slot_count, np.int32)
-        self._count, self._begin = 1, (physical_offset, store_timestamp)
-
-    def _put(self, entries: IndexEntries) -> None:
-        assert self._path is not None
-        slots = entries.key_hashes.astype(np.int64) % self._slot_count
-        numbers = np.arange(self._count, self._count + len(entries), dtype=np.int64)
-        order = np.argsort(slots, kind="stable")
-        in_order = slots[order]
-        is_first = np.concatenate(([True], in_order[1:] != in_order[:-1]))
-        previous = np.empty(len(entries), np.int64)
-        before = np.concatenate(([0], numbers[order][:-1]))
-        previous[order] = np.where(is_first, self._slots[in_order], before)
-        is_last = np.concatenate((is_first[1:], [True]))
-        self._slots[in_order[is_last]] = numbers[order][is_last]
-        units = np.empty(len(entries), INDEX_UNIT_DTYPE)
-        units["key_hash"], units["physical_offset"] = entries.key_hashes, entries.physical_offsets
-        seconds = (entries.store_timestamps - self._begin[1]) // 1000
-        units["time_diff_s"] = np.clip(seconds, 0, _MAX_TIME_DIFF_S)
-        units["previous_index"] = previous
-        at = INDEX_HEADER_DTYPE.itemsize + self._slot_count * INDEX_SLOT_BYTES + self._count * INDEX_UNIT_DTYPE.itemsize
-        with self._path.open("r+b") as file:
-            file.seek(at)
-            file.write(units.tobytes())
-        self._count += len(entries)
-        self._end = int(entries.physical_offsets[-1]), int(entries.store_timestamps[-1])
+        path = self._directory / f"{self._last_name:0{NAME_DIGITS}d}"
+        made = self._disk.create(path, index_file_bytes(self._slot_count, self._max_units), preallocate=False)
+        file = IndexFile(made, self._slot_count, self._max_units, IndexHeader(), is_new=True)
+        file.open_slots()
+        return file
 
     def finish(self) -> None:
-        """Write header and slots of the open file and sync it."""
-        if self._path is None:
-            return
-        header = np.zeros(1, INDEX_HEADER_DTYPE)
-        used = int(np.count_nonzero(self._slots))
-        header[0] = (self._begin[1], self._end[1], self._begin[0], self._end[0], used, self._count)
-        with self._path.open("r+b") as file:
-            file.write(header.tobytes())
-            file.write(self._slots.astype(">i4").tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        sync_directory(self._directory)
-        self._path = None
+        """Write and sync the open file."""
+        if self._file is not None:
+            self._file.flush()
+            self._file.close()
+            self._disk.sync_entries(self._directory)
+            self._file = None
 
 
 def _name_of(store_timestamp: int) -> int:
