@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from sprocket.remoting.message.record import (
-    FIXED_IPV4,
+    FIXED_FIELDS,
     HEAD,
     IPV4_HOST_BYTES,
     MAGIC_BLANK,
@@ -56,34 +56,12 @@ FILE_NAME_DIGITS: Final = 20
 COMMIT_LOG_FILE_BYTES: Final = 1024 * 1024 * 1024  # mappedFileSizeCommitLog
 CONSUME_QUEUE_ENTRIES_PER_FILE: Final = 300_000  # mappedFileSizeConsumeQueue / 20
 
-# The fields of a record whose position does not depend on its flags: from offset 0 to before the born host.
-RECORD_FIXED_DTYPE: Final = np.dtype(
-    [
-        ("total_size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),  # ms
-    ]
-)
-
 # The fields before the body of a record whose two hosts are IPv4.
 RECORD_IPV4_DTYPE: Final = np.dtype(
-    [
-        *RECORD_FIXED_DTYPE.descr,
-        ("born_host", f"V{IPV4_HOST_BYTES}"),
-        ("store_timestamp", ">i8"),
-        ("store_host", f"V{IPV4_HOST_BYTES}"),
-        ("reconsume_times", ">i4"),
-        ("prepared_transaction_offset", ">i8"),
-        ("body_length", ">i4"),
-    ]
+    [(name, {"i": ">i4", "q": ">i8"}.get(code, f"V{IPV4_HOST_BYTES}")) for name, code in FIXED_FIELDS]
 )
-assert (RECORD_FIXED_DTYPE.itemsize, RECORD_IPV4_DTYPE.itemsize) == (HEAD.size, FIXED_IPV4.size)
+# The fields of a record whose position does not depend on its flags: from offset 0 to before the born host.
+RECORD_FIXED_DTYPE: Final = np.dtype(RECORD_IPV4_DTYPE.descr[: [name for name, _ in FIXED_FIELDS].index("born_host")])
 
 # One entry of consumequeue/<topic>/<queueId>/; entry k of a queue lies at byte 20 * k of the queue.
 CONSUME_QUEUE_DTYPE: Final = np.dtype(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sprocket.common.errors import CorruptRecord
-from sprocket.remoting.message.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, struct_of
 from sprocket.remoting.message.topic_names import is_light
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import BLANK_SIZE
@@ -23,8 +23,7 @@ from store.record.checksum import SEAL_BYTES, crc32, seal, seals
 from store.record.record import Record, decode
 
 _log = logging.getLogger(__name__)
-# total_size, magic, queue_id, queue_offset, physical_offset
-_HEAD: Final = struct.Struct(">ii4xi4xqq")
+_HEAD: Final = struct_of("total_size", "magic", "queue_id", "queue_offset", "physical_offset")
 _EMPTY: Final = memoryview(b"")
 # Maximum damaged records that are logged and counted.
 _MAX_KNOWN: Final = 4096

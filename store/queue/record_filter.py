@@ -14,25 +14,24 @@ import numpy.typing as npt
 from sprocket.engine.choice import native
 from sprocket.remoting.message.record import (
     ANY_V6,
-    BODY_LENGTH_AT,
     BORN_V6,
     FIXED_IPV4,
-    MAGIC_AT,
     MAGIC_V1,
     MAGIC_V2,
     STORE_V6,
-    SYS_FLAG_AT,
     V6_GROWTH_BYTES,
+    struct_of,
 )
+from store.layout import RECORD_IPV4_DTYPE
 from store.scan.distinct_names import Integers, Words
 from store.scan.heads import heads_at
 from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
 
-# Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
-_BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
+# Of a record with two IPv4 hosts: what leads to its properties.
+_FIELDS: Final = ("magic", "sys_flag", "body_length")
+_BEFORE_BODY: Final = struct_of(*_FIELDS)
 _LENGTH: Final = struct.Struct(">i")
 _SHORT_LENGTH: Final = struct.Struct(">h")
-assert _BEFORE_BODY.size == FIXED_IPV4.size
 
 # Maximum operations of one read, so that other requests do not wait for long.
 _MAX_OPERATIONS: Final = 16_000
@@ -42,15 +41,7 @@ _CHUNK_RECORDS: Final = 128
 _MAX_VERDICTS: Final = 4096
 # Compiled search for wanted records, or None.
 engine: Final = native("store.record_filters")
-# Fields of a record with two IPv4 hosts, up to its body.
-_HEAD: Final = np.dtype(
-    {
-        "names": ["magic", "sys_flag", "body_bytes"],
-        "formats": [">i4", ">i4", ">i4"],
-        "offsets": [MAGIC_AT, SYS_FLAG_AT, BODY_LENGTH_AT],
-        "itemsize": FIXED_IPV4.size,
-    }
-)
+_HEAD: Final = RECORD_IPV4_DTYPE[[*_FIELDS]]
 
 # Entries of a ConsumeQueue, or one field of them.
 Entries: TypeAlias = npt.NDArray[np.void]
@@ -154,7 +145,7 @@ def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -
     last = len(segment) - 2
     octets = np.frombuffer(segment, np.uint8)
     heads = heads_at(segment, np.minimum(positions, len(segment) - _HEAD.itemsize), _HEAD)
-    body_bytes = heads["body_bytes"].astype(np.int64)
+    body_bytes = heads["body_length"].astype(np.int64)
     usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & ANY_V6 == 0) & (body_bytes >= 0)
     if not usual.all():
         body_bytes[~usual] = 0

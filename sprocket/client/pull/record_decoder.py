@@ -13,11 +13,10 @@ from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ProtocolError
 from sprocket.engine.choice import native
 from sprocket.remoting.codec.java_text import java_text
-from sprocket.remoting.message.record import FIXED_IPV4, HEAD, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL, SysFlag
+from sprocket.remoting.message.record import FIXED_IPV4_RAW, HEAD, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL, SysFlag
 
-# FIXED_IPV4 with each host as its 8 raw bytes.
-_FIXED = struct.Struct(">iiiiiqqiq8sq8siqi")
-_FIXED_BYTES = FIXED_IPV4.size
+_FIXED = FIXED_IPV4_RAW
+_FIXED_BYTES = FIXED_IPV4_RAW.size
 # Plain numbers: an operation on an IntFlag costs a microsecond, and there are several per message.
 _V6_FLAGS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _INNER_FLAGS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)

@@ -65,24 +65,48 @@ IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20
 V6_GROWTH_BYTES: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
+# The fields before the body if both hosts are IPv4, with their codes in `struct`: the only declaration in Python.
+FIXED_FIELDS: Final = (
+    ("total_size", "i"), ("magic", "i"), ("body_crc", "i"), ("queue_id", "i"), ("flag", "i"),
+    ("queue_offset", "q"), ("physical_offset", "q"), ("sys_flag", "i"), ("born_timestamp", "q"),
+    ("born_host", f"{IPV4_HOST_BYTES}s"), ("store_timestamp", "q"), ("store_host", f"{IPV4_HOST_BYTES}s"),
+    ("reconsume_times", "i"), ("prepared_transaction_offset", "q"), ("body_length", "i"),
+)  # fmt: skip
+_NAMES: Final = [name for name, _ in FIXED_FIELDS]
+_CODES: Final = [code for _, code in FIXED_FIELDS]
+_BORN_HOST, _STORE_HOST = _NAMES.index("born_host"), _NAMES.index("store_host")
+
+
+def position_of(field: str) -> int:
+    """Return the byte of a record at which a fixed field begins; after a host, if that is IPv4."""
+    return struct.calcsize(">" + "".join(_CODES[: _NAMES.index(field)]))
+
+
+def struct_of(*fields: str) -> struct.Struct:
+    """Return a struct that reads some of the fixed fields, in their order, and ends with the last of them."""
+    last = max(map(_NAMES.index, fields))
+    codes = (code if name in fields else f"{struct.calcsize('>' + code)}x" for name, code in FIXED_FIELDS[: last + 1])
+    return struct.Struct(">" + "".join(codes))
+
+
 # The fields before the born host, then those between the hosts, then those after them.
-HEAD: Final = struct.Struct(">iiiiiqqiq")
+HEAD: Final = struct.Struct(">" + "".join(_CODES[:_BORN_HOST]))
 STORE_TIMESTAMP: Final = struct.Struct(">q")
+TAIL: Final = struct.Struct(">" + "".join(_CODES[_STORE_HOST + 1 :]))
 # The first fields of a record, and of a blank.
-SIZE_AND_MAGIC: Final = struct.Struct(">ii")
-TAIL: Final = struct.Struct(">iqi")
-# With two IPv4 hosts, everything before the body is one struct: (address 4s, port i) twice.
-FIXED_IPV4: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
-# The same with each host as 8 bytes, which need no unpacking.
-FIXED_IPV4_RAW: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
+SIZE_AND_MAGIC: Final = struct_of("total_size", "magic")
+# With two IPv4 hosts, everything before the body is one struct: each host 8 bytes, which need no unpacking.
+FIXED_IPV4_RAW: Final = struct.Struct(">" + "".join(_CODES))
+# The same with address and port of each host.
+FIXED_IPV4: Final = struct.Struct(">" + "".join(_CODES).replace("8s", "4si"))
 assert FIXED_IPV4.size == FIXED_IPV4_RAW.size == 88
 # Positions of fields; that of the body's length if both hosts are IPv4.
-MAGIC_AT: Final = struct.calcsize(">i")
-BODY_CRC_AT: Final = struct.calcsize(">ii")
-QUEUE_ID_AT: Final = struct.calcsize(">iii")
-PHYSICAL_OFFSET_AT: Final = struct.calcsize(">iiiiiq")
-SYS_FLAG_AT: Final = struct.calcsize(">iiiiiqq")
-BODY_LENGTH_AT: Final = FIXED_IPV4.size - 4
+MAGIC_AT: Final = position_of("magic")
+BODY_CRC_AT: Final = position_of("body_crc")
+QUEUE_ID_AT: Final = position_of("queue_id")
+PHYSICAL_OFFSET_AT: Final = position_of("physical_offset")
+SYS_FLAG_AT: Final = position_of("sys_flag")
+BODY_LENGTH_AT: Final = position_of("body_length")
 
 
 def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int, version: int = 1) -> int:
