@@ -14,8 +14,8 @@ from tests import tiers, unsteady
 from tests.footprint import Footprint
 
 # No test fails for being slow: two run side by side, and machines differ.
-settings.register_profile("sprocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("sprocket")
+settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("all"), max_examples=10)
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OWN_DESCRIPTORS = Path("/proc/self/fd")
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _allow_descriptors()
     config.pluginmanager.register(_footprint)
     tiers.choose(config.getoption("--tier"))
+    settings.load_profile("quick" if tiers.is_quick() else "all")
     failures = config.getoption("--failures-to")
     if failures is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(unsteady.FailureList(failures))
@@ -46,6 +47,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
     return None if collection_path in named else True
+
+
+def pytest_collection_finish() -> None:
+    """Let collections of garbage skip what stays to the end: thousands of tests, and all that they import."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

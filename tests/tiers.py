@@ -86,6 +86,7 @@ _FILES: Final = {
     "tests/broker/controller/test_many_changes.py": Place(Tier.FULL),
     "tests/broker/controller/test_processes.py": _FULL_PROCESSES,
     "tests/broker/controller/test_role_processes.py": _FULL_PROCESSES,
+    "tests/broker/filter/test_verdicts_today.py": Place(Tier.FULL),
     "tests/chaos/replication/test_fault_proxy.py": _QUICK_PROCESSES,
     "tests/chaos/test_queue_checker.py": _QUICK,
     "tests/chaos/kills/test_sigkill.py": _QUICK_PROCESSES,
@@ -94,7 +95,7 @@ _FILES: Final = {
     "tests/sprocket_cli/test_honoured_keys.py": _QUICK,
     "tests/sprocket_cli/server/test_server_config.py": _QUICK,
     "tests/sprocket_cli/test_update_allowlist.py": _QUICK,
-    "tests/benchmarks/test_rivals.py": _QUICK_PROCESSES,
+    "tests/benchmarks/test_rivals.py": _FULL_PROCESSES,
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,
     "tests/client/typed/test_pyright.py": Place(Tier.FULL),
     "tests/client/rebalance/test_allocation.py": _QUICK,
@@ -121,6 +122,8 @@ _FILES: Final = {
     "tests/sprocket_cli/demo/test_verdict.py": _QUICK,
     "tests/dashboard/test_chromium.py": _FULL_PROCESSES,
     "tests/sprocket_cli/processes/test_cluster_health.py": _FULL_PROCESSES,
+    "tests/engine/test_build.py": _FULL_PROCESSES,
+    "tests/packaging/test_wheel.py": _FULL_PROCESSES,
     "tests/ha/raft/test_greeting.py": _QUICK_CLIENT,
     "tests/ha/raft/test_member.py": _QUICK_CLIENT,
     "tests/ha/raft/test_pickles.py": _QUICK_CLIENT,
@@ -189,6 +192,11 @@ def is_chosen(path: str) -> bool:
 def seeds(count: int, *, quick: int = 1) -> range:
     """Return the seeds of a sweep: `count`, or the first `quick` in the quick tier."""
     return range(quick if is_quick() else count)
+
+
+def examples(count: int) -> int:
+    """Return how many examples Hypothesis makes: `count`, or a tenth and at least five in the quick tier."""
+    return max(count // 10, 5) if is_quick() else count
 
 
 def sample(values: Sequence[T], *, quick: int = 1) -> Sequence[T]:

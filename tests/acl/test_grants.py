@@ -22,6 +22,7 @@ from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.routes import Action
+from tests.tiers import examples
 
 NAMES = ("alice1", "bob1234")
 BOTH = AuthSettings(authentication_enabled=True, authorization_enabled=True)
@@ -85,7 +86,7 @@ def apply(tables: AuthTables, name: str, change: PolicyEntryInfo | str) -> None:
         tables.update_user(name, None, kind, UserStatus.ENABLE)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.one_of(requests, changes), max_size=30), requests)
 def test_users_and_policies_decide_as_if_nothing_were_remembered(
     steps: list[tuple[Any, ...]], again: tuple[Any, ...]

@@ -28,6 +28,7 @@ from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from tests.acl.matrix import Doors, Outcome
 from tests.clock import ManualClock
+from tests.tiers import seeds
 
 signatures = native("remoting.signatures")
 pytestmark = pytest.mark.skipif(signatures is None, reason="passes need the compiled engine")
@@ -119,7 +120,7 @@ def change(twins: Twins, chance: random.Random) -> None:
         twins.allow(name, *resources, decision=chance.choice(("Allow", "Deny")))
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 async def test_any_requests_and_changes(seed: int) -> None:
     chance, twins = random.Random(seed), Twins(auth_failures_burst=1000)
     assert twins.ask(310, ALICE.signed(SENT, b"x")).served and twins.passed

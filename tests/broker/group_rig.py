@@ -12,8 +12,7 @@ from namesrv.config import NamesrvConfig
 from namesrv.route_queries import topic_route
 from namesrv.server import NameServer
 from sprocket.remoting.bodies.route import TopicRouteData
-from store.record.record import Record
-from tests.broker.rig import TestClient, broker_config, store_config, stored
+from tests.broker.rig import TestClient, bodies_in_order, broker_config, store_config
 
 # What takes seconds by default.
 _BROKER = {
@@ -104,16 +103,5 @@ async def cluster(root: Path) -> AsyncIterator[Cluster]:
         await it.close()
 
 
-def records(broker: Broker, topic: str) -> list[Record]:
-    """All messages of a topic on one broker."""
-    store = broker.store
-    return [
-        stored(broker, topic, queue_id, offset)
-        for name, queue_id in store.queues()
-        if name == topic
-        for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id))
-    ]
-
-
 def bodies(broker: Broker, topic: str) -> list[bytes]:
-    return sorted(bytes(record.body) for record in records(broker, topic))
+    return sorted(bodies_in_order(broker, topic))

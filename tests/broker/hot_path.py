@@ -46,6 +46,7 @@ from store.record.checksum import SEAL_BYTES, sealed_crc
 from store.record.record import Record, TagsCodes, decode
 from tests.clock import ManualClock
 from tests.send_headers import send_header
+from tests.store.reading import stored
 
 STORE_HOST = host_bytes("10.1.2.3", 10911)
 TOPIC = "Orders"
@@ -111,13 +112,7 @@ class HotPath:
 
     def record(self, topic: str, queue_id: int, offset: int) -> Record:
         """What the store holds."""
-        entry = self.store.entry(topic, queue_id, offset)
-        assert entry is not None, f"{topic}@{queue_id} has nothing at {offset}"
-        view = self.store.record_at(entry[0], entry[1])
-        assert view is not None
-        record = decode(view)
-        assert isinstance(record, Record), record
-        return record
+        return stored(self.store, topic, queue_id, offset)
 
 
 def records(body: bytes) -> list[Record]:

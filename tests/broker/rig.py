@@ -1,11 +1,12 @@
 """A whole broker in the test's process, on a free port, and a client that talks to it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
@@ -24,9 +25,10 @@ from sprocket.remoting.headers.send import SendMessageResponseHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import StoreConfig
-from store.record.record import Record, decode
+from store.record.record import Record
 from tests.loop_syncs import loop_syncs
 from tests.send_headers import send_header
+from tests.store import reading
 
 TOPIC = "Orders"
 GROUP = "CG"
@@ -68,9 +70,7 @@ def create(topic: str = TOPIC, **changes: Any) -> CreateTopicRequestHeader:
         perm=6,
         topic_filter_type="SINGLE_TAG",
     )
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
+    return msgspec.structs.replace(header, **changes)
 
 
 @dataclass
@@ -182,19 +182,21 @@ async def running_broker(
     assert not syncs, "\n".join(syncs)
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Let the loop run until `condition` holds.  Raises TimeoutError."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def stored(broker: Broker, topic: str, queue_id: int, offset: int) -> Record:
     """What the store holds."""
-    entry = broker.store.entry(topic, queue_id, offset)
-    assert entry is not None, f"{topic}@{queue_id} has nothing at {offset}"
-    view = broker.store.record_at(entry[0], entry[1])
-    assert view is not None
-    record = decode(view)
-    assert isinstance(record, Record), record
-    return record
+    return reading.stored(broker.store, topic, queue_id, offset)
+
+
+def records(broker: Broker, topic: str) -> list[Record]:
+    """All messages of a topic on one broker, in the order of their queues and offsets."""
+    store = broker.store
+    return [
+        stored(broker, topic, queue_id, offset)
+        for name, queue_id in store.queues()
+        if name == topic
+        for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id))
+    ]
+
+
+def bodies_in_order(broker: Broker, topic: str) -> list[bytes]:
+    return [bytes(record.body) for record in records(broker, topic)]

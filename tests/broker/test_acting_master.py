@@ -15,9 +15,10 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
-from tests.broker.group_rig import Cluster, bodies, cluster, records
+from tests.broker.group_rig import Cluster, bodies, cluster
 from tests.broker.pop.rig import ack, popped
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, records
+from tests.waiting import until
 
 A, B = "broker-a", "broker-b"
 

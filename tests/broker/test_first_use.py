@@ -17,7 +17,8 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from store.config.store_config import FlushDiskType
 from tests.broker.insides import core_of, work_now
-from tests.broker.rig import TOPIC, create, running_broker, until
+from tests.broker.rig import TOPIC, create, running_broker
+from tests.waiting import until
 
 
 class HeldFile:

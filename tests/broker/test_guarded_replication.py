@@ -15,9 +15,10 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import Credentials
 from tests.broker.auth.test_users import INNER, OTHER_INNER, follower, guarded
 from tests.broker.fake_slave import FakeSlave
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create
 from tests.broker.slave.test_slave_synchronize import StubMaster, in_step
 from tests.broker.test_sessions import SLAVE, STORE, session_of
+from tests.waiting import until
 
 NOBODY = {"inner_client_authentication_credentials": "", "init_authentication_user": ""}
 

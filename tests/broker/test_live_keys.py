@@ -6,7 +6,8 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.broker.fake_slave import fake_slave
 from tests.broker.insides import server_of
 from tests.broker.replication.test_replication import master
-from tests.broker.rig import TestClient, create, running_broker, stored, until
+from tests.broker.rig import TestClient, create, running_broker, stored
+from tests.waiting import until
 
 
 async def change(client: TestClient, **values: object) -> None:

@@ -31,9 +31,10 @@ from sprocket.remoting.codes import RequestCode
 from tests.broker.insides import periodic_of, work_now
 from tests.broker.ordered_member import LOCK_INTERVAL_S, REBALANCE_S, OrderedMember, Taken
 from tests.broker.ordered_model import LOCK_LIVE_S, QUEUES, Model
-from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config
 from tests.clock import ManualClock
 from tests.running_copy import copy_of_running
+from tests.waiting import until
 
 T = TypeVar("T")
 IDS = ("m1", "m2", "m3")

@@ -1,7 +1,7 @@
 import asyncio
 
 from broker.periodic import Periodic
-from tests.broker.rig import until
+from tests.waiting import until
 
 
 async def test_work_is_done_again_and_again_until_it_is_stopped() -> None:

@@ -12,8 +12,9 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from store.disk.disk import RealDisk, RealFile
 from tests.broker.insides import periodic_of, work_now
-from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, running_broker, store_config, stored, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, running_broker, store_config, stored
 from tests.compat.ports import free_broker_port
+from tests.waiting import until
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, Negoti
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from store.flush.confirmation import Arrival
 from tests.broker.fake_slave import FakeSlave
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored
 from tests.broker.slave.test_slave_synchronize import in_step, name_server
 from tests.running_copy import copy_of_running
 from tests.store.rig import message
+from tests.waiting import until
 
 STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
 WAIT = {"ha_tail_recovery_wait": 60_000}

@@ -21,10 +21,11 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.pending import ConnectionLost
 from sprocket.remoting.tls.settings import ENFORCING, PERMISSIVE, TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
-from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config
 from tests.broker.slave.test_slave_synchronize import in_step
 from tests.broker.test_sessions import session_of
 from tests.remoting.tls_files import Files
+from tests.waiting import until
 
 _STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
 

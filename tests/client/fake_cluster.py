@@ -124,12 +124,6 @@ def hang_up(request: Request[Any]) -> None:
     request.channel.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for `condition`; the test's own timeout ends what never comes."""
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
 def client_tasks(before: set[asyncio.Task[Any]]) -> list[str]:
     """The tasks that have come since `before`, without those of a server."""
     new = asyncio.all_tasks() - before

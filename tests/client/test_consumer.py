@@ -25,7 +25,8 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from sprocket.testing import Broker
-from tests.client.fake_cluster import client_tasks, until
+from tests.client.fake_cluster import client_tasks
+from tests.waiting import until
 
 
 async def send(broker: Broker, topic: str, count: int, first: int = 0, **fields: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 import sprocket
 from sprocket import ConsumeFrom, ConsumerListener, IllegalArgument, Message, MessageQueue, ReceivedMessage
 from sprocket.testing import Broker
+from tests.waiting import until
 
 FIRST = ConsumeFrom.FIRST
 
@@ -21,12 +22,6 @@ async def mq(shared_broker: Broker) -> AsyncIterator[sprocket.Connection]:
     async with sprocket.connect(shared_broker.namesrv) as connection:
         yield connection
     assert asyncio.all_tasks() == {asyncio.current_task()}  # nothing is left behind
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_true():
-            await asyncio.sleep(0.01)
 
 
 async def fill(mq: sprocket.Connection, topic: str, count: int) -> MessageQueue:

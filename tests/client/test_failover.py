@@ -16,8 +16,8 @@ from sprocket import (
     SimpleConsumer,
 )
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
 from tests.compat.cluster import SprocketCluster
+from tests.waiting import until
 
 PATIENT = SendSettings(send_msg_timeout_s=60.0)
 

@@ -25,7 +25,7 @@ from sprocket import (
 )
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 FIRST = ConsumeFrom.FIRST
 

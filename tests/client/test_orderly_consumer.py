@@ -29,8 +29,8 @@ from sprocket.remoting.headers.client import (
     UnlockBatchMqRequestHeader,
 )
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
 from tests.clock import ManualClock
+from tests.waiting import until
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 

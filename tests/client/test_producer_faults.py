@@ -26,8 +26,9 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.client import HeartbeatRequestHeader
 from sprocket.remoting.tls.settings import TlsSettings
-from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data, until
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data
 from tests.clock import ManualClock
+from tests.waiting import until
 
 A = MessageQueue("T", "a", 0)
 

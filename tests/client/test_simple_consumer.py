@@ -21,7 +21,8 @@ from sprocket import (
     sync,
 )
 from sprocket.testing import Broker
-from tests.client.fake_cluster import client_tasks, until
+from tests.client.fake_cluster import client_tasks
+from tests.waiting import until
 
 
 async def send(broker: Broker, topic: str, count: int, first: int = 0, **fields: str) -> None:

@@ -24,7 +24,8 @@ from sprocket.remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, until
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, route
+from tests.waiting import until
 
 _COMMIT_OFFSET = 0x1
 Pull = Request[PullMessageRequestHeader]

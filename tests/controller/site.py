@@ -1,8 +1,8 @@
 """A controller on a free port with a consensus of its own, and brokers of all kinds that talk to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,6 @@ from ha.raft.consensus import StateMachine
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.controller import EpochEntry, EpochEntryCache, SyncStateSet
-from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request, Response
@@ -31,22 +30,22 @@ from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader, Brok
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from tests.clock import ManualClock
 from tests.compat.ports import free_port
 from tests.controller.lone_consensus import LoneConsensus
-from tests.loop_syncs import loop_syncs
+from tests.in_process import WAIT_S, ServerSite, started
 
-WAIT_S = 30.0
 CLUSTER, GROUP = "c", "broker-a"
 H = TypeVar("H", bound=Header)
 Notice = tuple[NotifyBrokerRoleChangedRequestHeader, SyncStateSet]
 
 
-class Site:
-    """A controller, a clock that the test turns, and the connections to it."""
+class Site(ServerSite):
+    """A controller, and what brokers and operators ask it."""
+
+    server: Controller
 
     def __init__(self, tmp_path: Path, changes: dict[str, Any], clock: Clock | None = None) -> None:
-        self.clock = ManualClock()
+        super().__init__()
         self.failures: list[SprocketError] = []
         self.consensuses: list[LoneConsensus] = []
         fields: dict[str, Any] = {
@@ -60,8 +59,6 @@ class Site:
         self.server = Controller(
             self.config, clock=clock or self.clock, on_fatal=self.failures.append, make_consensus=self._consensus
         )
-        self.clients: list[RemotingClient] = []
-        self.client = self.connection()
 
     def _consensus(self, config: ControllerConfig, machine: StateMachine, *_: object) -> LoneConsensus:
         self.consensuses.append(LoneConsensus(config, machine))
@@ -71,31 +68,11 @@ class Site:
     def consensus(self) -> LoneConsensus:
         return self.consensuses[0]
 
-    def connection(self) -> RemotingClient:
-        self.clients.append(RemotingClient())
-        return self.clients[-1]
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server.port}"
-
     @property
     def group(self) -> Group:
         found = self.server.machine.group(GROUP)
         assert found is not None
         return found
-
-    async def ask(
-        self,
-        code: RequestCode,
-        of: Header | None = None,
-        content: bytes = b"",
-        expect: ResponseCode = ResponseCode.SUCCESS,
-        by: RemotingClient | None = None,
-    ) -> ReceivedResponse:
-        response = await (by or self.client).invoke(self.address, code, of, content, timeout_s=WAIT_S)
-        assert response.code == expect, response.remark
-        return response
 
     async def elect(
         self, broker_id: int, expect: ResponseCode = ResponseCode.SUCCESS, **fields: Any
@@ -110,11 +87,6 @@ class Site:
         )
         body = dumps(SyncStateSet(list(ids), group.sync_state_set_epoch))
         return await self.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body, expect=expect)
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(WAIT_S):
-            while not holds():
-                await asyncio.sleep(0.005)
 
 
 class FakeBroker:
@@ -194,19 +166,9 @@ class FakeBroker:
         await self.port.stop()
 
 
-@asynccontextmanager
-async def site_at(tmp_path: Path, clock: Clock | None = None, **changes: Any) -> AsyncIterator[Site]:
+def site_at(tmp_path: Path, clock: Clock | None = None, **changes: Any) -> AbstractAsyncContextManager[Site]:
     """A running controller; it has the test's own clock, which only the test moves, unless `clock` is given."""
-    site = Site(tmp_path, changes, clock)
-    await site.server.start()
-    try:
-        with loop_syncs() as syncs:
-            yield site
-    finally:
-        for client in site.clients:
-            await client.close()
-        await site.server.stop()
-    assert not syncs, "\n".join(syncs)
+    return started(Site(tmp_path, changes, clock))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ import pytest
 
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.controller.site import FakeBroker, Site, group_of, site_at
+from tests.waiting import until
 
 _LEASE_MS = 1_000
 # The lease with what clocks may run apart, in s.
@@ -29,7 +30,7 @@ async def lose(site: Site, broker: FakeBroker) -> None:
     """Kill a broker, and wait until the controller knows."""
     count = len(site.server.live)
     await broker.die()
-    await site.until(lambda: len(site.server.live) == count - 1)
+    await until(lambda: len(site.server.live) == count - 1)
 
 
 @pytest.mark.code(RequestCode.BROKER_HEARTBEAT)
@@ -42,9 +43,9 @@ async def test_no_master_is_elected_before_the_end_of_the_lease(tmp_path: Path) 
         assert second.times_asked == third.times_asked == 0
         third.log = (1, 101)
         site.clock.advance(0.01)
-        await site.until(lambda: site.group.master_epoch == 2)
+        await until(lambda: site.group.master_epoch == 2)
         assert site.group.master_id == third.broker_id
-        await site.until(lambda: second.heard)
+        await until(lambda: second.heard)
 
 
 async def test_the_logs_decide_and_not_the_heartbeats(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ async def test_the_logs_decide_and_not_the_heartbeats(tmp_path: Path) -> None:
         second.log, third.log = (1, 150), (1, 200)
         await lose(site, master)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: site.group.master_id == third.broker_id)
+        await until(lambda: site.group.master_id == third.broker_id)
         assert (site.group.required_acks, site.group.lease_ms) == (None, 0)
 
 
@@ -62,7 +63,7 @@ async def test_too_few_answers_elect_nobody_until_another_replica_is_back(tmp_pa
         third.log = None
         await lose(site, master)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: second.times_asked >= 3 and not site.server.failover.electing)
+        await until(lambda: second.times_asked >= 3 and not site.server.failover.electing)
         assert (site.group.master_id, site.group.master_epoch) == (master.broker_id, 1)
         await lose(site, third)
         third.log, third.connection = (1, 300), site.connection()
@@ -71,7 +72,7 @@ async def test_too_few_answers_elect_nobody_until_another_replica_is_back(tmp_pa
         await back.port.start()
         await back.register()
         await back.beat()
-        await site.until(lambda: site.group.master_id == third.broker_id)
+        await until(lambda: site.group.master_id == third.broker_id)
         await back.port.stop()
 
 
@@ -82,7 +83,7 @@ async def test_as_many_answers_as_needed(tmp_path: Path, required: int, alive: i
         for broker in (master, *others[alive:]):
             await lose(site, broker)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: site.group.master_epoch == 2)
+        await until(lambda: site.group.master_epoch == 2)
 
 
 async def test_an_unclean_replica_leads_only_if_no_clean_election_is_possible(tmp_path: Path) -> None:
@@ -92,23 +93,23 @@ async def test_an_unclean_replica_leads_only_if_no_clean_election_is_possible(tm
         third.log = (1, 900)  # it is longer, and was never in sync with what was acknowledged
         await lose(site, master)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: site.group.master_id == second.broker_id)
+        await until(lambda: site.group.master_id == second.broker_id)
     async with leased(tmp_path / "2", enable_elect_unclean_master=True) as (site, (master, second, third)):
         await site.in_sync(master.broker_id, second.broker_id)
         assert await master.ask_lease()
         await lose(site, second)
         await lose(site, master)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: site.group.master_id == third.broker_id)
+        await until(lambda: site.group.master_id == third.broker_id)
 
 
 async def test_a_master_that_is_back_in_time_goes_on(tmp_path: Path) -> None:
     async with leased(tmp_path) as (site, (master, second, _)):
         await master.connection.close()
-        await site.until(lambda: site.server.failover.electing)
+        await until(lambda: site.server.failover.electing)
         master.connection = site.connection()
         assert await master.ask_lease() == 0  # the election has not noticed it yet
-        await site.until(lambda: not site.server.failover.electing)
+        await until(lambda: not site.server.failover.electing)
         assert await master.ask_lease() == _LEASE_MS
         assert (site.group.master_epoch, second.times_asked) == (1, 0)
 
@@ -118,12 +119,12 @@ async def test_a_master_that_started_again_is_elected_again_or_replaced(tmp_path
     async with leased(tmp_path) as (site, (master, second, third)):
         master.log, second.log, third.log = (1, 90), (1, 100), (1, 95)
         await master.beat(resigned_epoch=1)
-        await site.until(lambda: site.group.master_epoch == 2)
+        await until(lambda: site.group.master_epoch == 2)
         assert site.group.master_id == second.broker_id
         assert await master.ask_lease() == 0
     async with leased(tmp_path / "2") as (site, (master, second, third)):
         await master.beat(resigned_epoch=1)
-        await site.until(lambda: site.group.master_epoch == 2)
+        await until(lambda: site.group.master_epoch == 2)
         assert site.group.master_id == master.broker_id
         assert await master.ask_lease(epoch=2) == _LEASE_MS
 
@@ -132,7 +133,7 @@ async def test_a_planned_stop_is_replaced_without_a_wait(tmp_path: Path) -> None
     async with leased(tmp_path) as (site, (master, second, third)):
         master.log = (1, 900)
         await master.beat(resigned_epoch=1, is_leaving=True)
-        await site.until(lambda: site.group.master_epoch == 2)
+        await until(lambda: site.group.master_epoch == 2)
         assert site.group.master_id in (second.broker_id, third.broker_id)
         assert master.times_asked == 0
 
@@ -167,7 +168,7 @@ async def test_after_an_election_without_an_answer_nobody_gets_a_lease_before_it
         site.consensus.loses_answers = True
         await lose(site, master)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: site.group.master_epoch == 2 and not service.electing)
+        await until(lambda: site.group.master_epoch == 2 and not service.electing)
         leader = next(one for one in (second, third) if one.broker_id == site.group.master_id)
         assert await leader.ask_lease(epoch=2) == 0
         site.consensus.loses_answers = False
@@ -182,7 +183,7 @@ async def test_a_silent_master_is_replaced_soon_after_its_lease(tmp_path: Path) 
             await second.beat()
             await third.beat()
             await asyncio.sleep(0.15)
-        await site.until(lambda: site.group.master_epoch == 2)
+        await until(lambda: site.group.master_epoch == 2)
 
 
 async def test_a_controller_that_stood_still_replaces_nobody(tmp_path: Path) -> None:
@@ -224,6 +225,6 @@ async def test_an_answer_of_another_broker_does_not_count(tmp_path: Path, caplog
         second.name = "broker-b"
         await lose(site, master)
         site.clock.advance(_OVER_S)
-        await site.until(lambda: third.times_asked >= 3 and not site.server.failover.electing)
+        await until(lambda: third.times_asked >= 3 and not site.server.failover.electing)
         assert site.group.master_epoch == 1
         assert "answers there, not" in caplog.text

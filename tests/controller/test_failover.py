@@ -15,13 +15,14 @@ from sprocket.remoting.headers.controller import (
     RegisterBrokerToControllerResponseHeader,
 )
 from tests.controller.site import CLUSTER, GROUP, FakeBroker, Site, group_of, site_at
+from tests.waiting import until
 
 
 async def test_a_closed_connection_of_the_master_elects_another_at_once(site: Site) -> None:
     async with group_of(site, 3) as (master, second, third):
         await third.beat(max_offset=200)
         await master.die()
-        await site.until(lambda: second.heard and third.heard)
+        await until(lambda: second.heard and third.heard)
         assert (site.group.master_id, site.group.master_epoch) == (third.broker_id, 2)
         (header, in_sync) = second.heard[-1]
         assert (header.master_broker_id, header.master_address) == (third.broker_id, third.address)
@@ -34,7 +35,7 @@ async def test_a_lost_slave_changes_nothing(site: Site) -> None:
     async with group_of(site, 2) as (_, slave):
         before = site.group
         await slave.die()
-        await site.until(lambda: len(site.server.live) == 1)
+        await until(lambda: len(site.server.live) == 1)
         assert site.group == before
 
 
@@ -45,8 +46,8 @@ async def test_a_silent_master_is_replaced_and_its_connection_closed(site: Site)
         await slave.beat()
         site.clock.advance(2)
         site.server.scan()
-        await site.until(lambda: site.group.master_id == slave.broker_id)
-        await site.until(lambda: master.connection.open_channel(site.address) is None)
+        await until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: master.connection.open_channel(site.address) is None)
 
 
 async def test_a_broker_says_how_long_it_may_be_silent(site: Site) -> None:
@@ -60,7 +61,7 @@ async def test_a_broker_says_how_long_it_may_be_silent(site: Site) -> None:
         site.clock.advance(3_601)
         await slave.beat()
         site.server.scan()
-        await site.until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: site.group.master_id == slave.broker_id)
 
 
 async def test_scans_run_by_themselves(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ async def test_scans_run_by_themselves(tmp_path: Path) -> None:
         site.clock.advance(9)
         await slave.beat()
         site.clock.advance(2)
-        await site.until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: site.group.master_id == slave.broker_id)
 
 
 async def test_a_controller_that_begins_to_lead_replaces_a_lost_master_at_once(site: Site) -> None:
@@ -76,11 +77,11 @@ async def test_a_controller_that_begins_to_lead_replaces_a_lost_master_at_once(s
         site.consensus.leader = "n1"
         await asyncio.sleep(0.3)  # it notices that it no longer leads
         await master.die()
-        await site.until(lambda: len(site.server.live) == 1)
+        await until(lambda: len(site.server.live) == 1)
         assert site.group.master_id == master.broker_id
         site.consensus.leader = "n0"
-        await site.until(lambda: site.group.master_id == slave.broker_id)
-        await site.until(lambda: slave.heard)
+        await until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: slave.heard)
 
 
 async def test_a_controller_that_has_just_started_takes_no_silent_master_for_dead(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ async def test_a_controller_that_has_just_started_takes_no_silent_master_for_dea
         again.clock.advance(9)
         await follower.beat()
         again.clock.advance(2)
-        await again.until(lambda: again.group.master_id == follower.broker_id)
+        await until(lambda: again.group.master_id == follower.broker_id)
         await follower.port.stop()
 
 
@@ -105,7 +106,7 @@ async def test_no_replica_in_sync_means_no_master_until_one_returns(site: Site) 
     async with group_of(site, 2) as (master, slave):
         await site.in_sync(master.broker_id)
         await master.die()
-        await site.until(lambda: site.group.master_id is None)
+        await until(lambda: site.group.master_id is None)
         assert (site.group.master_epoch, site.group.sync_state_set) == (2, (master.broker_id,))
         await site.elect(slave.broker_id, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
         back = FakeBroker(site)
@@ -122,14 +123,14 @@ async def test_an_unclean_replica_leads_if_the_operator_allows_it(tmp_path: Path
     async with site_at(tmp_path, enable_elect_unclean_master=True) as site, group_of(site, 2) as (master, slave):
         await site.in_sync(master.broker_id)
         await master.die()
-        await site.until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: site.group.master_id == slave.broker_id)
 
 
 async def test_brokers_are_not_told_if_the_operator_says_so(tmp_path: Path) -> None:
     async with site_at(tmp_path, notify_broker_role_changed=False) as site, group_of(site, 2) as (master, slave):
         await master.die()
-        await site.until(lambda: site.group.master_id == slave.broker_id)
-        await site.until(lambda: not site.server.failover.electing)
+        await until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: not site.server.failover.electing)
         assert slave.heard == []
 
 
@@ -139,9 +140,9 @@ async def test_an_election_without_an_answer_is_tried_again(tmp_path: Path) -> N
         proposed = site.consensus.proposed
         await master.die()
         # The second attempt finds the master that the first one elected.
-        await site.until(lambda: site.consensus.proposed > proposed and not site.server.failover.electing)
+        await until(lambda: site.consensus.proposed > proposed and not site.server.failover.electing)
         assert (site.group.master_id, site.group.master_epoch) == (slave.broker_id, 2)
-        await site.until(lambda: slave.heard)
+        await until(lambda: slave.heard)
 
 
 async def test_a_broker_that_connects_again_outlives_its_old_connection(site: Site) -> None:
@@ -150,7 +151,7 @@ async def test_a_broker_that_connects_again_outlives_its_old_connection(site: Si
         await master.beat()
         count = site.server.connections
         await old.close()
-        await site.until(lambda: site.server.connections < count)
+        await until(lambda: site.server.connections < count)
         assert site.group.master_id == master.broker_id
         assert len(site.server.live) == 2
 
@@ -171,7 +172,7 @@ async def test_a_second_broker_with_the_id_of_a_living_one_is_refused(
         assert site.group.address_of(master.broker_id) == master.address
         # Once the owner is gone, its id may move to another address.
         await master.die()
-        await site.until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: site.group.master_id == slave.broker_id)
         await copy.register()
         assert site.group.address_of(copy.broker_id) == copy.address
         await copy.port.stop()
@@ -192,7 +193,7 @@ async def test_the_id_of_an_emptied_disk_is_forgotten(tmp_path: Path) -> None:
     async with site_at(tmp_path) as site, group_of(site, 3) as (master, emptied, other):
         await emptied.connection.close()
         emptied.connection = site.connection()
-        await site.until(lambda: not site.server.live.is_live((CLUSTER, GROUP, 2), 0))
+        await until(lambda: not site.server.live.is_live((CLUSTER, GROUP, 2), 0))
         names = {"cluster_name": CLUSTER, "broker_name": GROUP}
         apply = ApplyBrokerIdRequestHeader(**names, applied_broker_id=4, register_check_code=f"{emptied.address};later")
         await site.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
@@ -204,7 +205,7 @@ async def test_the_id_of_an_emptied_disk_is_forgotten(tmp_path: Path) -> None:
         await site.in_sync(master.broker_id, other.broker_id)
         assert site.group.broker_ids == (1, 2, 3, 4)
         site.server.failover.scan()
-        await site.until(lambda: site.group.broker_ids == (1, 3, 4))
+        await until(lambda: site.group.broker_ids == (1, 3, 4))
 
 
 @pytest.mark.parametrize(

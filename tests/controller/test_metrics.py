@@ -11,6 +11,7 @@ from sprocket.metrics.settings import ExporterType
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.controller.site import CLUSTER, GROUP, Site, group_of, site_at
 from tests.metrics.prometheus_page import scrape_here
+from tests.waiting import until
 
 
 def values(families: Mapping[str, list[tuple[Mapping[str, str], Value]]], name: str) -> dict[tuple[str, ...], Value]:
@@ -31,7 +32,7 @@ async def test_requests_proposals_and_elections(site: Site) -> None:
         await site.elect(master.broker_id, expect=ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
         assert values(await readings(site), "sprocket_replicas_gone") == {(GROUP, CLUSTER): 0}
         await master.die()
-        await site.until(lambda: site.group.master_id == slave.broker_id)
+        await until(lambda: site.group.master_id == slave.broker_id)
         found = await readings(site)
     assert values(found, "active_broker_num") == {(GROUP, CLUSTER): 1}
     assert values(found, "sprocket_replicas_gone") == {(GROUP, CLUSTER): 1}

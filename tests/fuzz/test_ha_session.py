@@ -15,6 +15,7 @@ from ha.protocol import ReportReader, TransferReader
 from ha.session import FrameReader, FrameType, frame
 from sprocket.common.errors import ProtocolError
 from tests.ha.sessions import EPOCH, Ends, SessionMemoryLog, credentials
+from tests.tiers import examples
 
 CONTENT = random.Random(1).randbytes(300)
 NUMBERS = [0, 1, 10, 299, 300, 301, 1 << 31, (1 << 63) - 1]
@@ -41,7 +42,7 @@ def feed_reader(data: bytes, step: int, *, from_slave: bool) -> list[object]:
     return [*seen, reader.pending_bytes]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(STREAM, st.integers(1, 50), st.booleans())
 def test_frames(data: bytes, step: int, from_slave: bool) -> None:
     assert feed_reader(data, step, from_slave=from_slave) == feed_reader(data, len(data) + 1, from_slave=from_slave)
@@ -66,13 +67,13 @@ def feed_ends(data: bytes, step: int, *, to_master: bool) -> tuple[object, ...]:
     return bytes(replica.content), len(ends.applied)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(STREAM, st.integers(1, 50), st.booleans())
 def test_ends_that_stream(data: bytes, step: int, to_master: bool) -> None:
     feed_ends(data, step, to_master=to_master)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data(), st.booleans())
 def test_greetings_with_flipped_bytes(data: st.DataObject, is_master: bool) -> None:
     master, slave = MasterGreeting(credentials(0, b"s"), EPOCH), SlaveGreeting(credentials(1, b"s"))

@@ -15,6 +15,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.framing import FrameDecoder, frame_prefix
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable, UnroutableRequest
+from tests.tiers import examples
 
 
 def accept(_: Request[object]) -> Response:
@@ -41,7 +42,7 @@ TOKENS += [b"1e400", b"null", b"true", b"\\u0000", b"\xc3\x28", b'"flag":1', b'"
 JSON_LIKE = st.lists(st.sampled_from(TOKENS), max_size=30).map(b"".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=400), st.integers(1, 50))
 def test_stream(data: bytes, step: int) -> None:
     whole = run([data])
@@ -55,7 +56,7 @@ def run(pieces: list[bytes]) -> list[object]:
     return [*seen, (decoder.error and decoder.error.kind) or decoder.pending_bytes]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from([0, 1]), st.binary(max_size=200) | JSON_LIKE)
 def test_header(serialization: int, header: bytes) -> None:
     (frame,) = FrameDecoder().feed(frame_prefix(serialization, len(header), 0) + header)
@@ -63,7 +64,7 @@ def test_header(serialization: int, header: bytes) -> None:
         TABLE.decode(frame)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5), st.data())
 def test_binary_header_with_flipped_bytes(fields: dict[str, str], data: st.DataObject) -> None:
     header = bytearray(codec_binary.encode_header(310, 1, 0, "r", fields))
@@ -73,7 +74,7 @@ def test_binary_header_with_flipped_bytes(fields: dict[str, str], data: st.DataO
         codec_binary.decode_header(bytes(header))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200) | JSON_LIKE)
 def test_bodies(body: bytes) -> None:
     for decode in (

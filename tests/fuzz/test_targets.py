@@ -15,6 +15,7 @@ from tests.fuzz.all_targets import TARGETS
 from tests.fuzz.mutation import mutated
 from tests.fuzz.mutation_run import TooMuchMemory, check_memory, run_for
 from tests.fuzz.target import Target
+from tests.tiers import examples
 
 # Some take a hundred times as long as others.
 EXAMPLES = {
@@ -53,7 +54,7 @@ def test_any_bytes(name: str) -> None:
         target.run(seed)
     seeds = st.sampled_from(list(target.seeds))
 
-    @settings(BOUNDED, max_examples=EXAMPLES.get(name, 200))
+    @settings(BOUNDED, max_examples=examples(EXAMPLES.get(name, 200)))
     @given(st.binary(max_size=200) | st.builds(damaged, seeds, seeds, st.integers(0, 1 << 32)))
     @example(b"")
     def feed(data: bytes) -> None:

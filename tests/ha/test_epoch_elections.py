@@ -203,7 +203,7 @@ def lived(seed: int) -> Group:
     return group
 
 
-@pytest.mark.parametrize("seed", seeds(250, quick=10))
+@pytest.mark.parametrize("seed", seeds(250))
 def test_no_life_of_a_group_loses_what_was_acknowledged(seed: int) -> None:
     for number in range(8):
         lived(seed * 1000 + number)

@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, ReplicationProgress
+from tests.tiers import seeds
 
 END = 1000
 
@@ -96,7 +97,7 @@ def test_all_ack_waits_for_every_slave_that_may_lead() -> None:
     assert found == ReplicationProgress(None, -1, True, False)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_no_election_loses_what_was_acknowledged_or_seen(seed: int) -> None:
     """Of `n` replicas in the set, the best log of any `n - k + 1` leads; `k` is what the master requires."""
     rng = random.Random(seed)

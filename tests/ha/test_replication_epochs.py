@@ -1,6 +1,5 @@
 """Real stores in controller mode: brokers lead in turns over sockets, and a replaced master's tail is truncated."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,13 +22,7 @@ from store.message_store import MessageStore
 from store.replica.replica_log import StoreReplicaLog
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
-
-
-async def until(holds: Callable[[], object], limit_s: float = 60.0) -> None:
-    deadline = asyncio.get_running_loop().time() + limit_s
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
-        await asyncio.sleep(0.005)
+from tests.waiting import until
 
 
 class Replica:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is
 CONTENT = random.Random(5).randbytes(2_500)
 
 
-@pytest.mark.parametrize("seed", seeds(300, quick=40))
+@pytest.mark.parametrize("seed", seeds(300, quick=4))
 def test_any_bytes_and_damaged_frames(seed: int) -> None:
     chance = random.Random(seed)
     session_frame_twins(chance.randbytes(chance.choice((1, 4, 8, 70, 300))))
@@ -47,7 +47,7 @@ def test_reads_above_the_limit_are_left_to_python() -> None:
         compiled.log_head(EPOCH, START, bytes(limit + 1))
 
 
-@pytest.mark.parametrize("seed", seeds(60, quick=10))
+@pytest.mark.parametrize("seed", seeds(60, quick=2))
 def test_a_session_is_the_same_with_either_engine(seed: int) -> None:
     def exchange(split: Callable[[bytes], list[bytes]]) -> list[object]:
         """Let a slave catch up and follow; then damage one read.  Return all that both ends say and store."""

@@ -29,7 +29,7 @@ from sprocket.metrics.distribution import Distribution
 from sprocket.metrics.export import MetricsExport
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.metrics.settings import ExporterType, MetricsSettings, pairs
-from tests.broker.rig import until
+from tests.waiting import until
 
 _PROM = MetricsSettings(metrics_exporter_type=ExporterType.PROM, metrics_prom_exporter_port=0)
 

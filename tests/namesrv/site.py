@@ -1,8 +1,6 @@
 """A name server on a free port, for the tests of this folder."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +13,21 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
-from tests.clock import ManualClock
-from tests.loop_syncs import loop_syncs
+from tests.in_process import ServerSite, started
 from tests.namesrv.reports import body, header
 
-WAIT_S = 60.0
 
+class Site(ServerSite):
+    """A name server, and what brokers and clients ask it."""
 
-class Site:
-    """A name server, a clock that the test turns, and the connections to it."""
+    server: NameServer
 
     def __init__(self, tmp_path: Path, changes: dict[str, Any], clock: Clock | None = None) -> None:
-        self.clock = ManualClock()
+        super().__init__()
         self.kv_config_path = tmp_path / "kvConfig.json"
         config = NamesrvConfig(bind_address="127.0.0.1", listen_port=0, kv_config_path=self.kv_config_path, **changes)
         self.server = NameServer(config, clock=clock or self.clock)
-        self.clients: list[RemotingClient] = []
-        self.client = self.connection()
-
-    def connection(self) -> RemotingClient:
-        self.clients.append(RemotingClient())
-        return self.clients[-1]
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server.port}"
-
-    async def ask(
-        self,
-        code: RequestCode,
-        of: Header | None = None,
-        content: bytes = b"",
-        expect: ResponseCode = ResponseCode.SUCCESS,
-        by: RemotingClient | None = None,
-    ) -> ReceivedResponse:
-        response = await (by or self.client).invoke(self.address, code, of, content, timeout_s=WAIT_S)
-        assert response.code == expect, response.remark
-        return response
 
     async def register(
         self,
@@ -77,21 +51,6 @@ class Site:
         group = (await self.cluster()).broker_addr_table.get(name)
         return {} if group is None else group.broker_addrs
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT_S):
-            while not holds():
-                await asyncio.sleep(0.005)
 
-
-@asynccontextmanager
-async def site_at(tmp_path: Path, **changes: Any) -> AsyncIterator[Site]:
-    site = Site(tmp_path, changes)
-    await site.server.start()
-    try:
-        with loop_syncs() as syncs:
-            yield site
-    finally:
-        for client in site.clients:
-            await client.close()
-        await site.server.stop()
-    assert not syncs, "\n".join(syncs)
+def site_at(tmp_path: Path, **changes: Any) -> AbstractAsyncContextManager[Site]:
+    return started(Site(tmp_path, changes))

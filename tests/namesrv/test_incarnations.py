@@ -13,6 +13,7 @@ from namesrv.registration import note_alive
 from namesrv.route_table import RouteInfo
 from namesrv.unregistration import close_channel, expire, unregister
 from tests.namesrv.reports import CLUSTER, Reports, body, header
+from tests.tiers import examples
 
 # Address -> name and id.  Places are not shared, so that the model needs no rule for that.
 PLACES = {f"10.0.0.{i}:1": (f"broker-{'ab'[i // 3]}", i % 3) for i in range(6)}
@@ -88,7 +89,7 @@ def check_tables_agree(table: RouteInfo) -> None:
             assert table.live[CLUSTER, addr].broker_id == broker_id
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(STEPS, max_size=40))
 def test_only_what_names_the_newest_incarnation_removes_a_broker(steps: list[tuple[str, str, int]]) -> None:
     reports, model = Reports(), Model()

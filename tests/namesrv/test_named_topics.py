@@ -10,6 +10,7 @@ from namesrv.config import NamesrvConfig
 from sprocket.remoting.bodies.route import QueueData
 from sprocket.remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, FIXED, Reports, body, header
+from tests.tiers import seeds
 
 DELETES = NamesrvConfig(delete_topic_with_broker_registration=True)
 ADDRESS = "10.0.0.1:10911"
@@ -105,7 +106,7 @@ def test_a_broker_that_left_leaves_no_record() -> None:
     assert not broker.reports.table.named
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_parts_in_whatever_order_remove_nothing_and_a_deleted_topic_goes(seed: int) -> None:
     """As RocketMQ's broker with enableSplitRegistration: each pass has the same topics, perhaps in another order."""
     chance = random.Random(seed)

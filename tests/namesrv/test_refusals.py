@@ -9,6 +9,7 @@ import pytest
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.namesrv.site import Site, site_at
+from tests.waiting import until
 
 LIST = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
@@ -52,11 +53,11 @@ async def test_counts_that_grew_are_logged_once_a_minute(tmp_path: Path, caplog:
     caplog.set_level("INFO")
     async with site_at(tmp_path, scan_not_active_broker_interval=10) as site:
         await site.route("unknown", expect=ResponseCode.TOPIC_NOT_EXIST)
-        await site.until(lambda: len(lines()) == 1)
+        await until(lambda: len(lines()) == 1)
         await site.route("unknown", expect=ResponseCode.TOPIC_NOT_EXIST)
         site.clock.advance(59)
         await asyncio.sleep(0.1)  # several scans
         assert len(lines()) == 1
         site.clock.advance(1)
-        await site.until(lambda: len(lines()) == 2)
+        await until(lambda: len(lines()) == 2)
     assert lines() == ["event=requests_refused topic_not_exist=1", "event=requests_refused topic_not_exist=2"]

@@ -26,6 +26,7 @@ from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
 from tests.namesrv.reports import CLUSTER, header
 from tests.namesrv.site import Site, site_at
+from tests.waiting import until
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -45,7 +46,7 @@ async def test_a_closed_connection_removes_its_broker_at_once(site: Site) -> Non
     broker = site.connection()
     await site.register(by=broker)
     await broker.close()
-    await site.until(lambda: not site.server.table.live)
+    await until(lambda: not site.server.table.live)
     assert await site.addrs() == {}
 
 
@@ -60,7 +61,7 @@ async def test_a_broker_that_came_back_outlives_its_old_connection(site: Site) -
     )
     open_before = len(site.server._server.channels)
     await before.close()
-    await site.until(lambda: len(site.server._server.channels) < open_before)
+    await until(lambda: len(site.server._server.channels) < open_before)
     assert await site.addrs() == {0: MASTER}
 
 
@@ -75,7 +76,7 @@ async def test_a_silent_broker_expires_and_its_connection_is_closed(site: Site) 
     site.clock.advance(60.1)
     site.server.scan()
     assert list((await site.cluster()).broker_addr_table) == ["broker-b"]
-    await site.until(lambda: broker.open_channel(site.address) is None)
+    await until(lambda: broker.open_channel(site.address) is None)
     assert lively.open_channel(site.address) is not None
 
 
@@ -83,7 +84,7 @@ async def test_the_scan_runs_by_itself(tmp_path: Path) -> None:
     async with site_at(tmp_path, scan_not_active_broker_interval=1) as site:
         await site.register(header(timeout_ms=1000))
         site.clock.advance(1.1)
-        await site.until(lambda: not site.server.table.live)
+        await until(lambda: not site.server.table.live)
 
 
 async def test_a_step_of_the_wall_clock_expires_nobody(site: Site) -> None:
@@ -120,11 +121,11 @@ async def test_members_are_told_when_the_smallest_broker_id_changes(tmp_path: Pa
         master = site.connection()
         await site.register(header(addr=addr, broker_id=1, acting=True))
         await site.register(header(acting=True), by=master)
-        await site.until(lambda: len(heard) == 1)
+        await until(lambda: len(heard) == 1)
         assert (heard[0].min_broker_id, heard[0].min_broker_addr) == (0, MASTER)
         assert (heard[0].ha_broker_addr, heard[0].offline_broker_addr) == (MASTER + "2", None)
         await master.close()
-        await site.until(lambda: len(heard) == 2)
+        await until(lambda: len(heard) == 2)
         assert (heard[1].min_broker_id, heard[1].min_broker_addr) == (1, addr)
         assert heard[1].offline_broker_addr == MASTER
         # The slave is shown as the master, and its topics are read-only.
@@ -139,7 +140,7 @@ async def test_members_are_not_told_by_default_and_one_that_is_away_harms_nobody
         site.server.settings.update(b"notifyMinBrokerIdChanged=true\n")
         await site.register(header("broker-b", "127.0.0.1:1", 1, acting=True))
         await site.register(header("broker-b", OTHER, 0, acting=True))
-        await site.until(lambda: not site.server._tasks)
+        await until(lambda: not site.server._tasks)
         assert heard == []
     assert await site.addrs("broker-b") == {0: OTHER, 1: "127.0.0.1:1"}
 

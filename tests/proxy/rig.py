@@ -1,6 +1,5 @@
 """A proxy in the test's own event loop, before a real broker, and a gRPC client without any client library."""
 
-import asyncio
 import contextlib
 import itertools
 import random
@@ -209,10 +208,3 @@ async def _ask(broker: Broker, code: int, header: Any, body: bytes = b"") -> Non
         assert response.code == 0, response.remark
     finally:
         await client.close()
-
-
-async def until(condition: Any, limit_s: float = 10) -> None:
-    """Wait until `condition()` holds."""
-    async with asyncio.timeout(limit_s):
-        while not condition():
-            await asyncio.sleep(0.01)

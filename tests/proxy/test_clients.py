@@ -22,8 +22,8 @@ from tests.proxy.rig import (
     producer_settings,
     receive_request,
     running,
-    until,
 )
+from tests.waiting import until
 
 
 def _heartbeat(group: str) -> wire.HeartbeatRequest:

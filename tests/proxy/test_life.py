@@ -24,7 +24,8 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from sprocket_cli.processes.tls_folder import TlsFolder
 from tests.compat.ports import free_port
-from tests.proxy.rig import ENDPOINTS, Anybody, Rig, consumer_settings, handle_of, receive_request, running, until
+from tests.proxy.rig import ENDPOINTS, Anybody, Rig, consumer_settings, handle_of, receive_request, running
+from tests.waiting import until
 
 
 def _route(topic: str) -> wire.QueryRouteRequest:

@@ -26,8 +26,8 @@ from tests.proxy.rig import (
     message,
     producer_settings,
     running,
-    until,
 )
+from tests.waiting import until
 
 _STREAMS = 3000
 # One connection has 1024 calls at a time.

@@ -17,7 +17,8 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
 from tests.metrics.prometheus_page import scrape_here
-from tests.proxy.rig import GrpcClient, consumer_settings, create_topic, handle_of, until
+from tests.proxy.rig import GrpcClient, consumer_settings, create_topic, handle_of
+from tests.waiting import until
 
 _WORKERS = 2
 # Of so many connections all end at one worker once in 2 ** 11 runs.

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import cast
 
@@ -19,6 +19,7 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from tests.waiting import until
 
 KIB = 1024
 BIG = bytes(600 * KIB)
@@ -35,14 +36,6 @@ async def server() -> AsyncIterator[RemotingServer]:
     await server.start()
     yield server
     await server.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
 
 
 async def half_frame(server: RemotingServer, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

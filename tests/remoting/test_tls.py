@@ -31,6 +31,7 @@ from sprocket.remoting.tls.material import server_context
 from sprocket.remoting.tls.settings import DISABLED, ENFORCING, PERMISSIVE, TlsSettings
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from tests.remoting.tls_files import NOW, Files
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")
 TEST_MODE = TlsSettings(config_file=None)
@@ -94,12 +95,6 @@ async def ask(
         return bytes((await remoting.invoke(f"{host}:{door.server.port}", code, body=body)).body)
     finally:
         await remoting.close()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 # Modes

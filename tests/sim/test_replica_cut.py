@@ -31,7 +31,7 @@ def test_power_fails_while_the_log_is_cut(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_power_fails_anywhere_while_the_log_is_cut(seed: int) -> None:
     assert crash_while_cut(seed, steps=STEPS, every=1, subsets=5).points > 20
 

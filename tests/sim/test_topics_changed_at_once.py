@@ -145,7 +145,7 @@ _WAYS: Final[list[dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("settings", _WAYS, ids=lambda settings: "+".join(settings) or "default")
-@pytest.mark.parametrize("seed", seeds(20, quick=4))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_name_server_and_a_slave_end_with_the_brokers_topics(
     seed: int, settings: dict[str, Any], tmp_path: Path
 ) -> None:

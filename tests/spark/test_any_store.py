@@ -14,6 +14,7 @@ from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
 from tests.spark.rows.test_filters import one_filter, truth
 from tests.spark.store_builder import Row, StoreBuilder
+from tests.tiers import examples
 
 TOPICS = ["Flights", "Über", "%RETRY%group", "A"]
 
@@ -69,7 +70,7 @@ def is_wanted(row: Row, options: dict[str, Any]) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=rows_of_a_store(),
     dispatched=st.integers(0, 60),

@@ -21,6 +21,17 @@ def records_of(slices: list[memoryview]) -> list[Record]:
     return records
 
 
+def stored(store: MessageStore, topic: str, queue_id: int, offset: int) -> Record:
+    """The message of one entry, which must be there."""
+    entry = store.entry(topic, queue_id, offset)
+    assert entry is not None, f"{topic}@{queue_id} has nothing at {offset}"
+    view = store.record_at(entry[0], entry[1])
+    assert view is not None
+    record = decode(view)
+    assert isinstance(record, Record), record
+    return record
+
+
 def read_queue(store: MessageStore, topic: str = "Orders", queue_id: int = 0, most: int = 32) -> list[Record]:
     """Every message of a queue from its first on, read in pulls of `most`."""
     offset = store.min_offset(topic, queue_id)

@@ -11,8 +11,8 @@ from sprocket.common.failpoints import declared
 from store.disk.disk import Content
 from store.message_store import MessageStore
 from store.queue.logic_queue import QueueType
-from store.record.record import PendingMessage, Record, decode
-from tests.store.reading import bodies
+from store.record.record import PendingMessage
+from tests.store.reading import bodies, stored
 from tests.store.rig import FaultyDisk, FaultyFile, Stores, message
 
 POINTS = (
@@ -61,16 +61,11 @@ QUEUES = (("Orders", 0), ("Orders", 1), ("Batches", 0), ("SCHEDULE_TOPIC_XXXX", 
 
 def held(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
     """How the messages of a queue begin, entry by entry."""
-    found = []
-    for offset in range(store.max_offset(topic, queue_id) + 3):
-        entry = store.entry(topic, queue_id, offset)
-        if entry is not None:
-            view = store.record_at(entry[0], entry[1])
-            assert view is not None
-            record = decode(view)
-            assert isinstance(record, Record), record
-            found.append(bytes(record.body[:3]))
-    return found
+    return [
+        bytes(stored(store, topic, queue_id, offset).body[:3])
+        for offset in range(store.max_offset(topic, queue_id) + 3)
+        if store.entry(topic, queue_id, offset) is not None
+    ]
 
 
 def shown(store: MessageStore) -> tuple[int, list[list[bytes]], list[int]]:

@@ -15,6 +15,7 @@ from store.flush.confirmation import NO_LIMIT
 from store.message_store import MessageStore
 from tests.store.reading import bodies
 from tests.store.rig import Stores, message
+from tests.tiers import examples
 
 
 @pytest.fixture
@@ -221,7 +222,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.booleans(), st.lists(STEP, max_size=40))
 def test_whatever_replicas_do_nobody_is_told_more_than_is_true(
     tmp_path_factory: pytest.TempPathFactory, is_sync: bool, steps: list[tuple[str, int, int]]

@@ -49,7 +49,7 @@ def moving(is_native: bool) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("seed", [17, 25, 254, *seeds(10, quick=2)])
+@pytest.mark.parametrize("seed", [17, 25, 254, *seeds(10)])
 def test_a_timer_over_crashes_writes_the_same_files(seed: int) -> None:
     def files() -> tuple[Any, ...]:
         run = WheelRun(seed).play(40).finish()

@@ -19,9 +19,10 @@ from sprocket.remoting.headers.ha import ProveBrokerIdentityRequestHeader
 from sprocket.remoting.headers.namesrv import ExchangeHAInfoRequestHeader
 from tests.broker.auth.test_users import INNER, OTHER_INNER, STORE, guarded
 from tests.broker.insides import service_of
-from tests.broker.rig import running_broker, until
+from tests.broker.rig import running_broker
 from tests.broker.slave.test_slave_synchronize import name_server
 from tests.broker.test_guarded_replication import relay_to
+from tests.waiting import until
 
 NAMESRV_USERS: dict[str, Any] = {
     "authentication_enabled": True,

@@ -21,10 +21,11 @@ from sprocket.remoting.headers.auth import AclRequestHeader, DeleteAclRequestHea
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
-from tests.broker.rig import TOPIC, TestClient, broker_config, create, running_broker, store_config, until
+from tests.broker.rig import TOPIC, TestClient, broker_config, create, running_broker, store_config
 from tests.broker.slave.test_slave_synchronize import in_step
 from tests.broker.test_sessions import SLAVE, STORE, session_of
 from tests.remoting.tls_files import Files
+from tests.waiting import until
 
 INNER = Credentials("inner", "secret of inner")
 ALICE = Credentials("alice", "secret of alice")

@@ -14,7 +14,8 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 from tests.broker.hot_path import records
-from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
+from tests.waiting import until
 
 # Nothing but the log's end is in memory.
 COLD = {"cold_data_flow_control_enable": True, "access_message_in_memory_hot_ratio": 0}

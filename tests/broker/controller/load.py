@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.message.properties import encode
 from tests.broker.controller.rig import Group
-from tests.broker.group_rig import records
-from tests.broker.rig import TOPIC, until
+from tests.broker.rig import TOPIC, records
 from tests.send_headers import send_header
+from tests.waiting import until
 
 
 class Load:

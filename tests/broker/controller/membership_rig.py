@@ -18,8 +18,9 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
-from tests.broker.rig import broker_config, store_config, until
+from tests.broker.rig import broker_config, store_config
 from tests.controller.site import CLUSTER, GROUP, Site, site_at
+from tests.waiting import until
 
 LEASE_MS = 600
 

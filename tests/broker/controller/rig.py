@@ -13,8 +13,8 @@ from broker.service import Service
 from ha.epochs.epoch_history import Epoch
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.remoting.tls.settings import TlsSettings
-from tests.broker.group_rig import records
-from tests.broker.rig import TestClient, broker_config, store_config, until
+from tests.broker.rig import TestClient, broker_config, store_config
+from tests.waiting import until
 
 LONG_S = 1e6
 
@@ -130,8 +130,3 @@ async def group(root: Path, size: int = 2, **changes: Any) -> AsyncIterator[Grou
         for replica in it.replicas.values():
             await replica.broker.stop()
     assert [one.fatal for one in it.replicas.values() if one.fatal] == []
-
-
-def bodies_in_order(broker: Broker, topic: str) -> list[bytes]:
-    """Return the bodies of a topic's messages, in the order of their queues and offsets."""
-    return [bytes(record.body) for record in records(broker, topic)]

@@ -23,7 +23,7 @@ from sprocket.remoting.headers.controller import (
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from tests.broker.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,8 +10,8 @@ import pytest
 from broker.server import Broker
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.remoting.codes import RequestCode
-from tests.broker.controller.rig import Group, Replica, bodies_in_order, group
-from tests.broker.rig import TOPIC, create
+from tests.broker.controller.rig import Group, Replica, group
+from tests.broker.rig import TOPIC, bodies_in_order, create
 from tests.store.rig import FaultyDisk
 
 

@@ -9,11 +9,12 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.tls.watch import ClientTls
 from tests.broker.auth.test_users import GUARDED, INNER
-from tests.broker.controller.rig import Group, bodies_in_order, group
-from tests.broker.rig import TOPIC, TestClient, create, until
+from tests.broker.controller.rig import Group, group
+from tests.broker.rig import TOPIC, TestClient, bodies_in_order, create
 from tests.broker.test_sessions import session_of
 from tests.broker.test_tls import member
 from tests.remoting.tls_files import Files
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from broker.config.broker_config import BrokerRole
 from tests.broker.controller.membership_rig import FakeBroker, Rig, rig_at
-from tests.broker.rig import until
+from tests.waiting import until
 
 
 async def leading(rig: Rig, **store: object) -> tuple[FakeBroker, FakeBroker]:

@@ -16,10 +16,11 @@ from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
 from sprocket.remoting.message.properties import encode
 from store.config.store_config import FlushDiskType
-from tests.broker.controller.rig import Group, bodies_in_order, group
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.controller.rig import Group, group
+from tests.broker.rig import GROUP, TOPIC, TestClient, bodies_in_order, create
 from tests.send_headers import send_header
 from tests.store.rig import FaultyDisk
+from tests.waiting import until
 
 
 async def send(client: TestClient, body: bytes, **properties: str) -> ReceivedResponse:

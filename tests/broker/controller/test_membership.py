@@ -16,8 +16,8 @@ from sprocket.remoting.headers.controller import (
     NotifyBrokerRoleChangedRequestHeader,
 )
 from tests.broker.controller.membership_rig import LEASE_MS, FakeBroker, rig_at
-from tests.broker.rig import until
 from tests.controller.site import CLUSTER, GROUP
+from tests.waiting import until
 
 
 async def test_the_first_broker_leads_with_a_lease_and_the_next_ones_follow(tmp_path: Path) -> None:

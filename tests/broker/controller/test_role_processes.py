@@ -14,10 +14,10 @@ from sprocket.common.errors import ClientError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.message.properties import encode
 from tests.broker.controller.rig import group
-from tests.broker.group_rig import records
-from tests.broker.rig import TOPIC, TestClient, until
+from tests.broker.rig import TOPIC, TestClient, records
 from tests.broker.test_start_failures import free_ports
 from tests.send_headers import send_header
+from tests.waiting import until
 
 _ROUNDS = 10
 # A message that only the master has is stored, and not acknowledged: no other replica is there.

@@ -18,10 +18,11 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from store.message_store import MessageStore
 from tests.broker.controller.load import change_under_load
-from tests.broker.controller.rig import bodies_in_order, group
+from tests.broker.controller.rig import group
 from tests.broker.insides import periodic_of, server_of
 from tests.broker.pop.rig import popped
-from tests.broker.rig import TOPIC, create, until
+from tests.broker.rig import TOPIC, bodies_in_order, create
+from tests.waiting import until
 
 
 async def test_a_broker_under_controllers_starts_as_a_replica_without_a_master(tmp_path: Path) -> None:

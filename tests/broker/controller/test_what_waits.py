@@ -7,9 +7,10 @@ import pytest
 
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
-from tests.broker.controller.rig import Group, bodies_in_order, group
+from tests.broker.controller.rig import Group, group
 from tests.broker.pop.rig import ack, popped
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, bodies_in_order, create
+from tests.waiting import until
 
 _STORE = {
     "in_sync_replicas": 2,

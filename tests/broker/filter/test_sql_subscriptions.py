@@ -14,8 +14,9 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.remoting.message.properties import parse
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 from tests.store.reading import records_of
+from tests.waiting import until
 
 SUSPEND, SUBSCRIPTION = 2, 4
 

@@ -14,8 +14,9 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, encode
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.broker.rig import TOPIC, TestClient, running_broker, stored, until
+from tests.broker.rig import TOPIC, TestClient, running_broker, stored
 from tests.send_headers import send_header
+from tests.waiting import until
 
 LEVEL = {"DELAY": "1"}  # 1 s
 TIMER = {"TIMER_DELAY_MS": "1500"}

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from broker.idempotence.id_window import FirstSend, IdWindow
+from tests.tiers import seeds
 
 
 def place(stored_ms: int, number: int = 0) -> FirstSend:
@@ -71,7 +72,7 @@ def test_a_clock_that_was_set_back_forgets_nothing_early() -> None:
     assert window.find("Orders", "after", 4000) is None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_against_a_model_that_keeps_everything(seed: int) -> None:
     """The newest `max_ids` ids that were added within the time, and no others."""
     rng = random.Random(seed)

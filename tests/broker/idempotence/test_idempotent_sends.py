@@ -19,10 +19,11 @@ from sprocket.remoting.message.properties import IDEMPOTENCE_ID, encode
 from store.config.store_config import FlushDiskType
 from tests.broker.fake_slave import fake_slave
 from tests.broker.group_rig import cluster as group_cluster
-from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored
 from tests.clock import ManualClock
 from tests.running_copy import copy_of_running
 from tests.send_headers import send_header
+from tests.waiting import until
 
 # Physical offset, queue, queue offset, unique key: what a producer learns of a message's place.
 Place = tuple[int, int, int, str | None]

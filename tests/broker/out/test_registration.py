@@ -28,7 +28,8 @@ from sprocket.remoting.headers.namesrv import (
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from tests.broker.rig import running_broker, until
+from tests.broker.rig import running_broker
+from tests.waiting import until
 
 
 class FakeNameServer:

@@ -30,11 +30,12 @@ from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS
 from sprocket.remoting.message.topic_names import REVIVE_GROUP, TIMER_TOPIC
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
-from store.record.record import Record, TagsCodes, decode
+from store.record.record import Record, TagsCodes
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 from tests.clock import ManualClock
 from tests.store.insides import flush_log
+from tests.store.reading import stored
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
@@ -160,13 +161,7 @@ class ReviveRig:
 
     def record(self, topic: str, queue_id: int, offset: int) -> Record:
         """A message of the store."""
-        entry = self.core.store.entry(topic, queue_id, offset)
-        assert entry is not None
-        view = self.core.store.record_at(entry[0], entry[1])
-        assert view is not None
-        record = decode(view)
-        assert isinstance(record, Record)
-        return record
+        return stored(self.core.store, topic, queue_id, offset)
 
     def revived(self, topic: str = RETRY) -> list[bytes]:
         """Return the bodies of redelivered messages, in order."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from broker.server import Broker
 from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from sprocket.remoting.codec.fastjson import dumps
@@ -56,9 +58,7 @@ def pop_header(**changes: Any) -> PopMessageRequestHeader:
         consumer_group=GROUP, topic=TOPIC, queue_id=-1, max_msg_nums=32, invisible_time=60_000, poll_time=0,
         born_time=0, init_mode=0,
     )  # fmt: skip
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
+    return msgspec.structs.replace(header, **changes)
 
 
 async def pop(client: TestClient, **changes: Any) -> ReceivedResponse:
@@ -108,8 +108,7 @@ async def ack(client: TestClient, message: Message, **changes: Any) -> ReceivedR
         consumer_group=GROUP, topic=message.real_topic, queue_id=message.queue_id,
         extra_info=message.handle.encode(), offset=message.queue_offset,
     )  # fmt: skip
-    for name, value in changes.items():
-        setattr(header, name, value)
+    header = msgspec.structs.replace(header, **changes)
     return await client.ask(RequestCode.ACK_MESSAGE, header)
 
 
@@ -126,8 +125,7 @@ async def change(client: TestClient, message: Message, invisible_ms: int, **chan
         consumer_group=GROUP, topic=message.real_topic, queue_id=message.queue_id,
         extra_info=message.handle.encode(), offset=message.queue_offset, invisible_time=invisible_ms,
     )  # fmt: skip
-    for name, value in changes.items():
-        setattr(header, name, value)
+    header = msgspec.structs.replace(header, **changes)
     return await client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
 
 

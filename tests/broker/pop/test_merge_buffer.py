@@ -12,7 +12,8 @@ from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import parse
 from tests.broker.pop.rig import ack, ack_batch, change, changed, pop, popped, written
-from tests.broker.rig import GROUP, TOPIC, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, running_broker
+from tests.waiting import until
 
 BUFFERED: dict[str, Any] = {"enable_pop_buffer_merge": True}
 CODE = ResponseCode

@@ -19,7 +19,8 @@ from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.store_config import FlushDiskType
 from store.record.record import PendingMessage
 from tests.broker.pop.rig import REVIVE_TOPIC, ack, messages_of, peek, pop, popped, written
-from tests.broker.rig import GROUP, TOPIC, create, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, create, running_broker
+from tests.waiting import until
 
 CODE = ResponseCode
 

@@ -18,7 +18,8 @@ from sprocket.remoting.headers.client import (
     UnregisterClientRequestHeader,
 )
 from tests.broker.pop.rig import ack, popped
-from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
+from tests.waiting import until
 
 
 async def beat(client: TestClient, client_id: str) -> None:

@@ -15,7 +15,8 @@ from store.message_store import MessageStore
 from store.record.record import PendingMessage
 from tests.broker.insides import work_now
 from tests.broker.pop.rig import ack, popped, written
-from tests.broker.rig import GROUP, TOPIC, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, running_broker
+from tests.waiting import until
 
 ORDER_INFO = "store/config/consumerOrderInfo.json"
 

@@ -17,7 +17,8 @@ from store.config.store_config import FlushDiskType
 from store.message_store import PendingMessage
 from store.record.record import TagsCodes
 from tests.broker.pop.rig import REVIVE_TOPIC, Message, ack, change, messages_of, pop, popped
-from tests.broker.rig import GROUP, TOPIC, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, running_broker
+from tests.waiting import until
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 # Another revive queue than the first pops take.

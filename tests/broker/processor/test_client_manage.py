@@ -20,7 +20,8 @@ from sprocket.remoting.headers.client import (
     UnlockBatchMqRequestHeader,
     UnregisterClientRequestHeader,
 )
-from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
+from tests.waiting import until
 
 Pair = tuple[Broker, TestClient]
 

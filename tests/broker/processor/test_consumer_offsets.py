@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from broker.server import Broker
@@ -26,16 +27,12 @@ Pair = tuple[Broker, TestClient]
 
 def query(**changes: object) -> QueryConsumerOffsetRequestHeader:
     header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0)
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
+    return msgspec.structs.replace(header, **changes)
 
 
 def commit(offset: int, **changes: object) -> UpdateConsumerOffsetRequestHeader:
     header = UpdateConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=offset)
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
+    return msgspec.structs.replace(header, **changes)
 
 
 @pytest.mark.code(RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -18,9 +19,7 @@ FOREVER = (1 << 63) - 1
 
 def query(key: str, max_num: int = 32, **changes: object) -> QueryMessageRequestHeader:
     header = QueryMessageRequestHeader(topic=TOPIC, key=key, max_num=max_num, begin_timestamp=0, end_timestamp=FOREVER)
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
+    return msgspec.structs.replace(header, **changes)
 
 
 def bodies(content: bytes) -> list[bytes]:

@@ -17,7 +17,8 @@ from sprocket.remoting.headers.send import (
 from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.routes import Action, Resource, Route
 from store.config.store_config import FlushDiskType
-from tests.broker.rig import TestClient, running_broker, stored, until
+from tests.broker.rig import TestClient, running_broker, stored
+from tests.waiting import until
 
 Pair = tuple[Broker, TestClient]
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"

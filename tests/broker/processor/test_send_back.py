@@ -1,6 +1,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from broker.server import Broker
@@ -14,8 +15,9 @@ from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message.properties import parse
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.record.record import Record
-from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored
 from tests.send_headers import send_header
+from tests.waiting import until
 
 Pair = tuple[Broker, TestClient]
 
@@ -32,8 +34,7 @@ async def pair(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
 
 async def send_back(client: TestClient, offset: int, delay_level: int = 0, **changes: object) -> ReceivedResponse:
     header = ConsumerSendMsgBackRequestHeader(offset=offset, group=GROUP, delay_level=delay_level)
-    for name, value in changes.items():
-        setattr(header, name, value)
+    header = msgspec.structs.replace(header, **changes)
     return await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
 

@@ -19,7 +19,8 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.properties import parse
 from store.delivery import OwnLog
 from tests.broker.insides import core_of
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored
+from tests.waiting import until
 
 FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20, "flush_commit_log_least_pages": 0}
 Running = AbstractAsyncContextManager[tuple[Broker, TestClient]]

@@ -30,8 +30,9 @@ from store.config.store_config import FlushDiskType, StoreConfig
 from store.flush.confirmation import NO_LIMIT
 from tests.broker.fake_slave import fake_slave
 from tests.broker.pop.rig import pop
-from tests.broker.rig import TOPIC, TestClient, create, running_broker, until
+from tests.broker.rig import TOPIC, TestClient, create, running_broker
 from tests.send_headers import send_header
+from tests.waiting import until
 
 OK, NOT_AVAILABLE, SLAVE_TIMEOUT, DISK_TIMEOUT, REFUSED = (
     int(ResponseCode.SUCCESS),

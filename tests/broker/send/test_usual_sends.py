@@ -66,12 +66,12 @@ def appended_compiled(pieces: list[bytes], **settings: bool) -> int:
     return sum(counts)
 
 
-@pytest.mark.parametrize("seed", seeds(400, quick=16))
+@pytest.mark.parametrize("seed", seeds(400, quick=4))
 def test_any_sends_and_any_bytes(seed: int) -> None:
     send_twins(random.Random(seed).randbytes(seed % 9))
 
 
-@pytest.mark.parametrize("seed", seeds(100, quick=6))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
     stream = damaged(b"".join(send_of(chance, 0.8) for _ in range(6)), chance)
@@ -236,7 +236,7 @@ def appends_of(twin: Twin, turns: list[list[tuple[int, bytes]]]) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("seed", seeds(300, quick=12))
+@pytest.mark.parametrize("seed", seeds(300, quick=3))
 def test_any_sends_of_several_connections_in_any_turns(seed: int) -> None:
     chance = random.Random(seed)
     compare_turns(turns_of(chance, chance.randbytes(seed % 9)), sync_flush=seed % 3 == 0)

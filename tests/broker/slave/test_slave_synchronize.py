@@ -22,7 +22,8 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored
+from tests.waiting import until
 
 FAST = {
     "ha_session_enable": False,

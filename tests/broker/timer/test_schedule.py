@@ -11,9 +11,10 @@ from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import FlushDiskType
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
-from store.record.record import Record, decode
+from store.record.record import Record
 from tests.broker.rig import store_config
 from tests.clock import ManualClock
+from tests.store.reading import stored
 
 LEVELS = "1s 5s 1h"
 
@@ -44,13 +45,7 @@ class Rig:
         return [bytes(self.record(topic, queue_id, at).body) for at in range(self.store.max_offset(topic, queue_id))]
 
     def record(self, topic: str, queue_id: int, offset: int) -> Record:
-        entry = self.store.entry(topic, queue_id, offset)
-        assert entry is not None
-        view = self.store.record_at(entry[0], entry[1])
-        assert view is not None
-        record = decode(view)
-        assert isinstance(record, Record)
-        return record
+        return stored(self.store, topic, queue_id, offset)
 
     def save(self) -> None:
         self.offsets.flushed(self.store.flushed_offset)

@@ -18,8 +18,9 @@ from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.timer.timer_enqueue import ENTRY_MESSAGES
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import TimerCheckpoint
-from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored
 from tests.store.timer.wheel_run import timed
+from tests.waiting import until
 
 FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20, "flush_commit_log_least_pages": 0}
 

@@ -21,7 +21,8 @@ from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, U
 from sprocket.remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
 from sprocket.remoting.message.pop_extra_info import PopHandle, parse_msg_offsets, parse_start_offsets, queue_key
 from tests.broker.pop.rig import pop
-from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored
+from tests.waiting import until
 
 LIGHT = {"enable_lmq": True, "enable_multi_dispatch": True}
 GROUP = "%LMQ%group"

@@ -19,7 +19,8 @@ from sprocket.remoting.headers.offset import (
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from tests.broker.pop.rig import Message, ack, change, popped
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
+from tests.waiting import until
 
 Pair = tuple[Broker, TestClient]
 OLD: Final = 10

@@ -17,10 +17,11 @@ from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from store.retention.topic_retention import TopicRule
-from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config, until
+from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config
 from tests.clock import ManualClock
 from tests.send_headers import send_header
 from tests.store.retention.cleaning import FilledDisk
+from tests.waiting import until
 
 SEGMENT_BYTES = 16 * 1024
 BODY = bytes(5000)

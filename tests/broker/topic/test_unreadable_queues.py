@@ -16,8 +16,9 @@ from sprocket.remoting.headers.send import (
     EndTransactionRequestHeader,
 )
 from sprocket.remoting.message.topic_names import retry_topic
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored
 from tests.broker.topic.test_topics import table
+from tests.waiting import until
 
 LAST = 3
 Pair = tuple[Broker, TestClient]

@@ -19,8 +19,9 @@ from sprocket.remoting.headers.client import (
 from sprocket.remoting.headers.send import SendMessageResponseHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import Action, Resource, Route
-from tests.broker.rig import TestClient, until
+from tests.broker.rig import TestClient
 from tests.send_headers import send_header
+from tests.waiting import until
 
 Place: TypeAlias = tuple[int, int]  # offset in the half queue, offset in the log
 _PREPARED = 4

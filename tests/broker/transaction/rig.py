@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from broker.client.clients import Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
 from broker.offset.consumer_offsets import ConsumerOffsets
@@ -21,9 +23,10 @@ from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from store.record.record import Appended, PendingMessage, Record, decode
+from store.record.record import Appended, PendingMessage, Record
 from tests.broker.rig import broker_config
 from tests.store.insides import group_commit_of
+from tests.store.reading import stored
 from tests.store.rig import HOST, Stores
 
 TOPIC, GROUP = "Orders", "PG"
@@ -128,8 +131,7 @@ class Rig:
             topic=TOPIC, producer_group=GROUP, tran_state_table_offset=half[0], commit_log_offset=half[1],
             commit_or_rollback=outcome, from_transaction_check=from_check, msg_id="ID",
         )  # fmt: skip
-        for name, value in changes.items():
-            setattr(header, name, value)
+        header = msgspec.structs.replace(header, **changes)
         flag = FLAG_ONEWAY if is_oneway else 0
         request: Request[EndTransactionRequestHeader] = Request(
             code=RequestCode.END_TRANSACTION, header=header, flag=flag
@@ -160,15 +162,7 @@ class Rig:
     # Stored messages
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
-        records = []
-        for offset in range(self.store.max_offset(topic, queue_id)):
-            entry = self.store.entry(topic, queue_id, offset)
-            assert entry is not None
-            view = self.store.record_at(entry[0], entry[1])
-            record = None if view is None else decode(view)
-            assert isinstance(record, Record)
-            records.append(record)
-        return records
+        return [stored(self.store, topic, queue_id, at) for at in range(self.store.max_offset(topic, queue_id))]
 
     def halves(self) -> list[Record]:
         return self.records(TRANS_HALF_TOPIC)

@@ -138,7 +138,7 @@ class History:
             self.rig.answer(self.outcomes)
 
 
-@pytest.mark.parametrize("seed", seeds(40, quick=4))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_history(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
     history.run(60)

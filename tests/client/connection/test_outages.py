@@ -11,7 +11,7 @@ from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.client.connection.outages import Outages
 from sprocket.client.errors import BrokerRefused, ConnectFailed, ConnectionLost, PermissionDenied, RemotingTimeout
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 DENIED = PermissionDenied(16, "no", "a:1")
 OTHER = BrokerRefused(1, "no", "a:1")

@@ -41,8 +41,9 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
 from sprocket.testing import Broker
-from tests.client.fake_cluster import FakeServer, route, until
+from tests.client.fake_cluster import FakeServer, route
 from tests.client.java_vectors import RECORD_IPV4
+from tests.waiting import until
 
 Ask = Callable[[RequestCode, Header, bytes], Awaitable[ReceivedResponse]]
 

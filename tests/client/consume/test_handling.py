@@ -19,7 +19,7 @@ from sprocket import (
 )
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 
 async def send(broker: Broker, topic: str, count: int, queue: int = 0) -> None:

@@ -18,9 +18,9 @@ from sprocket import (
     SendSettings,
 )
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
 from tests.client.pull.test_process_queue import message
 from tests.clock import ManualClock
+from tests.waiting import until
 
 
 async def test_window_forgets_by_age_and_by_number() -> None:

@@ -17,7 +17,7 @@ from sprocket import Claim, ClaimStore, Deduplicator, Message, PostgresClaims, P
 from sprocket.testing import Broker
 from tests.client.deduplication import consumer_program
 from tests.client.deduplication.databases import DatabaseMissingError, Postgres, Redis
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 _numbers = count()
 # More than a consumer handles at the same time, so that the first leaves some to the second.

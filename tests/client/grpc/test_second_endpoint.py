@@ -5,7 +5,8 @@ import asyncio
 import sprocket
 from sprocket import Message
 from tests.client.grpc.fake_proxy import FakeProxy
-from tests.proxy.rig import Rig, until
+from tests.proxy.rig import Rig
+from tests.waiting import until
 
 
 def _knows_a_client(rig: Rig) -> bool:

@@ -21,8 +21,9 @@ from sprocket.remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from sprocket.remoting.routes import NoHeader
-from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data, until
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data
 from tests.client.java_vectors import RECORD_IPV4
+from tests.waiting import until
 
 TOPIC = "TopicTest"
 

@@ -7,8 +7,8 @@ from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.pop.renewal import Renewal
 from sprocket.common.errors import ClientError
 from sprocket.remoting.message.pop_extra_info import PopHandle
-from tests.client.fake_cluster import until
 from tests.client.pull.test_process_queue import message
+from tests.waiting import until
 
 
 def popped(offset: int, invisible_until: float) -> PoppedMessage:

@@ -16,6 +16,7 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.record import MAGIC_V2, SysFlag
 from tests.client import java_vectors as java
+from tests.tiers import seeds
 
 QUEUE = MessageQueue("TopicTest", "broker-a", 3)
 
@@ -177,7 +178,7 @@ def some_records(chance: random.Random) -> bytes:
 
 
 @pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, quick=6))
 def test_both_engines_decode_the_same(seed: int) -> None:
     chance = random.Random(seed)
     data = some_records(chance)

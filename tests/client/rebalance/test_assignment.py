@@ -9,7 +9,7 @@ from sprocket.client.connection.outages import Outages
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.rebalance.assignment import Assignment
 from sprocket.client.rebalance.start_offset import Start
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 QUEUE = MessageQueue("T", "a", 0)
 

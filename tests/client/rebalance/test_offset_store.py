@@ -10,7 +10,7 @@ from sprocket import ClientError, MessageQueue
 from sprocket.client.rebalance import offset_store
 from sprocket.client.rebalance.offset_store import LocalFileOffsetStore
 from sprocket.common.files.atomic_file import replace_file
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 QUEUE = MessageQueue("T", "a", 0)
 

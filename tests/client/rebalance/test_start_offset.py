@@ -41,7 +41,8 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.testing import Broker
-from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data, until
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data
+from tests.waiting import until
 
 
 class OldQueue(FakeBroker):

@@ -10,7 +10,8 @@ from sprocket import sync as blocking
 from sprocket.client.message import SendResult
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.testing import Broker
-from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data, until
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data
+from tests.waiting import until
 
 BATCH, SINGLE = int(RequestCode.SEND_BATCH_MESSAGE), int(RequestCode.SEND_MESSAGE_V2)
 

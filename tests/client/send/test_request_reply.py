@@ -19,7 +19,7 @@ from sprocket import (
 )
 from sprocket.remoting.codes import RequestCode
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
+from tests.waiting import until
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from sprocket.client.send.usual_starts import ENGINE
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.frames import encode_request
 from tests.clock import ManualClock
+from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(ENGINE is None, reason="the compiled engine is not built")
 BROKERS = ("broker-a", "broker-b")
@@ -127,7 +128,7 @@ def event_of(chance: random.Random, both: list[Client]) -> None:
             client.changes[name] = client.clock.monotonic()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_any_order_of_messages_and_changes_gives_the_same_requests(seed: int) -> None:
     chance = random.Random(seed)
     compiled, pure = both = [Client(ENGINE), Client(None)]

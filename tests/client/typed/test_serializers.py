@@ -21,6 +21,7 @@ from sprocket import (
     PydanticSerializer,
 )
 from sprocket.client.typed.serializers import serializer_of
+from tests.tiers import examples
 
 
 @dataclass
@@ -48,7 +49,7 @@ NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXTS = st.text(st.characters(codec="utf-8"))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(NUMBERS, TEXTS)
 def test_values_survive(number: int, item: str) -> None:
     pairs: list[tuple[Any, Any]] = [

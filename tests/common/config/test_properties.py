@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sprocket.common.config.properties import Entry, edited, parse, render
 from sprocket.common.errors import ConfigError
+from tests.tiers import examples
 
 # Characters and pieces that mean something to the grammar, so that examples are dense in edge cases.
 PIECES = st.sampled_from(
@@ -103,7 +104,7 @@ def test_an_edit_keeps_all_other_lines(content: bytes, values: dict[str, str], e
 _PIECES = ["a", "b", "=", ":", " ", "\\", "\n", "\r", "\r\n", "#", "!", "1", "\\u0041", "\t"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.sampled_from(_PIECES), max_size=25).map("".join),
     st.dictionaries(st.sampled_from(["a", "b", "c d"]), st.text(max_size=6), min_size=1),
@@ -159,7 +160,7 @@ def java() -> Iterator[JavaProperties]:
 
 @pytest.mark.java
 @pytest.mark.timeout(600)  # a timeout in the middle of an answer would make the next ones wrong
-@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 @example(text="\\\n#a=1\nb=2")
 @example(text="a\\\n\nb")

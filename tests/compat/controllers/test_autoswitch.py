@@ -13,9 +13,9 @@ from store.disk.disk import RealDisk
 from tests.compat import maven, ports
 from tests.ha.autoswitch.ends import history
 from tests.ha.autoswitch.group import follow, group
-from tests.ha.test_replication import until
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
+from tests.waiting import until
 
 TOOL = Path(__file__).resolve().parents[1] / "java" / "store" / "ReplicaTool.java"
 LIMIT_S = 60.0

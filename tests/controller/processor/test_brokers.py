@@ -24,6 +24,7 @@ from sprocket.remoting.headers.controller import (
     RegisterBrokerToControllerResponseHeader,
 )
 from tests.controller.site import CLUSTER, GROUP, FakeBroker, Site, group_of, site_at
+from tests.waiting import until
 
 NAMES = {"cluster_name": CLUSTER, "broker_name": GROUP}
 
@@ -86,7 +87,7 @@ async def test_an_operator_names_the_new_master(site: Site) -> None:
     async with group_of(site, 2) as (first, second):
         await site.elect(second.broker_id, designate_elect=True)
         assert site.group.master_id == second.broker_id
-        await site.until(lambda: first.heard and first.heard[-1][0].master_epoch == 2)
+        await until(lambda: first.heard and first.heard[-1][0].master_epoch == 2)
         assert first.heard[-1][0].master_address == second.address
 
 

@@ -16,6 +16,7 @@ from sprocket.remoting.headers.controller import (
     GetMetaDataResponseHeader,
 )
 from tests.controller.site import CLUSTER, GROUP, Site, group_of, site_at
+from tests.waiting import until
 
 
 @pytest.mark.code(RequestCode.CONTROLLER_GET_METADATA_INFO)
@@ -35,7 +36,7 @@ async def test_replicas_are_shown_in_sync_and_not(site: Site) -> None:
     async with group_of(site, 3) as brokers:
         await site.in_sync(1, 2)
         await brokers[2].die()
-        await site.until(lambda: len(site.server.live) == 2)
+        await until(lambda: len(site.server.live) == 2)
         code = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA
         answer = await site.ask(code, content=dumps([GROUP, "nobody", GROUP]))
         (info,) = loads(answer.body, BrokerReplicasInfo).replicas_info_table.values()
@@ -69,7 +70,7 @@ async def test_brokers_that_are_gone_are_forgotten(site: Site) -> None:
         for wrong in ("x", "1;-2", "1," + "9" * 30, "²"):
             assert "according to the format" in await clean(wrong, invalid)
         await brokers[1].die()
-        await site.until(lambda: len(site.server.live) == 1)
+        await until(lambda: len(site.server.live) == 1)
         await clean("2")
         assert site.group.broker_ids == (1,)
         await clean(None, living=True)

@@ -19,8 +19,8 @@ from sprocket.common.errors import SprocketError
 from store.message_store import MessageStore
 from store.replica.replica_log import StoreReplicaLog
 from tests.ha.autoswitch.ends import OWN, history
-from tests.ha.test_replication import until
 from tests.store.rig import Stores, message
+from tests.waiting import until
 
 
 class Epochs:

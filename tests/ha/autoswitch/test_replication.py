@@ -10,9 +10,9 @@ from ha.autoswitch.messages import SlaveHandshake
 from ha.protocol import report
 from sprocket.common.errors import RestartNeeded, SprocketError
 from tests.ha.autoswitch.group import Epochs, group
-from tests.ha.test_replication import until
 from tests.store.reading import read_queue
 from tests.store.rig import message
+from tests.waiting import until
 
 
 async def test_a_slave_has_the_masters_log_and_epochs_and_says_so(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from ha.raft import engine
 from ha.raft.replicated import MemberForgotten, encode_change
 from tests.ha.raft.sim_group import SimGroup, SimMember
 from tests.sim.sim_image import Survivors
+from tests.tiers import seeds
 
 _SEEDS = 10
 
@@ -111,7 +112,7 @@ class LostDisk:
         self._is_forgotten = self._is_forgotten or not reason
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_disks_that_are_lost_one_by_one_lose_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "COMPACT_ENTRIES", 40)
     group = SimGroup(seed, monkeypatch, 3 if seed % 2 else 5)
@@ -138,7 +139,7 @@ async def test_disks_that_are_lost_one_by_one_lose_nothing(seed: int, monkeypatc
     group.checker.check_all(leader.machine)
 
 
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.parametrize("seed", seeds(_SEEDS))
 async def test_faults_at_random_lose_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "COMPACT_ENTRIES", 40)
     group = SimGroup(seed, monkeypatch, 3 if seed % 4 else 5)

@@ -17,7 +17,8 @@ from sprocket.remoting.headers.namesrv import (
     PutKVConfigRequestHeader,
 )
 from sprocket_cli.server.server_config import namesrv_configuration
-from tests.namesrv.site import WAIT_S, Site
+from tests.in_process import WAIT_S
+from tests.namesrv.site import Site
 
 
 @pytest.mark.code(

@@ -19,7 +19,8 @@ from sprocket import (
     TransactionState,
 )
 from sprocket.testing import Broker
-from tests.proxy.rig import Rig, create_topic, running, until
+from tests.proxy.rig import Rig, create_topic, running
+from tests.waiting import until
 
 COMMIT, UNKNOWN = TransactionState.COMMIT, TransactionState.UNKNOWN
 

@@ -38,8 +38,9 @@ from sprocket.remoting.headers.send import (
 from sprocket.remoting.routes import Action, Resource, Route
 from sprocket.testing import Broker
 from tests.bad_texts import bad_between_good, bad_requests
-from tests.proxy.rig import Rig, consumer_settings, create_group, create_topic, running, until
+from tests.proxy.rig import Rig, consumer_settings, create_group, create_topic, running
 from tests.proxy.test_access import folder as folder
+from tests.waiting import until
 
 code = RequestCode
 

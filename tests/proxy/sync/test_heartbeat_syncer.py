@@ -5,7 +5,8 @@ import asyncio
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.testing import Broker
 from tests.proxy.remoting.test_remoting_port import Caller
-from tests.proxy.rig import Rig, consumer_settings, running, until
+from tests.proxy.rig import Rig, consumer_settings, running
+from tests.waiting import until
 
 
 def _ids(rig: Rig, group: str) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from sprocket.remoting.command import Buffer
 from sprocket.remoting.flow.joined_buffers import WRITE_BYTES, joined, write_buffers
+from tests.tiers import seeds
 
 
 class Writes:
@@ -49,7 +50,7 @@ def test_large_buffers_are_not_copied_beyond_64_kib() -> None:
     assert written([head, records[:60_000]]) == [head + bytes(60_000)]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(50, quick=5))
 def test_any_buffers_stay_in_order(seed: int) -> None:
     chance = random.Random(seed)
     buffers: list[Buffer] = [

@@ -21,7 +21,7 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("tenth", seeds(SEEDS // _AT_ONCE, quick=2))
+@pytest.mark.parametrize("tenth", seeds(SEEDS // _AT_ONCE))
 def test_nothing_promised_is_lost_and_all_catches_up(tenth: int) -> None:
     for seed in range(tenth * _AT_ONCE, (tenth + 1) * _AT_ONCE):
         outcome = play(seed)

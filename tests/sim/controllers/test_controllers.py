@@ -24,7 +24,7 @@ def quiet() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("tenth", seeds(SEEDS // _AT_ONCE, quick=1))
+@pytest.mark.parametrize("tenth", seeds(SEEDS // _AT_ONCE))
 def test_what_brokers_are_told_is_linearizable(tenth: int) -> None:
     calls = 0
     for seed in range(tenth * _AT_ONCE, (tenth + 1) * _AT_ONCE):

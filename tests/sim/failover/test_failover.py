@@ -26,7 +26,7 @@ def quiet() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("part", seeds(SEEDS // _AT_ONCE, quick=1))
+@pytest.mark.parametrize("part", seeds(SEEDS // _AT_ONCE))
 def test_nothing_acknowledged_is_lost_and_one_master_acknowledges(part: int) -> None:
     acked = 0
     for seed in range(part * _AT_ONCE, (part + 1) * _AT_ONCE):
@@ -44,6 +44,6 @@ def test_seeds_that_found_planted_bugs(seed: int, mode: str) -> None:
     assert not outcome.problems, outcome.report()
 
 
-@pytest.mark.parametrize("seed", [number * 5 for number in seeds(2, quick=1)])
+@pytest.mark.parametrize("seed", [number * 5 for number in seeds(2)])
 def test_a_seed_gives_one_trace(seed: int) -> None:
     assert play(seed).trace == play(seed).trace

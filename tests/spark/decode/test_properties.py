@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spark.decode.properties import PropertyTable
 from spark.decode.property_texts import PropertyTexts
+from tests.tiers import examples
 
 # Pieces of texts: whole entries, and what is none.
 _ENTRIES = st.sampled_from(["TAGS\x01a\x02", "KEYS\x01k1 k2\x02", "UNIQ_KEY\x010123\x02", "a\x01\x02", "xy\x01z\x02"])
@@ -38,7 +39,7 @@ def table_of(texts: list[bytes], gap: bytes = b"", ends_with_the_log: bool = Fal
     return PropertyTable(PropertyTexts.copied(pa.py_buffer(content), *positions))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     texts=st.one_of(st.lists(_WHOLE_TEXTS, max_size=8), st.lists(_ODD_TEXTS, max_size=8)),
     gap=st.sampled_from(["", "x", "\x01", "\x02", "TAGS\x01no\x02"]),

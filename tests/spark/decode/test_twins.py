@@ -26,13 +26,13 @@ LOG = log_of_kinds(random.Random(5), 3)
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
 
-@pytest.mark.parametrize("seed", seeds(100, quick=20))
+@pytest.mark.parametrize("seed", seeds(100, quick=2))
 def test_logs_of_every_shape(seed: int) -> None:
     chance = random.Random(seed)
     column_twins(damaged(chance, log_of(chance, chance.choice((1, 5, 60)))))
 
 
-@pytest.mark.parametrize("seed", seeds(40, quick=10))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_kinds_of_records(seed: int) -> None:
     chance = random.Random(seed)
     log = log_of_kinds(chance, chance.choice((2, 100)))

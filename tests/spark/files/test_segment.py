@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spark.files.segment import Segment
 from tests.spark.store_builder import Row, StoreBuilder
+from tests.tiers import examples
 
 
 def chain(content: bytes, begin: int, end: int) -> list[int]:
@@ -22,7 +23,7 @@ def chain(content: bytes, begin: int, end: int) -> list[int]:
     return positions
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from([0, 10, 500, 5_000, 70_000, 300_000]), max_size=60), cut=st.integers(0, 1 << 21))
 def test_walk_equals_the_chain(tmp_path: Path, sizes: list[int], cut: int) -> None:
     builder = StoreBuilder(tmp_path, segment_bytes=1 << 21)

@@ -15,6 +15,7 @@ from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns, moment
 from tests.spark.read.test_log_reader import mixed_rows
 from tests.spark.store_builder import Row, StoreBuilder
+from tests.tiers import examples
 
 COMPARE: dict[type[pushed.Filter], Callable[[Any, Any], bool]] = {
     pushed.EqualTo: lambda left, right: left == right,
@@ -88,7 +89,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreBuilder:
     return builder
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filters=st.lists(one_filter(), max_size=3))
 def test_rows_equal_those_of_a_naive_reader(store: StoreBuilder, filters: list[pushed.Filter]) -> None:
     rows = RowFilter()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from spark.tables.body.body_types import decode_runs
 from spark.tables.body.json_bodies import Json
 from spark.tables.ddl import parse_schema
+from tests.tiers import examples
 
 GOOD = b'{"a": 1, "b": [1, 2]}'
 BAD = [
@@ -46,7 +47,7 @@ def test_good_rows_are_read_about_twice(says_which: bool) -> None:
     assert taken < 10_000 * (6 if says_which else 12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.one_of(st.just(GOOD), st.sampled_from(BAD)), max_size=60))
 def test_each_body_has_the_outcome_that_it_has_alone(bodies: list[bytes]) -> None:
     decoder = Json(SCHEMA)

@@ -159,7 +159,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-@pytest.mark.parametrize("seed", seeds(60, quick=12))
+@pytest.mark.parametrize("seed", seeds(60, quick=2))
 def test_recovery_in_arrays_equals_recovery_record_by_record(
     stores: Stores, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from sprocket.engine.choice import native
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
 from store.queue.gathered import gathered_in_python
+from tests.tiers import seeds
 
 _ENTRY = struct.Struct(">qiq")
 _BASE = 1 << 40
@@ -133,7 +134,7 @@ def test_entries_outside_their_file_are_not_read() -> None:
 
 
 @pytest.mark.skipif(_reads is None, reason="the compiled engine is not in use")
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(300, quick=10))
 def test_both_engines_give_the_same(seed: int) -> None:
     assert _reads is not None
     chance = random.Random(seed)

@@ -11,6 +11,7 @@ from store.message_store import GetResult, GetStatus, MessageStore
 from store.queue.queue_reader import QueueReader, TagsFilter
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
+from tests.tiers import examples
 
 BIG = 1 << 30
 
@@ -164,7 +165,7 @@ def walk(store: MessageStore, max_messages: int, max_bytes: int, matches: TagsFi
     return seen
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     tags=st.lists(st.sampled_from("abc"), min_size=1, max_size=200),
     max_messages=st.integers(1, 40),

@@ -13,6 +13,7 @@ from store.message_store import Boundary
 from store.queue.consume_queue import BLANK_SIZE
 from store.queue.time_search import offset_by_time
 from tests.store.rig import Stores, message
+from tests.tiers import examples
 
 
 def filled(stores: Stores, times: list[int]) -> int:
@@ -42,7 +43,7 @@ def test_boundaries_of_equal_and_missing_times(stores: Stores) -> None:
     assert store.offset_by_time("Orders", 0, 1 << 62) == 5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(times=st.lists(st.integers(0, 40), min_size=1, max_size=120), time=st.integers(-2, 42), ordered=st.booleans())
 def test_the_answer_stands_between_older_and_newer(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], time: int, ordered: bool
@@ -94,7 +95,7 @@ class _Queue:
         return time
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     gone=st.integers(0, 5),
     steps=st.lists(st.one_of(st.none(), st.integers(0, 3)), max_size=60),

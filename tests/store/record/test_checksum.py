@@ -29,6 +29,7 @@ from store.record.record import Record, decode
 from tests.store.log.test_log_scan import scan_both
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
+from tests.tiers import examples
 
 CRCS = st.integers(0, CRC_MASK)
 TAILS = st.one_of(
@@ -80,7 +81,7 @@ def test_a_torn_seal_is_a_damaged_one(crc: int, length: int) -> None:
     assert sealed_crc(whole[:length] + bytes(SEAL_BYTES - length)) == DAMAGED_SEAL
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(TAILS, min_size=5, max_size=20))
 def test_many_tails_at_once_give_what_each_gives(tails: list[bytes]) -> None:
     rows = np.frombuffer(b"".join(tails), np.uint8).reshape(-1, SEAL_BYTES)

@@ -10,6 +10,7 @@ from sprocket.remoting.message.properties import find
 from store.config.delay_levels import parse_delay_levels
 from store.record.record import Record, TagsCodes, decode, encode_head, names_place, topic_field
 from tests.store.rig import HOST, message
+from tests.tiers import examples
 
 
 def encoded(topic: str = "Orders", body: bytes = b"body", properties: bytes = b"A\x01b\x02") -> bytes:
@@ -69,13 +70,13 @@ def test_a_record_decodes_to_what_was_encoded() -> None:
     assert (bytes(record.body), bytes(record.properties), record.store_timestamp) == (b"body", b"A\x01b\x02", 7)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_decoder_raise(content: bytes) -> None:
     assert isinstance(decode(memoryview(content)), (str, Record))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(position=st.integers(0, 104), value=st.integers(0, 255), keep=st.integers(0, 105))
 def test_no_damage_makes_the_decoder_raise(position: int, value: int, keep: int) -> None:
     content = bytearray(encoded())
@@ -86,7 +87,7 @@ def test_no_damage_makes_the_decoder_raise(position: int, value: int, keep: int)
     assert isinstance(torn, Record) == (keep == 105)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(position=st.integers(0, 104), value=st.integers(0, 255))
 def test_a_record_names_its_place_exactly_if_it_decodes_to_it(position: int, value: int) -> None:
     content = bytearray(encoded())

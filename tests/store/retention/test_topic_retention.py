@@ -13,6 +13,7 @@ from store.retention import topic_retention
 from store.retention.topic_retention import TopicRule
 from tests.store.retention.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.rig import message
+from tests.tiers import examples
 
 HOUR_MS = 3_600_000
 
@@ -163,7 +164,7 @@ def test_later_rounds_do_not_look_at_everything_again(cleaned: CleanedStore, mon
     assert not looked
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(st.tuples(st.lists(st.integers(0, 400), max_size=12), st.integers(0, 3000)), min_size=1, max_size=6),
     chunk=st.integers(1, 7),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.twins import scan_targets
 from tests.fuzz.twins.scan_targets import compare_parts, compare_scans, compiled, log_of, scan_twins
-from tests.tiers import seeds
+from tests.tiers import examples, seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
@@ -35,7 +35,7 @@ def damaged(chance: random.Random, log: bytes) -> bytes:
     return bytes(content[: chance.randrange(len(content) + 1)] if chance.random() < 0.3 else content)
 
 
-@pytest.mark.parametrize("seed", seeds(200, quick=40))
+@pytest.mark.parametrize("seed", seeds(200, quick=4))
 def test_logs_of_every_shape(seed: int) -> None:
     chance = random.Random(seed)
     scan_twins(damaged(chance, log_of(chance, chance.choice((1, 5, 60)))))
@@ -73,7 +73,7 @@ def test_more_topics_than_one_batch_holds() -> None:
     compare_scans(log, check_crc=False, batch_records=1 << 20)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=700))
 def test_any_bytes(data: bytes) -> None:
     scan_twins(data)

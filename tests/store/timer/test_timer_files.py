@@ -18,8 +18,9 @@ from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import Barrier, DataVersion, Progress, ProgressLog, TimerCheckpoint
 from store.timer.timer_wheel import TimerWheel
 from tests.store.insides import timer_state_of
+from tests.store.reading import stored
 from tests.store.rig import FaultyDisk, Stores
-from tests.store.timer.wheel_run import REAL_TOPIC, SLOTS, number_of, record_of, timed
+from tests.store.timer.wheel_run import REAL_TOPIC, SLOTS, number_of, timed
 
 BEGIN = 1_700_000_000_000
 
@@ -58,7 +59,7 @@ class Rig:
 
     def came(self) -> list[int]:
         return [
-            number_of(record_of(self.store, REAL_TOPIC, 0, offset))
+            number_of(stored(self.store, REAL_TOPIC, 0, offset))
             for offset in range(self.store.max_offset(REAL_TOPIC, 0))
         ]
 
@@ -173,7 +174,7 @@ def test_a_long_delay_rolls_and_comes_at_its_time(tmp_path: Path) -> None:
         rig.stores.clock.advance(1)
         rig.work()
     assert rig.came() == [2, 1]
-    record = record_of(rig.store, REAL_TOPIC, 0, 1)
+    record = stored(rig.store, REAL_TOPIC, 0, 1)
     assert b"TIMER_ROLL_TIMES\x013\x02" in bytes(record.properties)
     assert record.store_timestamp == BEGIN + 101_000
     assert (rig.counts, rig.timer.waiting) == ({REAL_TOPIC: 0}, 0)
@@ -186,7 +187,7 @@ def test_late_message_goes_straight_on(tmp_path: Path) -> None:
     put(rig.store, 2, due_ms=BEGIN - 5000, TIMER_DEL_UNIQKEY="Orders+K1")
     assert rig.work() is None
     assert rig.came() == [1]
-    properties = bytes(record_of(rig.store, REAL_TOPIC, 0, 0).properties)
+    properties = bytes(stored(rig.store, REAL_TOPIC, 0, 0).properties)
     assert b"TIMER_ENQUEUE_MS\x019223372036854775807\x02" in properties
     assert rig.counts == {}
     rig.stop()

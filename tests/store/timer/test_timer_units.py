@@ -25,12 +25,12 @@ from tests.tiers import seeds
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
 
-@pytest.mark.parametrize("seed", seeds(60, quick=6))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_any_messages(seed: int) -> None:
     timer_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 31))
 
 
-@pytest.mark.parametrize("seed", seeds(100, quick=10))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_any_chains_of_units_in_a_damaged_log(seed: int) -> None:
     chain_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 31))
 
@@ -48,7 +48,7 @@ def test_due_messages_of_a_slot_are_read_and_taken_in_runs() -> None:
     assert unit.call_count < 10
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_more_slots_than_one_call_may_have(seed: int) -> None:
     chance = random.Random(seed)
     compare_entries([[message_of(chance, 1.0) for _ in range(150)]], seed)

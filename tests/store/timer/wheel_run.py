@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
-from store.message_store import MessageStore, PendingMessage
-from store.record.record import Record, decode
+from store.message_store import PendingMessage
+from store.record.record import Record
 from store.timer.timer_message_store import TimerMessageStore
 from tests.clock import ManualClock
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import SimStore, small_config
+from tests.store.reading import stored
 
 HOST: Final = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 # Two hours of seconds, so that steps of an hour fit the ring.
@@ -40,16 +41,6 @@ def timed(number: int, due_ms: int, **properties: str) -> PendingMessage:
     } | properties  # fmt: skip
     encoded = "".join(f"{name}\x01{value}\x02" for name, value in values.items()).encode()
     return PendingMessage(TIMER_TOPIC, 0, (b"%d." % number).ljust(10, b"."), encoded, 0, 3, 0, 77, HOST)
-
-
-def record_of(store: MessageStore, topic: str, queue_id: int, offset: int) -> Record:
-    entry = store.entry(topic, queue_id, offset)
-    assert entry is not None
-    view = store.record_at(entry[0], entry[1])
-    assert view is not None
-    record = decode(view)
-    assert isinstance(record, Record), record
-    return record
 
 
 def number_of(record: Record) -> int:
@@ -131,7 +122,7 @@ class WheelRun:
     def _look(self) -> None:
         now = self.clock.wall_ms()
         for offset in range(self._seen, self.store.max_offset(REAL_TOPIC, 0)):
-            sent = self.sent.get(number_of(record_of(self.store, REAL_TOPIC, 0, offset)))
+            sent = self.sent.get(number_of(stored(self.store, REAL_TOPIC, 0, offset)))
             if sent is not None:
                 sent.has_come = True
             if sent is not None and now < sent.due_ms + self.slot_ms:
@@ -233,12 +224,12 @@ class WheelRun:
     def _is_there(self, number: int, offset: int) -> bool:
         if offset >= self.store.max_offset(TIMER_TOPIC, 0):
             return False
-        return number_of(record_of(self.store, TIMER_TOPIC, 0, offset)) == number
+        return number_of(stored(self.store, TIMER_TOPIC, 0, offset)) == number
 
     def _recalled_keys(self) -> list[str]:
         keys = []
         for offset in range(self.store.max_offset(TIMER_TOPIC, 0)):
-            properties = str(record_of(self.store, TIMER_TOPIC, 0, offset).properties, "utf-8")
+            properties = str(stored(self.store, TIMER_TOPIC, 0, offset).properties, "utf-8")
             _, _, rest = properties.partition("TIMER_DEL_UNIQKEY\x01")
             if rest:
                 keys.append(rest.partition("\x02")[0])
@@ -254,7 +245,7 @@ class WheelRun:
             self.turns()
         came: dict[int, int] = {}
         for offset in range(self.store.max_offset(REAL_TOPIC, 0)):
-            number = number_of(record_of(self.store, REAL_TOPIC, 0, offset))
+            number = number_of(stored(self.store, REAL_TOPIC, 0, offset))
             came[number] = came.get(number, 0) + 1
         for number, sent in self.sent.items():
             count = came.get(number, 0)

@@ -11,6 +11,7 @@ from sprocket.remoting.message.properties import encode, find
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, decode
 from tests.broker.pop.revive_rig import HOST, ReviveRig
+from tests.tiers import examples
 
 V6 = bytes(range(16)) + HOST[4:]
 
@@ -44,7 +45,7 @@ def test_time_that_is_none_is_that_of_the_store(tmp_path: Path, text: str) -> No
     rig.close()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 91 + 60), st.integers(0, 255), st.binary(max_size=40))
 def test_damaged_record_raises_nothing(position: int, value: int, body: bytes) -> None:
     properties = b"TAGS\x01ck\x02"

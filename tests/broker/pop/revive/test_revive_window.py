@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.pop.records import AckMsg, PopCheckPoint
 from broker.pop.revive import revive_window
 from broker.pop.revive.revive_window import Held, ReviveWindow, open_indexes
+from tests.tiers import examples
 
 NOW = 1_700_000_000_000
 
@@ -167,7 +168,7 @@ pops = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(pops, st.randoms(use_true_random=False), st.integers(0, 3))
 def test_exactly_what_is_not_acknowledged_comes_once_whatever_the_order(
     pops: list[tuple[list[int], int]], chance: random.Random, settles: int

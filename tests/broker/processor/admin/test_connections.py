@@ -1,5 +1,6 @@
 import asyncio
 
+import msgspec
 import pytest
 
 from broker.processor.admin import connections
@@ -94,8 +95,7 @@ async def test_what_cannot_be_consumed_again(pair: Pair, changes: dict[str, str]
     sent = await client.send()
     await client.heartbeat("c1", TOPIC)
     header = ConsumeMessageDirectlyRequestHeader(consumer_group=GROUP, client_id="c1", msg_id=sent.msg_id, topic=TOPIC)
-    for name, value in changes.items():
-        setattr(header, name, value)
+    header = msgspec.structs.replace(header, **changes)
     response = await client.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
     assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, remark)
 

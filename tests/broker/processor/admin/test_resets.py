@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Generator
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -19,16 +20,15 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
 from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create
+from tests.waiting import until
 
 Pair = tuple[Broker, TestClient]
 
 
 def reset_to(timestamp: int, *, is_force: bool = True, **changes: Any) -> ResetOffsetRequestHeader:
     header = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=timestamp, is_force=is_force)
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
+    return msgspec.structs.replace(header, **changes)
 
 
 def clients_are_told(broker: Broker) -> None:
@@ -65,8 +65,7 @@ async def test_refused_resets(pair: Pair, changes: dict[str, Any], code: int) ->
     await client.send()
     broker.groups.find(GROUP)
     header = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=0, is_force=True)
-    for name, value in changes.items():
-        setattr(header, name, value)
+    header = msgspec.structs.replace(header, **changes)
     response = await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
     assert response.code == code
     assert not broker.offsets.has_resets

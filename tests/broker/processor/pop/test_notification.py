@@ -21,7 +21,8 @@ from sprocket.remoting.headers.pop import (
 from store.record.record import PendingMessage
 from tests.broker.insides import service_of
 from tests.broker.pop.rig import pop
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
+from tests.waiting import until
 
 Pair = tuple[Broker, TestClient]
 

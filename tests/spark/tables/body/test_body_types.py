@@ -20,6 +20,7 @@ from spark.tables.body.json_bodies import Json
 from spark.tables.body.protobuf_bodies import Protobuf
 from spark.tables.ddl import parse_schema
 from sprocket.common.errors import ConfigError
+from tests.tiers import examples
 
 
 def decode(decoder: BodyDecoder, bodies: list[bytes]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
@@ -71,7 +72,7 @@ def test_json_says_of_one_body_what_is_wrong_and_takes_its_neighbours(body: byte
         assert "in row" not in failures[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from([GOOD, *TRICKY]), max_size=40))
 def test_json_decodes_a_row_as_it_does_alone(bodies: list[bytes]) -> None:
     """Two bodies that fail in opposite ways must not make up for each other."""

@@ -13,6 +13,7 @@ from spark.tables.body import json_lists
 from spark.tables.body.json_bodies import Json
 from spark.tables.body.json_lists import whole_numbers
 from spark.tables.ddl import parse_schema
+from tests.tiers import examples
 
 SCHEMA = "id bigint, samples array<bigint>, small array<tinyint>, name string, more struct<samples:string>"
 
@@ -136,7 +137,7 @@ BODIES = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(BODIES, st.sampled_from([(", ", ": "), (",", ":"), (" ,", " : ")]), st.booleans()), max_size=12)
 )
@@ -148,7 +149,7 @@ def test_any_objects_come_to_the_same(drawn: list[tuple[dict[str, object], tuple
     assert outcome(taking, bodies) == outcome(plain, bodies)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=4), st.integers(0, 10_000))
 def test_damaged_bodies_come_to_the_same(noise: bytes, seed: int) -> None:
     choice = random.Random(seed)
@@ -163,7 +164,7 @@ def test_damaged_bodies_come_to_the_same(noise: bytes, seed: int) -> None:
     assert outcome(taking, bodies) == outcome(plain, bodies)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.lists(st.integers(-(10**16) + 1, 10**16 - 1), max_size=6), max_size=6), st.sampled_from([",", ", "]))
 def test_whole_numbers(lists: list[list[int]], between: str) -> None:
     found = whole_numbers(pa.array([between.join(map(str, each)).encode() for each in lists], pa.binary()))
