@@ -216,7 +216,8 @@ class Follower:
             try:
                 # Without a master, wait for one.  Otherwise wait before the next try, not to flood a master that
                 # refuses.
-                await asyncio.wait_for(self._changed.wait(), self._retry_s if self._address else None)
+                async with asyncio.timeout(self._retry_s if self._address else None):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 
@@ -227,11 +228,12 @@ class Follower:
             return
         try:
             context, host = self.links.context(), host.strip("[]")
-            connecting = asyncio.get_running_loop().create_connection(
-                lambda: MasterConnection(self, link), host, int(port), ssl=context,
-                server_hostname=None if context is None else host,
-            )  # fmt: skip
-            _, connection = await asyncio.wait_for(connecting, _CONNECT_LIMIT_S)
+            # Not `wait_for`: in Python 3.11 it loses a `stop` that comes just when the connection is made.
+            async with asyncio.timeout(_CONNECT_LIMIT_S):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: MasterConnection(self, link), host, int(port), ssl=context,
+                    server_hostname=None if context is None else host,
+                )  # fmt: skip
         except (OSError, TimeoutError, ConfigError, ValueError, OverflowError) as error:
             # ValueError, OverflowError: a name server repeats what a master registered, which need not be an address.
             peer_lines.warning(

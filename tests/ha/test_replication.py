@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from store.replica.master_log import MasterLog
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
 from tests.tiers import seeds
+from tests.waiting import until
 
 
 class PlainLinks:
@@ -100,13 +101,6 @@ async def pair(root: Path, *, is_awaited: bool = False, **rules: float) -> Async
         slaves.close_all()
 
 
-async def until(holds: Callable[[], object], limit_s: float = 60.0) -> None:
-    deadline = asyncio.get_running_loop().time() + limit_s
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
-        await asyncio.sleep(0.005)
-
-
 class Calls(asyncio.Transport):
     """A slave's end that keeps what each call of the transport wrote."""
 
@@ -176,6 +170,18 @@ async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         assert it.is_copy(store)
         follower.stop()
+
+
+async def test_a_follower_stops_at_whatever_step_it_is(tmp_path: Path) -> None:
+    async with pair(tmp_path) as it:
+        store = it.slaves.open()
+        before = asyncio.all_tasks()
+        for steps in range(40):
+            follower = it.follower(store)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            follower.stop()
+            await until(lambda: asyncio.all_tasks() <= before, 10)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:", "127.0.0.1:99999999999", "a..b:1", f"{'a' * 70}:1"])
