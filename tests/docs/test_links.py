@@ -47,7 +47,12 @@ def _is_ours(part: Path) -> bool:
     return part.is_dir() and part.name not in ("build", "dist") and not part.name.startswith(".")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+# The list of tests by module is that of the day that it names.
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name != "tests-by-module.md"],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_named_code_files_exist(page: Path, code_files: list[str]) -> None:
     named = paths_of(page.read_text(encoding="utf-8"))
     assert [path for path in named if not any(name.endswith(f"/{path}") for name in code_files)] == []
