@@ -145,9 +145,10 @@ class ConsumerRegistry:
         """
         group = self._groups.get(data.group_name)
         if group is None:
+            before = None
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
-            self._plan_version.rise()
-        before = group.plan_facts()
+        else:
+            before = group.plan_facts()
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where

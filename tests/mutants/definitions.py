@@ -29,6 +29,31 @@ _SESSION: Final = ("tests/ha/test_session.py",)
 _POLLING: Final = "tests/broker/slave/test_slave_synchronize.py"
 
 MUTANTS: Final = (
+    # Plans
+    Mutant(
+        "plans kept whatever changes",
+        "broker/plan/table.py",
+        "        if self._number != self._version.number:\n",
+        "        if self._number > self._version.number:\n",
+        "a group that was switched off would go on to get messages",
+        ("tests/broker/plan/test_table.py", "tests/broker/pull/test_planner.py"),
+    ),
+    Mutant(
+        "a removed queue in a plan",
+        "broker/parts.py",
+        "    core.store.on_queues_removed.append(core.config.plan_version.rise)\n",
+        "",
+        "a topic that was deleted and created again would look empty to its consumers",
+        ("tests/broker/pull/test_planner.py",),
+    ),
+    Mutant(
+        "a heartbeat that changes no plan",
+        "broker/client/clients.py",
+        "        if group.plan_facts() != before:\n",
+        "        if before is None:\n",
+        "a consumer would get messages with the tags that it wanted before",
+        ("tests/broker/pull/test_planner.py",),
+    ),
     # Access control
     Mutant(
         "what names no topic or group free for every account",

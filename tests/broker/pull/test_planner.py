@@ -153,7 +153,7 @@ def is_same(planner: PullPlanner, key: PullKey) -> bool:
     return bool(kept == facts(planner.new_plan(key)))
 
 
-@pytest.mark.parametrize("seed", seeds(20, quick=2))
+@pytest.mark.parametrize("seed", seeds(8, quick=2))
 async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_broker(tmp_path, auto_create_subscription_group=True) as (broker, client):
