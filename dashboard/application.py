@@ -19,10 +19,9 @@ from dashboard.asking.names import near_topics
 from dashboard.page import BadInput, Page, PageRoute, Refused, Visit
 from dashboard.rendering import STATIC, Templates
 from dashboard.sampling.history import History
-from dashboard.security.form_tokens import is_token, token_of
 from dashboard.security.headers import PAGE_CACHING, SECURITY_HEADERS, STATIC_CACHING
 from dashboard.security.hosts import is_allowed, is_same_origin
-from dashboard.security.sessions import Session
+from dashboard.security.sessions import Session, is_token, token_of
 from dashboard.settings import DashboardSettings
 from dashboard.views.refusals import refusal_of
 from sprocket.client.admin.at_once import AtOnce

@@ -1,5 +1,11 @@
-"""Sessions of visitors who logged in: a bounded table of random ids.  Pure."""
+"""Sessions of visitors who logged in, a bounded table of random ids; tokens of forms.  Pure.
 
+A token is against cross-site request forgery: an HMAC over the id in the visitor's cookie.  Another site can send the
+cookie, but cannot read the token.
+"""
+
+import hashlib
+import hmac
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,3 +90,13 @@ class Sessions(Generic[T]):
         """End every session."""
         for id_ in list(self._sessions):
             self.end(id_)
+
+
+def token_of(key: bytes, cookie_id: str) -> str:
+    """Return the token of forms for the visitor with this cookie."""
+    return hmac.new(key, f"form:{cookie_id}".encode(), hashlib.sha256).hexdigest()
+
+
+def is_token(key: bytes, cookie_id: str, given: str) -> bool:
+    """Return whether `given` is the token of the visitor with this cookie, in constant time."""
+    return hmac.compare_digest(token_of(key, cookie_id).encode(), given.encode("utf-8", "replace"))

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from dashboard.access import is_proved
 from dashboard.asking.cluster import ClusterAnswers
 from dashboard.asking.groups import GroupAnswers
 from dashboard.page import BadInput
 from dashboard.sampling.chart import begin_of, chart, nice_top, span_words
 from dashboard.sampling.history import MAX_BROKERS, MAX_MEMBERS, Counts, History, counts_of, point_between
-from dashboard.security.login_answers import is_proved
 from dashboard.security.sessions import Sessions
 from dashboard.views.cluster import cluster_map
 from dashboard.views.groups import STUCK_MS, group_page

@@ -6,6 +6,7 @@ kill interrupted.  So a reader that ignores the manifest, such as ``spark.read.p
 without a commit; right after a commit it may not see the new files yet.
 """
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark.tables.body.arrow_json import schema_from_json, schema_to_json
 from spark.tables.formats.compaction import merges, write_merged
 from spark.tables.formats.data_file import DataFile, partition_path
 from spark.tables.formats.table import OWN_DIRECTORY, check_places
@@ -23,6 +23,17 @@ from sprocket.common.errors import StoreError
 from sprocket.common.files.atomic_file import replace_file, sync_directory
 
 _VERSION: Final = 1
+
+
+def _schema_to_json(schema: pa.Schema) -> dict[str, str]:
+    """Return a map that `_schema_from_json` reads; only people read its entry `columns`."""
+    encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
+    return {"columns": ", ".join(f"{each.name} {each.type}" for each in schema), "arrow": encoded}
+
+
+def _schema_from_json(value: dict[str, str]) -> pa.Schema:
+    """Return the schema in a map that `_schema_to_json` made.  Raises ValueError, KeyError."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["arrow"])))
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class _Manifest:
                 "version": _VERSION,
                 "topic": self.topic,
                 "partitioned": self.is_partitioned,
-                "schema": schema_to_json(self.schema),
+                "schema": _schema_to_json(self.schema),
                 "places": json.loads(as_json(self.places)),
                 "files": rows,
             },
@@ -56,7 +67,7 @@ class _Manifest:
         return cls(
             found["topic"],
             found["partitioned"],
-            schema_from_json(found["schema"]),
+            _schema_from_json(found["schema"]),
             from_json(json.dumps(found["places"])),
             tuple(files),
         )
