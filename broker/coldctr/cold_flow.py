@@ -72,7 +72,6 @@ class ColdFlow(Service):
         if is_on == self.is_on:
             return
         self.is_on = is_on
-        self._core.config.plan_version.rise()
         if not is_on:
             self.thresholds.forget_reads()
             self._answer_all()

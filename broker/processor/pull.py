@@ -152,7 +152,8 @@ class PullProcessor:
         """Return why the state of the broker leaves all pulls to this handler; None if it does not."""
         if self.slave is not None:
             return Why.SLAVE
-        return Why.COLD if self.cold is not None and self.cold.is_on else None
+        is_cold = self.cold is not None and self._config.store.cold_data_flow_control_enable
+        return Why.COLD if is_cold else None
 
     def pull(self, request: Request[PullMessageRequestHeader]) -> Response | None:
         """Answer a pull, or hold it."""
