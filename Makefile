@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+BUILD_STAMP := $(VENV)/.build-done
 STAMP := $(VENV)/.setup-done
 ENGINE_STAMP := $(VENV)/.engine-done
 ENGINE_SOURCES := $(wildcard sprocket/engine/*/*.pyx broker/*/*_native.pyx)
@@ -13,14 +14,16 @@ ARGS ?=
 ALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine wheel test demo bench bench-system bench-micro lint docs site lock clean
+.PHONY: help setup engine wheel wheels test demo bench bench-system bench-micro lint docs site lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) $(ENGINE_STAMP) ## Make .venv with pinned dependencies, the project, the engine and a Java for Spark
+# Compiling takes as long as installing: with two processors, both take the time of one.
+setup: ## Make .venv with pinned dependencies, the project, the engine and a Java for Spark
+	@$(MAKE) --no-print-directory --jobs=2 $(STAMP) $(ENGINE_STAMP)
 
-$(STAMP): setup.cfg pyproject.toml requirements.lock
+$(BUILD_STAMP):
 	@command -v $(PYTHON) > /dev/null || { \
 	  echo "Sprocket needs Python 3.11 or newer; '$(PYTHON)' is not on PATH. Try: make setup PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -28,6 +31,9 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
 	@$(PIP) install --quiet --constraint requirements.lock setuptools cython
+	@touch $@
+
+$(STAMP): setup.cfg pyproject.toml requirements.lock | $(BUILD_STAMP)
 	@SPROCKET_ENGINE=python PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \
 	  --config-settings editable_mode=compat --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,faststream,fastapi,prometheus,redis,postgresql,testing,demo,dev]'
 	@$(BIN)/python -m spark.runtime.java_home requirements.lock
@@ -35,9 +41,10 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 
 # pip above compiles nothing: it would do so in a folder of its own, and all of it would be compiled here a second time.
 # The compiler's output goes to a file: without a compiler it is long, and the one line after it says all.
-$(ENGINE_STAMP): $(STAMP) setup.py $(ENGINE_SOURCES) $(wildcard sprocket/engine/*/*.pxd sprocket/engine/*/*.h broker/*/*.pxd)
-	@echo "Compiling the engine: $(words $(ENGINE_SOURCES)) modules on $$(nproc) processors"
-	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2
+$(ENGINE_STAMP): setup.py $(ENGINE_SOURCES) $(wildcard sprocket/engine/*/*.pxd sprocket/engine/*/*.h broker/*/*.pxd) | $(BUILD_STAMP)
+	@$(BIN)/python -m tools.wheels --use || { \
+	  echo "Compiling the engine: $(words $(ENGINE_SOURCES)) modules on $$(nproc) processors"; \
+	  $(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2; }
 	@$(BIN)/python -m sprocket.engine.choice
 	@touch $@
 
@@ -48,6 +55,11 @@ engine: ## Build the compiled engine again, if there is a C compiler
 wheel: setup ## Make a wheel with the engine in dist/
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+wheels: setup ## Make and test wheels for x86-64 and aarch64 in dist/ (PYTHONS="python3.11 python3.12", AARCH64=folder: docs/engine.md)
+	@SPROCKET_ENGINE=python $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \
+	  --config-settings editable_mode=compat --editable '.[wheels]'
+	@$(BIN)/python -m tools.wheels $(or $(PYTHONS),$(BIN)/python) $(if $(AARCH64),--aarch64 $(AARCH64))
 
 test: setup ## Tell in minutes whether something is broken (ALL=1 runs every test, ARGS="tests/store -q" some)
 	$(BIN)/python -m pytest -n auto --dist loadfile --tier $(if $(ALL),all,quick) $(ARGS)

@@ -11,7 +11,7 @@ from sprocket.common.extras import EXTRA_OF, missing_package
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those of developers: no error of the product asks for them.
-_OWN = {"dev", "demo", "fuzz", "site"}
+_OWN = {"dev", "demo", "fuzz", "site", "wheels"}
 
 
 def extras() -> dict[str, set[str]]:

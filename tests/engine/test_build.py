@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from sprocket.engine.choice import MODULES, whole_name
+from sprocket.engine.choice import ENGINE, MODULES, whole_name
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the recipe needs besides Python; the compiler is not among them.
@@ -37,10 +38,12 @@ def tree(tmp_path: Path) -> Path:
     ):
         shutil.copy(ROOT / name, tree)
     shutil.copytree(ROOT / "conf", tree / "conf")
+    shutil.copytree(ROOT / "tools", tree / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     (tree / ".venv").mkdir()
     for name in ("bin", "lib", "pyvenv.cfg"):
         (tree / ".venv" / name).symlink_to(ROOT / ".venv" / name)
-    (tree / ".venv" / ".setup-done").touch()
+    for stamp in (".build-done", ".setup-done"):
+        (tree / ".venv" / stamp).touch()
     return tree
 
 
@@ -66,6 +69,25 @@ def test_with_a_compiler(tree: Path) -> None:
     assert compiling.startswith(f"Compiling the engine: {len(MODULES)} modules on ")
     assert engine == "Engine: native (compiled)"
     assert built(tree) == sorted(map(whole_name, MODULES))
+
+
+@pytest.mark.skipif(ENGINE.name != "native", reason="the engine is not built")
+def test_a_wheel_from_these_sources_is_used_instead_of_a_compiler(tree: Path) -> None:
+    (tree / "dist").mkdir()
+    wheel = tree / "dist" / "sprocket_mq-1-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for module in ENGINE.modules.values():
+            path = Path(str(module.__file__))
+            archive.write(path, path.relative_to(ROOT))
+    found, engine = make_engine(tree, "/usr/bin:/bin").splitlines()
+    assert found == f"Engine of dist/{wheel.name}, made from these sources"
+    assert engine == "Engine: native (compiled)"
+    assert built(tree) == sorted(map(whole_name, MODULES))
+
+    source = tree.joinpath(*whole_name(MODULES[0]).split(".")).with_suffix(".pyx")
+    source.write_text(source.read_text() + "# another source\n")
+    done = subprocess.run([sys.executable, "-m", "tools.wheels", "--use"], cwd=tree, check=False)
+    assert done.returncode == 1
 
 
 def test_without_a_compiler_one_line_says_what_it_costs(tree: Path, tmp_path: Path) -> None:
