@@ -8,10 +8,10 @@ from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.idempotence.known_ids import KnownIds
+from broker.longpolling.confirm_waits import CallLater, ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.role import Role
-from broker.send.confirm_waits import CallLater, ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock

@@ -12,49 +12,47 @@ from functools import partial
 
 from acl.peer_identity import BROKER
 from broker.auth.access_control import AccessControl
+from broker.auth.replica_identity import credentials
 from broker.client.queue_locks import QueueLocks
 from broker.coldctr.cold_flow import ColdFlow
-from broker.config.table_saving import TableSaving
 from broker.controller.appointed_master import AppointedMaster
 from broker.core import BrokerCore
 from broker.environment import Environment, call_later
 from broker.failover.active_services import ActiveServices
 from broker.failover.escape_bridge import EscapeBridge, delivery
 from broker.failover.group_members import GroupMembers
+from broker.failover.ha_exchange import HaExchange
 from broker.failover.handover_fetch import HandoverFetch
-from broker.failover.master_watch import MasterWatch
 from broker.failover.pre_online import PreOnline
 from broker.idempotence.known_ids import KnownIds
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.held_pulls import HeldPulls
-from broker.metrics.broker_figures import broker_figures
-from broker.metrics.lag import ConsumerLag
-from broker.metrics.node_metrics import node_metrics, store_metrics
-from broker.metrics.traffic import Traffic
-from broker.offset.broadcast_offsets import BroadcastOffsets
-from broker.offset.idle_offsets import IdleOffsets
+from broker.monitoring.broker_figures import broker_figures
+from broker.monitoring.lag import ConsumerLag
+from broker.monitoring.node_metrics import node_metrics, store_metrics
+from broker.monitoring.traffic import Traffic
 from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
-from broker.pop.pop_metrics import pop_metrics
-from broker.pop.pop_service import PopService
 from broker.pop.revive.revive_service import ReviveService
 from broker.process_parts import ProcessParts
 from broker.processor.admin.plain_accounts import PlainAccountsProcessor
 from broker.processor.assembly import admin_routes, message_routes
 from broker.processor.lock_batch import GroupLocks
 from broker.processor.pop.notification import NotificationService
+from broker.processor.pop.pop_metrics import pop_metrics
+from broker.processor.pop.pop_service import PopService
 from broker.processor.pull import PullProcessor
 from broker.processor.query_assignment import AssignmentService
+from broker.pull.broadcast_offsets import BroadcastOffsets
 from broker.replication.empty_start import no_members
-from broker.replication.ha_exchange import HaExchange
 from broker.replication.master_sessions import MasterSessions
-from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
 from broker.replication.table_stream import TableSender
 from broker.role import Role
-from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
 from broker.slave.master_follower import MasterFollower
+from broker.slave.master_watch import MasterWatch
 from broker.slave.slave_gate import gated_table
 from broker.slave.slave_reads import SlaveReads
 from broker.slave.slave_sessions import SlaveSessions
@@ -64,12 +62,14 @@ from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
 from broker.timer.timer_service import BARRED_TOPICS, TimerService
 from broker.topic.light_tables import new_tables
-from broker.topic.renewed_topics import RenewedTopics
 from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transaction_metrics import TransactionMetrics
 from broker.transaction.transactions import Transactions
+from broker.upkeep.idle_offsets import IdleOffsets
+from broker.upkeep.renewed_topics import RenewedTopics
+from broker.upkeep.table_saving import TableSaving
 from ha.autoswitch.master_link import AutoSwitchRules
 from ha.autoswitch.messages import SlaveHandshake
 from ha.autoswitch.slave_link import AutoSwitchReplica
@@ -195,7 +195,7 @@ def build(
     presence = build_presence(core, pops, slave)
     slave_port = build_slave_port(core, environment, process, tables, presence, slave)
     pulls = build_pulls(core, slave, presence.appointed, pops.pop)
-    traffic = Traffic(core, pops.pop)
+    traffic = Traffic(core, pops.pop.counters.by_name())
     services = [
         tables,  # first: the parts that serve the group depend on them
         deliveries.schedule,

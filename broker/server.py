@@ -20,12 +20,12 @@ from broker.controller.replica import ControlledReplica, Epochs, Manage
 from broker.controller.role_switch import BrokerRoleSwitch
 from broker.environment import Environment, Fatal, log_fatal
 from broker.fast_failure import CHECK_S
+from broker.message_id import host_bytes
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.parts import BrokerParts, build
 from broker.periodic import Periodic
 from broker.process_parts import build_process_parts
 from broker.role import Role
-from broker.send.message_id import host_bytes
 from broker.service import Service
 from broker.slave.slave_synchronize import SlaveSynchronize
 from broker.term import Step, Term

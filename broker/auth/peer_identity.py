@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from acl.peer_identity import BROKER, NONCE_BYTES, PeerIdentity, PeerKind, demand_proof
 from broker.auth.access_control import AccessControl
+from broker.auth.replica_identity import new_nonce
 from broker.config.live_config import LiveConfig
-from broker.replication.replica_identity import new_nonce
 from broker.service import Service
 from ha.shared_secret import secret_of
 from sprocket.remoting.channel import RemotingChannel

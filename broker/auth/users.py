@@ -22,7 +22,7 @@ from acl.auth.start import accounts_of_v1, fill
 from acl.auth.tables import AuthContent, AuthTables
 from broker.config.broker_config import BrokerConfig
 from broker.periodic import Periodic
-from broker.replication.replicated_tables import ReplicatedTable
+from broker.replicated_table import ReplicatedTable
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, ProtocolError, StoreError
 from sprocket.remoting.credentials import Credentials

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from typing import Any, Final
 
+from broker.coldctr.cold_requests import ColdFlowProcessor
 from broker.coldctr.cold_thresholds import ColdThresholds
 from broker.core import BrokerCore
 from broker.longpolling.deadlines import Deadlines
 from broker.longpolling.held_pulls import AnswerPull
 from broker.periodic import Periodic
-from broker.processor.admin.cold_flow import ColdFlowProcessor
 from broker.service import Service
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from functools import cache
 
-from broker.send.message_id import host_bytes
+from broker.message_id import host_bytes
 from sprocket.common.errors import ConfigError
 
 # A documentation address (RFC 5737): the default route covers it, and nothing is sent to it.

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from typing import Final
 
+from broker.failover.ha_exchange import HaExchange
 from broker.periodic import pause
-from broker.replication.ha_exchange import HaExchange
 from broker.service import Service
 from broker.slave.master_follower import MasterFollower
 from sprocket.common.errors import ClientError, ProtocolError

@@ -15,10 +15,10 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.failover.active_services import ActiveServices
 from broker.failover.group_members import GroupMembers, Members
+from broker.failover.ha_exchange import HaExchange
 from broker.failover.handover_fetch import HandoverFetch
 from broker.out.registration import Registration
 from broker.periodic import pause
-from broker.replication.ha_exchange import HaExchange
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.remoting.addresses import numeric_host, numeric_hosts
 from sprocket.remoting.bodies.route import MASTER_ID

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from broker.config.live_config import LiveConfig
 from broker.idempotence.id_window import FirstSend, IdWindow
 from broker.idempotence.log_ids import ids_in
-from broker.send.confirm_waits import CallLater, Timer
+from broker.longpolling.confirm_waits import CallLater, Timer
 from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy, StoreError

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from broker.send.confirm_waits import CallLater, Timer
+from broker.longpolling.confirm_waits import CallLater, Timer
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 

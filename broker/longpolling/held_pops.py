@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.deadlines import Deadlines
 from broker.longpolling.held_pulls import PullFilter, QueueEnds, codes_of
-from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
-from broker.send.confirm_waits import CallLater
+from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 from store.flush.confirmation import Arrival

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.filter.subscription_filter import TagFilter
+from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.deadlines import Deadlines
-from broker.send.confirm_waits import CallLater
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 from store.flush.confirmation import Arrival

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from broker.core import BrokerCore
+from broker.longpolling.confirm_waits import Timer
 from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
-from broker.send.confirm_waits import Timer
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker.config.live_config import LiveConfig
-from broker.send.confirm_waits import CallLater, Timer
+from broker.longpolling.confirm_waits import CallLater, Timer
 from sprocket.common.clock import Clock
 
 # Times this close together share one turn of the timer.

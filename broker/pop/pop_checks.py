@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from broker.core import BrokerCore
-from broker.pop.retry_topics import retry_topic_v1
 from broker.send.admission import FAQ
+from broker.topic.retry_topics import retry_topic_v1
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig

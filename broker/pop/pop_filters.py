@@ -11,8 +11,8 @@ from broker.filter.sql_filter import SQL92, compiled
 from broker.filter.subscription_filter import ALL, TAG, is_tag_type, tag_filter
 from broker.filter.tokens import InvalidExpression
 from broker.longpolling.held_pulls import PullFilter
-from broker.pop.retry_topics import retry_topic
 from broker.subscription.assumed_subscriptions import AssumedSubscriptions
+from broker.topic.retry_topics import retry_topic
 from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.java_hash import java_hash_code

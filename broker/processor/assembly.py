@@ -3,10 +3,9 @@
 import os
 
 from broker.core import BrokerCore
-from broker.idempotence.idempotent_sends import IdempotentSends
-from broker.metrics.traffic import Traffic
+from broker.message_id import UniqueKeys
+from broker.monitoring.traffic import Traffic
 from broker.out.registration import Registration
-from broker.pop.pop_service import PopService
 from broker.processor.admin.broker_admin import AdministrationProcessor
 from broker.processor.admin.cleaning import CleaningProcessor
 from broker.processor.admin.connections import ConnectionProcessor
@@ -18,14 +17,15 @@ from broker.processor.admin.topics import TopicProcessor
 from broker.processor.client_manage import ClientProcessor
 from broker.processor.consumer_offsets import OffsetProcessor
 from broker.processor.end_transaction import TransactionProcessor
+from broker.processor.pop.pop_service import PopService
 from broker.processor.pull import PullProcessor
 from broker.processor.query import QueryProcessor
 from broker.processor.reply import ReplyProcessor
 from broker.processor.send import SendProcessor
 from broker.processor.send_back import SendBackProcessor
 from broker.send.admission import SendAdmission
+from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
-from broker.send.message_id import UniqueKeys
 from broker.timer.schedule import ScheduleService
 from broker.timer.timer_intake import TimerIntake
 from broker.transaction.transactions import Transactions

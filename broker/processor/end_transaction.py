@@ -14,8 +14,8 @@ from typing import Any, Final
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
-from broker.send.confirm_waits import ConfirmWaits
-from broker.send.message_id import decode_offset_message_id
+from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.message_id import decode_offset_message_id
 from broker.transaction.check_rules import is_too_late
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
 from broker.transaction.transactions import Ending, Transactions

@@ -14,9 +14,9 @@ from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
 from broker.metrics.message_flow import MessageFlow
-from broker.offset.broadcast_offsets import BroadcastOffsets
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.table import Refused
+from broker.pull.broadcast_offsets import BroadcastOffsets
 from broker.pull.planner import COMMIT_OFFSET, SUSPEND, PullPlan, PullPlanner, Why, pull_key
 from broker.pull.pull_frames import PullFrames
 from broker.slave.slave_reads import SlaveReads, suggested_id

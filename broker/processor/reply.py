@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 
 from broker.client.clients import ProducerRegistry
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.message_id import host_bytes, offset_message_id
 from broker.send.admission import SendAdmission, SendHeader, check_accepting
-from broker.send.confirm_waits import ConfirmWaits
-from broker.send.message_id import host_bytes, offset_message_id
 from broker.send.replies import Appended
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from broker.config.live_config import LiveConfig
-from broker.idempotence.idempotent_sends import IdempotentSends
+from broker.longpolling.confirm_waits import Answer, ConfirmWaits
+from broker.message_id import host_bytes
 from broker.metrics.message_flow import MessageFlow
 from broker.send.admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
-from broker.send.confirm_waits import Answer, ConfirmWaits
+from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
-from broker.send.message_id import host_bytes
 from broker.send.replies import Appended, Sent
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
 from broker.send.settled import Settled

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.message_id import offset_message_id
 from broker.metrics.message_flow import MessageFlow
-from broker.send.confirm_waits import ConfirmWaits
-from broker.send.message_id import offset_message_id
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TIMER_NAMES
 from broker.topic.topics import TopicTable

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from broker.auth.access_control import AccessControl
+from broker.auth.replica_identity import credentials
 from broker.config.broker_config import BrokerRole
 from broker.core import BrokerCore
+from broker.longpolling.confirm_waits import Timer
 from broker.periodic import Periodic
 from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
-from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import replica_rules
 from broker.replication.table_stream import TopicSender
-from broker.send.confirm_waits import Timer
 from broker.service import Service
 from ha.epochs.epoch_file import EpochFile
 from ha.hello import EPOCH_VERSION, VERSION

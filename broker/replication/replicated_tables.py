@@ -7,7 +7,6 @@ Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,6 +16,7 @@ from broker.core import BrokerCore
 from broker.offset.consumer_offsets import decoded
 from broker.periodic import Periodic
 from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
+from broker.replicated_table import ReplicatedTable
 from broker.service import Service
 from broker.subscription.request_modes import RequestModes, RequestModeTable
 from broker.timer.schedule import DelayOffsets, DelayOffsetTable
@@ -35,29 +35,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _SAVE_S: Final = 1.0
-
-
-@dataclass(frozen=True)
-class ReplicatedTable:
-    """One table.  Everything is called in the event loop's thread, except `prepare`, which any thread may call.
-
-    A request with `code` asks a master for what `encode` returns; None where RocketMQ has no such request.  `mark`
-    differs when the table may have changed, and is cheap.  A table that `tells_deliveries` says which records of the
-    log were delivered.  It is applied once the replica has the log that the master had when the table was read.
-    Otherwise those messages would be lost when this replica becomes the one that delivers.
-    """
-
-    name: str
-    code: RequestCode | None
-    mark: Callable[[], Hashable]
-    encode: Callable[[], bytes]
-    # Decodes what `encode` returned, and raises ProtocolError; calling its result replaces this table.
-    prepare: Callable[[bytes], Callable[[], None]]
-    tells_deliveries: bool = False
-
-    def apply(self, content: bytes) -> None:
-        """Replace this table by the master's; it is saved soon.  Raises ProtocolError."""
-        self.prepare(content)()
 
 
 class ReplicatedTables(Service):

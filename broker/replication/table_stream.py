@@ -16,7 +16,8 @@ import msgspec
 
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.periodic import Periodic
-from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from broker.replicated_table import ReplicatedTable
+from broker.replication.replicated_tables import ReplicatedTables
 from broker.role import Role
 from broker.service import Service
 from ha.listener import SlaveListener

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
-from broker.pop.retry_topics import group_of
+from broker.message_id import UniqueKeys
 from broker.send.admission import FAQ, Admission, SendHeader
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
-from broker.send.message_id import UniqueKeys
+from broker.send.half_sends import HalfSends
+from broker.send.timed_sends import TimedSends
 from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.timer.timed_sends import TimedSends
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
+from broker.topic.retry_topics import group_of
 from broker.topic.topics import TopicTable
 from broker.transaction.half_message import prepare
-from broker.transaction.half_sends import HalfSends
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
 from sprocket.common.logs.peer_lines import peer_lines

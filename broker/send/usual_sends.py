@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.message_id import host_bytes
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
 from broker.send.admission import SendAdmission
-from broker.send.confirm_waits import ConfirmWaits
-from broker.send.message_id import host_bytes
 from broker.send.settled import Settled
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError

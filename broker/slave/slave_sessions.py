@@ -14,9 +14,9 @@ import ssl
 from typing import Final
 
 from broker.auth.access_control import AccessControl
+from broker.auth.replica_identity import credentials
 from broker.core import BrokerCore
 from broker.out.master_address import MasterAddress
-from broker.replication.replica_identity import credentials
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.table_stream import TableReceiver
 from broker.service import Service

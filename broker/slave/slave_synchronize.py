@@ -22,7 +22,8 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.out.master_address import MasterAddress
 from broker.periodic import Periodic
-from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from broker.replicated_table import ReplicatedTable
+from broker.replication.replicated_tables import ReplicatedTables
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
 from sprocket.remoting.bodies.stats import HARuntimeInfo, KVTable

@@ -12,8 +12,8 @@ from typing import Final
 
 from broker.core import BrokerCore
 from broker.periodic import Periodic
-from broker.processor.recall import RecallProcessor
 from broker.service import Service
+from broker.timer.recall import RecallProcessor
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
 from broker.timer.wheel_metrics import wheel_metrics

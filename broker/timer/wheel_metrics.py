@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.metrics.node_metrics import STORE_LABELS, STORE_VALUES
+from broker.monitoring.node_metrics import STORE_LABELS, STORE_VALUES
 from broker.timer.timer_metrics import TimerMetrics
 from sprocket.metrics.declared import Kind, Metric, Value
 from sprocket.metrics.distribution import Distributions, Labels

@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.client.clients import ClientChannel, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
-from broker.send.confirm_waits import CallLater, Timer
+from broker.longpolling.confirm_waits import CallLater, Timer
 from broker.service import Service
 from broker.topic.topics import TopicTable
 from broker.transaction.check_report import CheckReport

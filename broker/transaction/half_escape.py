@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.send.confirm_waits import Timer
+from broker.longpolling.confirm_waits import Timer
 from broker.service import Service
 from broker.transaction.half_message import QUEUE_ID, HalfMessage
 from broker.transaction.recovery import read_record

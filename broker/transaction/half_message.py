@@ -9,7 +9,7 @@ Source: RocketMQ 5.3.3, `TransactionalMessageBridge`, `TransactionalMessageUtil`
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from broker.send.message_id import offset_message_id
+from broker.message_id import offset_message_id
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
-from broker.send.confirm_waits import ConfirmWaits
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.transaction.half_message import QUEUE_ID
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import RequestError, StoreError

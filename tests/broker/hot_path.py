@@ -13,17 +13,17 @@ from broker.client.queue_locks import QueueLocks
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
-from broker.idempotence.idempotent_sends import IdempotentSends
 from broker.idempotence.known_ids import KnownIds
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.held_pulls import HeldPulls
+from broker.message_id import UniqueKeys, host_bytes
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
 from broker.send.admission import SendAdmission
-from broker.send.confirm_waits import ConfirmWaits
+from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
-from broker.send.message_id import UniqueKeys, host_bytes
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable

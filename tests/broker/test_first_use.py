@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.table_saving import TableSaving
+from broker.upkeep.table_saving import TableSaving
 from sprocket.common.errors import ClientError, DiskFull
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupTable

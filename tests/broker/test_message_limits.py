@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.send.message_id import host_bytes
+from broker.message_id import host_bytes
 from sprocket.client.message import MessageQueue
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.limits import MAX_PROPERTIES_BYTES

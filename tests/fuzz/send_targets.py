@@ -11,13 +11,13 @@ import msgspec
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
-from broker.idempotence.idempotent_sends import IdempotentSends
 from broker.idempotence.known_ids import KnownIds
+from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
 from broker.send.admission import Admission
+from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
-from broker.send.message_id import UniqueKeys
 from broker.timer.timer_intake import TimerIntake
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode

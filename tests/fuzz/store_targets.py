@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from broker.auth.replica_identity import HaStore
 from broker.filter.consumer_filters import ConsumerFilterTable
 from broker.offset.consumer_offsets import ConsumerOffsetTable, decoded
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.retry_record import renamed
 from broker.pop.revive.revive_record import read_record
-from broker.replication.replica_identity import HaStore
 from broker.subscription.request_modes import RequestModeTable
 from broker.timer.schedule import DelayOffsetTable
 from broker.timer.timer_metrics import TimerMetricsTable

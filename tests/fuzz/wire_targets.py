@@ -14,8 +14,8 @@ import zstandard
 
 import sprocket.remoting.bodies
 import sprocket.remoting.headers
+from broker.message_id import decode_offset_message_id
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
-from broker.send.message_id import decode_offset_message_id
 from broker.timer.recall_handle import RecallHandle
 from sprocket.client.compression import Compression, compress, decompress
 from sprocket.client.errors import BodyUnreadable

@@ -592,11 +592,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "slave's timeout answered as acknowledged",
-        "broker/send/confirm_waits.py",
+        "broker/longpolling/confirm_waits.py",
         "            code = _SLAVE  # as in RocketMQ: if both are late, the slaves are named\n",
         "            code = _SUCCESS\n",
         "a sender that waited for slaves in vain is told SEND_OK",
-        ("tests/broker/send/test_confirm_waits.py", *_REPLICATION),
+        ("tests/broker/longpolling/test_confirm_waits.py", *_REPLICATION),
     ),
     # Sessions of two Sprocket ends
     Mutant(

@@ -10,19 +10,19 @@ _LEASES: Final = ("tests/broker/controller/test_leases.py",)
 ROLE_MUTANTS: Final = (
     Mutant(
         "what waits acknowledged without a lease",
-        "broker/send/confirm_waits.py",
+        "broker/longpolling/confirm_waits.py",
         "        if not self.may_acknowledge:\n            return NoLease()\n",
         "",
         "two masters acknowledge at a time, and what one of them acknowledged is lost",
-        ("tests/broker/send/test_confirm_waits.py", *_LEASES),
+        ("tests/broker/longpolling/test_confirm_waits.py", *_LEASES),
     ),
     Mutant(
         "what waits for a topic's file acknowledged without a lease",
-        "broker/send/confirm_waits.py",
+        "broker/longpolling/confirm_waits.py",
         "            answer(NoLease() if error is None and not self.may_acknowledge else error, code)\n",
         "            answer(error, code)\n",
         "a lease that ends while a new topic is written to its file counts no more",
-        ("tests/broker/send/test_confirm_waits.py", *_LEASES),
+        ("tests/broker/longpolling/test_confirm_waits.py", *_LEASES),
     ),
     Mutant(
         "sends accepted without a lease",

@@ -63,7 +63,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("controller/consensus.py", "randomness"): "composition root: nonces that nobody can guess, waits of elections",
     # broker
     ("broker/config/local_address.py", "network"): "edge: asks the system for this machine's address and name",
-    ("broker/replication/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
+    ("broker/auth/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
     ("broker/server.py", "randomness"): "composition root: the default of an injected function",
     # proxy
     ("proxy/config.py", "network"): "edge: asks the system for this machine's name",

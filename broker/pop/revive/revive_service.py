@@ -11,11 +11,11 @@ import msgspec
 
 from broker.core import BrokerCore
 from broker.failover.escaped_message import EscapedMessage
+from broker.longpolling.confirm_waits import Timer
 from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive.revive_queue import ReviveQueue
 from broker.pop.revive.revive_window import SETTLE_MS
 from broker.pop.revive.reviver import CheckpointLog, RevivedListener
-from broker.send.confirm_waits import Timer
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, FigureFamily

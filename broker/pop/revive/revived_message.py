@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from broker.pop.records import PopCheckPoint
-from broker.pop.retry_topics import retry_topic
+from broker.topic.retry_topics import retry_topic
 from sprocket.remoting.message.properties import VALUE_END_BYTES, encoded_name, find_last, terminated
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.record.record import PendingMessage, Record, TagsCodes

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from broker.core import BrokerCore
 from broker.pop.records import PopCheckPoint
-from broker.pop.retry_topics import normal_topic
 from broker.pop.revive.revive_window import Held, open_indexes
 from broker.pop.revive.revived_message import is_given_up, revived, rewritten, topic_of
+from broker.topic.retry_topics import normal_topic
 from sprocket.common.errors import CorruptRecord, RequestError, StoreBusy
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines

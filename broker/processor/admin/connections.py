@@ -11,7 +11,7 @@ from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
-from broker.send.message_id import decode_offset_message_id
+from broker.message_id import decode_offset_message_id
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock

@@ -15,8 +15,8 @@ from broker.client.clients import ConsumerGroup, ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.renewed_topics import ResetListener
 from broker.topic.topics import TopicTable
+from broker.upkeep.renewed_topics import ResetListener
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import MessageQueue

@@ -11,9 +11,9 @@ from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_offsets import FROM_FIRST
-from broker.pop.pop_service import PopService
-from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
+from broker.processor.pop.pop_service import PopService
 from broker.service import Service
+from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response

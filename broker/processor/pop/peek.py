@@ -6,7 +6,7 @@ from broker.core import BrokerCore
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.retry_record import queue_offsets_in
-from broker.pop.retry_topics import retry_topic
+from broker.topic.retry_topics import retry_topic
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request, Response

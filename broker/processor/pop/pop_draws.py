@@ -5,8 +5,8 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`.
 
 from broker.core import BrokerCore
 from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
-from broker.pop.retry_topics import retry_topic, retry_topic_v2
 from broker.pop.revive.revive_log import ReviveLog
+from broker.topic.retry_topics import retry_topic, retry_topic_v2
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 

@@ -1,7 +1,7 @@
 import pytest
 
-from broker.metrics.broker_figures import readable
 from broker.metrics.statistics import DailyTotals, RateWindow, Span
+from broker.monitoring.broker_figures import readable
 from sprocket.common.figures import values
 from tests.clock import ManualClock
 

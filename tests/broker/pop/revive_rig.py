@@ -11,13 +11,13 @@ from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.idempotence.known_ids import KnownIds
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
 from broker.pop.revive.revive_service import ReviveService
 from broker.role import Role
-from broker.send.confirm_waits import ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from broker.pop.pop_service import PopService
+from broker.processor.pop.pop_service import PopService
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response

@@ -12,8 +12,8 @@ from sprocket.common.errors import RequestError
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import encode
 from tests.broker.hot_path import TOPIC, hot_path, properties, property_map
+from tests.broker.send.test_timed_sends import ADMISSION, HOST, Intake
 from tests.broker.test_send import exchange
-from tests.broker.timer.test_timed_sends import ADMISSION, HOST, Intake
 from tests.send_headers import send_frame
 
 PLAIN, HALF, TIMED, OTHER = SendKind

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from broker.send.message_id import decode_offset_message_id
+from broker.message_id import decode_offset_message_id
 from broker.server import Broker
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData

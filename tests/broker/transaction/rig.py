@@ -9,9 +9,9 @@ import msgspec
 
 from broker.client.clients import Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
-from broker.send.confirm_waits import ConfirmWaits
 from broker.topic.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.send.message_id import offset_message_id
+from broker.message_id import offset_message_id
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.send.message_id import offset_message_id
+from broker.message_id import offset_message_id
 from broker.server import Broker
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.bodies.client import MessageQueue

@@ -11,14 +11,14 @@ from unittest.mock import patch
 from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop import usual_acks
-from broker.pop.pop_service import PopService
 from broker.pop.popped import template_of
 from broker.processor.pop import usual_pops
+from broker.processor.pop.pop_service import PopService
 from broker.role import Role
-from broker.send.confirm_waits import ConfirmWaits
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable

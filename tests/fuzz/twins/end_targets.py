@@ -9,9 +9,9 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from broker.config.live_config import LiveConfig
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
-from broker.send.confirm_waits import ConfirmWaits
 from broker.transaction import usual_ends
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions

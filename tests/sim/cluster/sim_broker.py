@@ -11,14 +11,15 @@ from unittest.mock import patch
 
 from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
+from broker.replicated_table import ReplicatedTable
 from broker.replication.master_sessions import MasterSessions
-from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
 from broker.replication.table_stream import TableSender
 from broker.role import Role
-from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
 from broker.slave.master_follower import MasterFollower
 from broker.slave.slave_sessions import SlaveSessions

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest.mock import patch
 
+from broker.auth import replica_identity
 from broker.config.broker_config import BrokerConfig
 from broker.controller.membership import Membership, join_group
 from broker.controller.replica import ControlledReplica
 from broker.core import BrokerCore
-from broker.replication import replica_identity
 from broker.server import Broker
 from broker.service import Service
 from ha.greeting import Credentials

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.metrics.broker_figures import DiskSpace, disk_space
 from broker.metrics.labels import is_system_group
+from broker.monitoring.broker_figures import DiskSpace, disk_space
 from sprocket.metrics.declared import Kind, Metric, Value, gauge, text
 from sprocket.metrics.distribution import Labels
 from sprocket.remoting.version_names import version_text

@@ -7,9 +7,9 @@ import pytest
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
+from broker.message_id import UniqueKeys
 from broker.send.admission import Admission
 from broker.send.intake import MessageIntake
-from broker.send.message_id import UniqueKeys
 from broker.send.send_kinds import SendKind, kind_of
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.recall_handle import RecallHandle, handle_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.config.table_saving import TableSaving
 from broker.offset.consumer_offsets import ConsumerOffsetTable
+from broker.upkeep.table_saving import TableSaving
 from sprocket.remoting.codec.fastjson import loads
 from store.message_store import MessageStore
 from tests.broker.insides import core_of, work_now

@@ -3,10 +3,11 @@
 Source: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`.
 """
 
+from collections.abc import Callable, Mapping
+
 from broker.core import BrokerCore
 from broker.metrics.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.periodic import Periodic
-from broker.pop.pop_service import PopService
 from broker.service import Service
 from sprocket.common.figures import Declared
 from sprocket.remoting.message.topic_names import is_light
@@ -15,7 +16,8 @@ from sprocket.remoting.message.topic_names import is_light
 class Traffic(Service):
     """Sampler of the counters of the store, of pulls and of pops."""
 
-    def __init__(self, core: BrokerCore, pop: PopService) -> None:
+    def __init__(self, core: BrokerCore, pop_counts: Mapping[str, Callable[[], Mapping[str, int]]]) -> None:
+        """`pop_counts` are the counters of pops, by name."""
         clock, store, flow = core.clock, core.store, core.flow
         cluster = core.config.broker.broker_cluster_name
         self._store, self._flow, self._topics = store, flow, core.topics
@@ -36,8 +38,7 @@ class Traffic(Service):
             "SNDBCK_PUT_NUMS": RateWindow(clock, flow.returned_by_key),
             "DLQ_PUT_NUMS": RateWindow(clock, flow.dead_letters_by_key),
         }
-        # By the names of `PopCounters`.
-        self.pop_rates = {name: RateWindow(clock, counts) for name, counts in pop.counters.by_name().items()}
+        self.pop_rates = {name: RateWindow(clock, counts) for name, counts in pop_counts.items()}
 
         # Rates of the whole broker, under its cluster's name.
         self.broker_rates = {

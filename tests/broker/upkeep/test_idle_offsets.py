@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 
 from broker.core import BrokerCore
-from broker.offset.idle_offsets import IdleOffsets
 from broker.server import Broker
+from broker.upkeep.idle_offsets import IdleOffsets
 from store.message_store import MessageStore
 from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker

@@ -6,8 +6,8 @@ counted, so `put_status` is always PUT_OK.
 
 from collections.abc import Iterator
 
-from broker.pop.pop_service import PopService
 from broker.pop.revive.revive_service import ReviveService
+from broker.processor.pop.pop_service import PopService
 from sprocket.metrics.declared import Kind, Metric, Value, gauge
 from sprocket.metrics.distribution import Labels
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.config.broker_config import BrokerRole
-from broker.send.confirm_waits import ConfirmWaits
+from broker.longpolling.confirm_waits import ConfirmWaits
 from sprocket.common.errors import DiskFailed, NoLease, StoreError
 from sprocket.common.figures import values
 from sprocket.remoting.codes import ResponseCode

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.send.send_kinds import SendKind, kind_of
-from tests.broker.timer.test_timed_sends import ADMISSION, HOST, KEY, SUFFIX, Intake
+from tests.broker.send.test_timed_sends import ADMISSION, HOST, KEY, SUFFIX, Intake
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01bench\x02"
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from broker.core import BrokerCore
 from broker.failover.group_members import GroupMembers, Members
+from broker.failover.ha_exchange import HaExchange
 from broker.failover.handover_push import HandoverPush
-from broker.replication.ha_exchange import HaExchange
 from broker.service import Service
 from broker.slave.master_follower import MasterFollower
 from sprocket.common.errors import SprocketError

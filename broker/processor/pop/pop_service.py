@@ -25,7 +25,6 @@ from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_offsets import PopOffsets
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import PopCheckPoint
-from broker.pop.retry_topics import normal_topic
 from broker.pop.revive.revive_log import ReviveLog
 from broker.pop.usual_acks import UsualAcks
 from broker.processor.pop.ack import AckProcessor
@@ -37,6 +36,7 @@ from broker.processor.pop.pop_end import PopEnd
 from broker.processor.pop.usual_pops import UsualPops
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
+from broker.topic.retry_topics import normal_topic
 from sprocket.common.errors import StoreError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig

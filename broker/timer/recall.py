@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.send.message_id import host_bytes
+from broker.message_id import host_bytes
 from broker.timer.recall_handle import RecallHandle
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError

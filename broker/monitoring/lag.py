@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from broker.core import BrokerCore
 from broker.filter.subscription_filter import TagFilter, is_tag_type, subscription_filter
 from broker.metrics.labels import is_retry_or_dlq, is_system
-from broker.pop.retry_topics import retry_topic
+from broker.topic.retry_topics import retry_topic
 from sprocket.common.errors import StoreError
 from sprocket.common.next_turn import in_turns
 from sprocket.metrics.declared import Kind, Metric, Value, text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.pop.retry_topics import group_of, normal_topic, normal_topic_of, retry_topic
+from broker.topic.retry_topics import group_of, normal_topic, normal_topic_of, retry_topic
 
 
 def test_both_kinds_are_built_and_taken_apart() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.send.message_id import UniqueKeys, decode_offset_message_id, host_bytes, offset_message_id
+from broker.message_id import UniqueKeys, decode_offset_message_id, host_bytes, offset_message_id
 from tests.clock import ManualClock
 
 

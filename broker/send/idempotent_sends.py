@@ -11,9 +11,9 @@ from broker.config.live_config import LiveConfig
 from broker.idempotence.id_window import FirstSend
 from broker.idempotence.known_ids import KnownIds
 from broker.idempotence.log_ids import MAX_ID_BYTES, NAME, UNIQUE_KEY_NAME, WAITING_TOPICS, first_send
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.send.admission import Admission
-from broker.send.confirm_waits import ConfirmWaits
 from broker.send.replies import Appended, SendReplies
 from broker.timer.recall_handle import handle_text
 from sprocket.common.clock import Clock
