@@ -131,7 +131,7 @@ class PullProcessor:
         self._store = store
         self._offsets = offsets
         self._flow = flow
-        self._planner = PullPlanner(
+        self.planner = PullPlanner(
             config, topics, groups, consumers, offsets, filters, store.usual_reads.queue, self._state
         )
         self.held = held  # None: no pull is held
@@ -145,7 +145,7 @@ class PullProcessor:
             Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Lane.PULL)
             for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         ]
-        frames = PullFrames(self._planner, self._store.usual_reads, self._offsets, self._flow, _FOUND, routes)
+        frames = PullFrames(self.planner, self._store.usual_reads, self._offsets, self._flow, _FOUND, routes)
         return [replace(route, usual=frames.handler(int(route.code))) for route in routes]
 
     def _state(self) -> Why | None:
@@ -178,7 +178,7 @@ class PullProcessor:
         header, slave = request.header, self.slave
         if slave is not None and (refusal := slave.refusal(request)) is not None:
             return refusal
-        plan = self._planner.plan(pull_key(request.code, header))
+        plan = self.planner.plan(pull_key(request.code, header))
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
         cold = self.cold

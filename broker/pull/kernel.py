@@ -21,6 +21,8 @@ from store.queue.usual_reads import UsualReads
 
 # Plan, next offset, offset to commit or None, messages, their bytes.
 Note = tuple[PullPlan, int, int | None, int, int]
+# Physical offset, size, tags code.
+_Entry = tuple[int, int, int]
 # Max messages of one response.
 _MAX_MESSAGES: Final = 1024
 
@@ -38,12 +40,6 @@ class _Limits(NamedTuple):
     def is_near(self, physical_offset: int) -> bool:
         """Return whether memory probably holds a record."""
         return 0 <= physical_offset <= self.wrote_offset <= physical_offset + self.memory_bytes
-
-
-class _Entry(NamedTuple):
-    physical_offset: int
-    size_bytes: int
-    tags_code: int
 
 
 class PullKernel:
@@ -111,9 +107,8 @@ class PullKernel:
         if not max(min_offset, queue.cold_end) <= offset < max_offset:
             return None
         chosen, scanned = _choose(queue, offset, max_offset - offset, header.max_msg_nums, plan.codes, limits)
-        records = self._records(chosen, limits)
-        size_bytes, asked_bytes = sum(map(len, records)), header.max_msg_bytes or 0
-        max_bytes = min(self._max_response_bytes, limits.max_bytes)
+        records, size_bytes = self._records(chosen, limits)
+        max_bytes, asked_bytes = min(self._max_response_bytes, limits.max_bytes), header.max_msg_bytes or 0
         if not records or size_bytes > (min(max_bytes, asked_bytes) if asked_bytes > 0 else max_bytes):
             return None
         values = (
@@ -122,20 +117,27 @@ class PullKernel:
         buffers.append(self._template.frame(request.serialization, request.opaque, values, size_bytes))
         buffers += records
         commit = header.commit_offset if header.sys_flag & COMMIT_OFFSET else None
-        return plan, offset + scanned, commit, len(records), size_bytes
+        return plan, offset + scanned, commit, len(chosen), size_bytes
 
-    def _records(self, chosen: list[_Entry], limits: _Limits) -> list[memoryview]:
-        """Return the records of the entries; none unless all lie in one segment, in ascending order."""
-        if not chosen or chosen[0].physical_offset < limits.cold_end:
-            return []
-        segment, base, end = self._reads.segment_at(chosen[0].physical_offset)
-        lowest, end, records = base, min(end, limits.wrote_offset), []
+    def _records(self, chosen: list[_Entry], limits: _Limits) -> tuple[list[memoryview], int]:
+        """Return the records of the entries, those in a row as one buffer, and their bytes.
+
+        Return nothing unless all lie in one segment, in ascending order.
+        """
+        if not chosen or chosen[0][0] < limits.cold_end:
+            return [], 0
+        start = row_end = chosen[0][0]
+        segment, base, end = self._reads.segment_at(start)
+        rows, size_bytes, end = [], 0, min(end, limits.wrote_offset)
         for at, size, _ in chosen:
-            if at < lowest or size <= 0 or at + size > end:
-                return []
-            records.append(segment[at - base : at - base + size])
-            lowest = at + size
-        return records
+            if at < row_end or size <= 0 or at + size > end:
+                return [], 0
+            if at != row_end:
+                rows.append(segment[start - base : row_end - base])
+                start = at
+            row_end = at + size
+            size_bytes += size
+        return [*rows, segment[start - base : row_end - base]], size_bytes
 
 
 def _choose(
@@ -164,14 +166,14 @@ def _choose(
         return [], 0
     chosen: list[_Entry] = []
     scanned = 0
-    for entry in map(_Entry._make, ENTRY.iter_unpack(view[position : position + max(0, available) * UNIT])):
-        if codes is None or _low_bits(entry.tags_code) in codes:
+    for entry in ENTRY.iter_unpack(view[position : position + max(0, available) * UNIT]):
+        if codes is None or _low_bits(entry[2]) in codes:
             if len(chosen) == max_messages:
                 break
             chosen.append(entry)
         scanned += 1
         last = entry
-    if not chosen or not all(limits.is_near(one.physical_offset) for one in (chosen[0], chosen[-1], last)):
+    if not chosen or not all(limits.is_near(one[0]) for one in (chosen[0], chosen[-1], last)):
         return [], 0
     return chosen, scanned
 

@@ -121,7 +121,7 @@ async def broken_handler(broker: Broker, client: TestClient) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    broker.pulls._planner._group = broken  # type: ignore[method-assign, assignment]
+    broker.pulls.planner.plan = broken  # type: ignore[method-assign, assignment]
     await pull(broker, client)
 
 

@@ -59,7 +59,8 @@ def make_engine(tree: Path, path: str) -> str:
 
 
 def built(tree: Path) -> list[str]:
-    found = [path.relative_to(tree) for path in tree.glob("*/**/*.so") if "site-packages" not in path.parts]
+    packages = (tree / "sprocket", tree / "broker")
+    found = [path.relative_to(tree) for package in packages for path in package.glob("**/*.so")]
     return sorted(".".join((*path.parent.parts, path.name.partition(".")[0])) for path in found)
 
 

@@ -68,7 +68,7 @@ class Script:
 
     def _pull(self, code: int = 11, **changes: Any) -> list[str]:
         header, twin, counts = pull_header(**changes), self.twin, []
-        plan, found = twin.processor._planner.plan(pull_key(code, header)), twin.store.usual_reads.found
+        plan, found = twin.processor.planner.plan(pull_key(code, header)), twin.store.usual_reads.found
         noted = lambda reads, messages: (counts.append(reads), found(reads, messages))  # noqa: E731
         with patch.object(twin.store.usual_reads, "found", noted):
             ((_, head, body),), *_ = twin.serve([encode_request(code, 1, header)])

@@ -128,15 +128,18 @@ def test_the_handler_serves_all_others(is_native: bool, changes: dict[str, Any])
 
 
 def _without_topic(twin: Twin) -> None:
-    twin.topics._enter({"Orders": None})
+    del twin.topics.by_name["Orders"]
+    twin.config.plan_version.rise()
 
 
 def _fewer_queues(twin: Twin) -> None:
-    twin.topics._enter({"Orders": replace_struct(twin.topics.by_name["Orders"], read_queue_nums=0)})
+    twin.topics.by_name["Orders"] = replace_struct(twin.topics.by_name["Orders"], read_queue_nums=0)
+    twin.config.plan_version.rise()
 
 
 def _group_off(twin: Twin) -> None:
-    twin.groups._enter({"Heard": replace_struct(twin.groups.by_name["Heard"], consume_enable=False)})
+    twin.groups.by_name["Heard"] = replace_struct(twin.groups.by_name["Heard"], consume_enable=False)
+    twin.config.plan_version.rise()
 
 
 def _now_broadcasting(twin: Twin) -> None:
@@ -153,7 +156,7 @@ def _left(twin: Twin) -> None:
 
 def _forbidden(twin: Twin) -> None:
     twin.groups._forbidden = {"Heard": {"Orders": 4}}
-    twin.groups._enter({})
+    twin.config.plan_version.rise()
 
 
 def _reset(twin: Twin) -> None:

@@ -158,7 +158,7 @@ def is_same(planner: PullPlanner, key: PullKey) -> bool:
 async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_broker(tmp_path, auto_create_subscription_group=True) as (broker, client):
-        planner, changes = broker.pulls._planner, Changes(broker, client, chance)
+        planner, changes = broker.pulls.planner, Changes(broker, client, chance)
         keys = [key_of(chance) for _ in range(200)]
         seen: set[object] = set()
         broker.groups.find("CG")
