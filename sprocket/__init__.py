@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sprocket.client.deduplication.sqlite_claims import SqliteClaims
     from sprocket.client.errors import (
         AnswerUnreadable,
-        BodyUndecodable,
         BodyUnreadable,
         BrokerNotFound,
         BrokerRefused,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         TopicNotWritable,
     )
-    from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+    from sprocket.client.message import Message, MessageQueue, ReceivedMessage
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
     from sprocket.client.pop.pop_subject import PopHandler
     from sprocket.client.pop.popped_message import PoppedMessage
@@ -70,10 +69,11 @@ if TYPE_CHECKING:
     from sprocket.client.send.recall import RecallHandle
     from sprocket.client.send.reply import Reply, make_reply
     from sprocket.client.send.send_request import SendSettings
+    from sprocket.client.send_result import SendResult, SendStatus
     from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
     from sprocket.client.trace.recorder import TraceSettings
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
-    from sprocket.client.typed.consumer import TypedConsumer, TypedMessage, Undecodable
+    from sprocket.client.typed.consumer import BodyUndecodable, TypedConsumer, TypedMessage, Undecodable
     from sprocket.client.typed.serializers import (
         AvroSerializer,
         BytesSerializer,
@@ -191,7 +191,7 @@ __all__ = [
 
 _EXPORTS = {
     "ConsumerListener": "sprocket.client.rebalance.listener",
-    "BodyUndecodable": "sprocket.client.errors",
+    "BodyUndecodable": "sprocket.client.typed.consumer",
     "AvroSerializer": "sprocket.client.typed.serializers",
     "BytesSerializer": "sprocket.client.typed.serializers",
     "JsonSerializer": "sprocket.client.typed.serializers",
@@ -244,8 +244,8 @@ _EXPORTS = {
     "Message": "sprocket.client.message",
     "MessageQueue": "sprocket.client.message",
     "ReceivedMessage": "sprocket.client.message",
-    "SendResult": "sprocket.client.message",
-    "SendStatus": "sprocket.client.message",
+    "SendResult": "sprocket.client.send_result",
+    "SendStatus": "sprocket.client.send_result",
     "OrderlyConsumer": "sprocket.client.orderly_consumer",
     "OrderlySettings": "sprocket.client.orderly_consumer",
     "Producer": "sprocket.client.producer",

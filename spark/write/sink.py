@@ -20,9 +20,10 @@ from spark.options.sink_options import SinkOptions
 from spark.write.outgoing import Outgoing, check_columns, outgoing
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import BrokerRefused, ClientClosed, ClientError, IllegalMessage
-from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
+from sprocket.client.message import Message, MessageQueue
 from sprocket.client.producer import Producer
 from sprocket.client.send.queue_choice import by_sharding_key
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 

@@ -37,7 +37,7 @@ from sprocket.client.consume.subscription import ALL, SqlFilter, Topics, subscri
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, ClientError, PermissionDenied
-from sprocket.client.message import ReceivedMessage, SendResult
+from sprocket.client.message import ReceivedMessage
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull import Puller, PullLoop
 from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
@@ -51,6 +51,7 @@ from sprocket.client.send.reply import Reply, make_reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send.sender import Sender
+from sprocket.client.send_result import SendResult
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import new_tracing
 from sprocket.common.clock import Clock

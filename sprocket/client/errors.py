@@ -5,19 +5,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sprocket.common.errors import ClientError, ConfigError
 from sprocket.remoting.client import ConnectFailed
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 
-if TYPE_CHECKING:
-    from sprocket.client.message import ReceivedMessage
-
 __all__ = [
     "AnswerUnreadable",
-    "BodyUndecodable",
     "BodyUnreadable",
     "BrokerNotFound",
     "BrokerRefused",
@@ -200,14 +196,6 @@ class AnswerUnreadable(ClientError):
 
 class BodyUnreadable(ClientError):
     """A compressed body that cannot be inflated within the limit."""
-
-
-class BodyUndecodable(ClientError):
-    """A body that is no value of its typed topic's type.  `message` is still to be acknowledged or rejected."""
-
-    def __init__(self, message: "ReceivedMessage", reason: str) -> None:
-        super().__init__(f"{message!r} is no value of its topic's type: {reason}")
-        self.message = message
 
 
 def code_name(code: int) -> str:

@@ -16,7 +16,7 @@ from sprocket.client.errors import (
     IllegalMessage,
     ReplyTimeout,
 )
-from sprocket.client.message import Message, ReceivedMessage, SendResult
+from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.send.accumulator import Accumulator
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
@@ -28,6 +28,7 @@ from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
 from sprocket.client.send.sender import is_retried
 from sprocket.client.send.usual_starts import UsualStart
+from sprocket.client.send_result import SendResult
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import Tracing, new_tracing
 from sprocket.common.clock import Clock

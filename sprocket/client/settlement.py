@@ -3,13 +3,11 @@
 import logging
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from sprocket.client.consume.reconsume_later import ReconsumeLater
 from sprocket.client.errors import ClientError
-
-if TYPE_CHECKING:
-    from sprocket.client.message import SendResult
+from sprocket.client.send_result import SendResult
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +24,7 @@ class Settlement(Protocol):
 
     async def extend(self, message: Any, duration: Duration | None, /) -> None: ...
 
-    async def reply(self, message: Any, answer: bytes, /) -> "SendResult": ...
+    async def reply(self, message: Any, answer: bytes, /) -> SendResult: ...
 
     async def dead_letter(self, message: Any, reason: str, /) -> None: ...
 
@@ -76,7 +74,7 @@ class Settleable:
         """
         await self._consumer().extend(self, duration)
 
-    async def reply(self, body: bytes) -> "SendResult":
+    async def reply(self, body: bytes) -> SendResult:
         """Reply to a message that was sent with `Producer.request`.  Acknowledge it as well.
 
         Raises IllegalMessage if it expects no reply, SendFailed if the requester is gone.

@@ -27,7 +27,6 @@ from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
-from sprocket.client.message import SendResult
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop.pop_targets import PopTargets
@@ -38,6 +37,7 @@ from sprocket.client.send.reply import Reply, make_reply
 from sprocket.client.send.request_reply import ReplySender
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send.sender import Sender
+from sprocket.client.send_result import SendResult
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import new_tracing
 from sprocket.common.cancellation import is_cancelled

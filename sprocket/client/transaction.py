@@ -16,10 +16,11 @@ from typing import Final
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
-from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
+from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock

@@ -19,7 +19,8 @@ from sprocket_cli.client_session import (
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.message import ReceivedMessage, SendResult
+    from sprocket.client.message import ReceivedMessage
+    from sprocket.client.send_result import SendResult
 
 # Queues of a group that `consume` names.
 _MAX_PLACES: Final = 8

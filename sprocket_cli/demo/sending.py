@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.message import Message, SendStatus
+from sprocket.client.message import Message
 from sprocket.client.producer import Producer
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send_result import SendStatus
 from sprocket.common.clock import Clock
 from sprocket_cli.demo.flights import Flight, messages
 from sprocket_cli.demo.settings import POLL_NAME_SERVER_S

@@ -28,7 +28,8 @@ from sprocket_cli.mqadmin.options import repeat, topic_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.message import Message, SendResult
+    from sprocket.client.message import Message
+    from sprocket.client.send_result import SendResult
     from sprocket.remoting.bodies.client import MessageQueue
 
 _CLOCK: Final = SystemClock()

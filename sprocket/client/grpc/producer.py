@@ -24,13 +24,14 @@ from sprocket.client.grpc.calls import refusal_of
 from sprocket.client.grpc.convert import outgoing, resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
-from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
+from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer, as_async
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.recall import RecallHandle, recallable_topic
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.client.send.sender import Sender, is_retried
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.clock import Clock
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue

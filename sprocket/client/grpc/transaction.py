@@ -10,8 +10,8 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
 from sprocket.client.grpc.convert import incoming, resource
 from sprocket.client.grpc.producer import GrpcLink, GrpcProducer
-from sprocket.client.message import SendResult
 from sprocket.client.send.producer_link import ProducerLink
+from sprocket.client.send_result import SendResult
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.common.clock import Clock
 from sprocket.grpc_wire import messaging_pb2 as wire

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import Wakeup
-from sprocket.client.message import queue_name
 from sprocket.client.orderly.orderly_queue import OrderlyQueue
 from sprocket.client.orderly.queue_locks import LOCK_INTERVAL_S, QueueLocks
 from sprocket.client.pull.process_queue import ProcessQueue
@@ -21,6 +20,7 @@ from sprocket.client.rebalance.assignment import Assignment
 from sprocket.client.rebalance.listener import Notifier
 from sprocket.client.rebalance.offset_store import OffsetStore
 from sprocket.client.rebalance.start_offset import StartOffset
+from sprocket.client.send_result import queue_name
 from sprocket.client.settlement import Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 

@@ -17,10 +17,11 @@ from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import subscribe_address
 from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, ConnectionLost, refusal
-from sprocket.client.message import ReceivedMessage, queue_name
+from sprocket.client.message import ReceivedMessage
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull_header import PULL, PullHeader
 from sprocket.client.pull.record_decoder import decode_records
+from sprocket.client.send_result import queue_name
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.route import MASTER_ID

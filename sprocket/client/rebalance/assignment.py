@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import ClientError
-from sprocket.client.message import ReceivedMessage, queue_name
+from sprocket.client.message import ReceivedMessage
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull import PullLoop
 from sprocket.client.rebalance.listener import Notifier
 from sprocket.client.rebalance.offset_store import OffsetStore
 from sprocket.client.rebalance.start_offset import StartOffset
+from sprocket.client.send_result import queue_name
 from sprocket.client.settlement import Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 

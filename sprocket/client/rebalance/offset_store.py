@@ -14,7 +14,7 @@ import msgspec
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import ClientError
-from sprocket.client.message import queue_name
+from sprocket.client.send_result import queue_name
 from sprocket.common.errors import ProtocolError
 from sprocket.common.files.atomic_file import read_file_or_backup, replace_file
 from sprocket.remoting.bodies.client import MessageQueue

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
-from sprocket.client.message import Message, MessageQueue, SendResult
+from sprocket.client.message import Message, MessageQueue
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send_result import SendResult
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 BatchKey = tuple[str, bool, str]

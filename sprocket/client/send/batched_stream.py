@@ -12,9 +12,10 @@ from typing import Final
 
 from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
-from sprocket.client.message import Message, SendResult
+from sprocket.client.message import Message
 from sprocket.client.send.accumulator import BatchKey, batch_key, goes_alone, split_result
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send_result import SendResult
 
 # The window is shared by so many batches, so that some travel while the next one fills.
 _BATCHES_PER_WINDOW: Final = 4

@@ -11,10 +11,11 @@ import logging
 
 from sprocket.client.arguments import check_topic
 from sprocket.client.errors import ClientError, SendFailed
-from sprocket.client.message import ReceivedMessage, SendResult, packed_host
+from sprocket.client.message import ReceivedMessage, packed_host
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.send_request import SendSettings, single_request
 from sprocket.client.send.sender import Sender
+from sprocket.client.send_result import SendResult
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode

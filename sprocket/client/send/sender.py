@@ -27,13 +27,13 @@ from sprocket.client.errors import (
     SendFailed,
     refusal,
 )
-from sprocket.client.message import SendResult, SendStatus
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
 from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings
 from sprocket.client.send.usual_starts import ENGINE, UsualStarts
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel

@@ -12,12 +12,13 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.subscription import ALL, SqlFilter, Topics
-from sprocket.client.message import MessageQueue, ReceivedMessage, SendResult
+from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.orderly_consumer import OrderlySettings
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
+from sprocket.client.send_result import SendResult
 from sprocket.client.sync.blocking import Blocking, in_loop, in_threads
 from sprocket.client.sync.message import BlockingMessage
 from sprocket.client.trace.recorder import TraceSettings

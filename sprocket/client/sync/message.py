@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from sprocket.client.connection.event_loop_thread import shared_loop
-from sprocket.client.message import MessageQueue, SendResult
+from sprocket.client.message import MessageQueue
+from sprocket.client.send_result import SendResult
 from sprocket.client.settlement import Settleable
 
 Duration = timedelta | float

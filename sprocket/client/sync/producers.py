@@ -9,8 +9,9 @@ from sprocket.client import arguments
 from sprocket.client import producer as aio_producer
 from sprocket.client import transaction as aio_transaction
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from sprocket.client.message import Message, MessageQueue, ReceivedMessage
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send_result import SendResult
 from sprocket.client.sync.blocking import Blocking
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionResult, TransactionState

@@ -9,9 +9,10 @@ from sprocket.client import arguments
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.consume.consume_settings import ConsumeSettings
 from sprocket.client.consume.subscription import ALL, SqlFilter
-from sprocket.client.message import Message, ReceivedMessage, SendResult
+from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
+from sprocket.client.send_result import SendResult
 from sprocket.client.sync.blocking import in_threads, iterate
 from sprocket.client.sync.consumers import Consumer, Received
 from sprocket.client.sync.message import BlockingMessage

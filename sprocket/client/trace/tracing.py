@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import IllegalArgument
-from sprocket.client.message import Message, SendResult, SendStatus
+from sprocket.client.message import Message
 from sprocket.client.send.send_request import SendRequest, SendSettings, single_request
 from sprocket.client.send.sender import Sender
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.client.trace.encoding import DEFAULT_REGION, MessageType, TraceKind, TraceRecord
 from sprocket.client.trace.recorder import TraceRecorder, TraceSettings
 from sprocket.remoting.message import properties as names

@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.consumer import Consumer
-from sprocket.client.errors import BodyUndecodable
+from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.settlement import Processing
 from sprocket.client.typed.serializers import Serializer
@@ -18,6 +18,14 @@ from sprocket.client.typed.serializers import Serializer
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class BodyUndecodable(ClientError):
+    """A body that is no value of its typed topic's type.  `message` is still to be acknowledged or rejected."""
+
+    def __init__(self, message: ReceivedMessage, reason: str) -> None:
+        super().__init__(f"{message!r} is no value of its topic's type: {reason}")
+        self.message = message
 
 
 class Undecodable(Enum):

@@ -2,25 +2,42 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.consume.consume_settings import ConsumeSettings
 from sprocket.client.consume.subscription import ALL, SqlFilter
+from sprocket.client.consumer import Consumer
 from sprocket.client.errors import IllegalMessage
-from sprocket.client.message import Message, SendResult
+from sprocket.client.message import Message
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send_result import SendResult
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import TypedConsumer, Undecodable
 from sprocket.client.typed.serializers import Serializer
 
-if TYPE_CHECKING:
-    from sprocket.client.connect import Connection
-
 T = TypeVar("T")
+
+
+class Clients(Protocol):
+    """Maker of the producers and consumers of a topic: a `Connection`."""
+
+    def producer(self, group: str, *, settings: SendSettings | None, trace: TraceSettings | None) -> Producer: ...
+
+    def consumer(
+        self,
+        group: str,
+        topics: Mapping[str, str | SqlFilter],
+        *,
+        consume_from: ConsumeFrom | datetime,
+        max_in_flight: int | None,
+        listener: ConsumerListener | None,
+        settings: ConsumeSettings | None,
+        trace: TraceSettings | None,
+    ) -> Consumer: ...
 
 
 class Topic(Generic[T]):
@@ -34,7 +51,7 @@ class Topic(Generic[T]):
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: Clients,
         name: str,
         serializer: Serializer[T],
         undecodable: Undecodable,

@@ -27,7 +27,8 @@ from faststream.specification.schema import BrokerSpec, Tag, TagDict
 from sprocket.client.connect import Connection, connect
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
 from sprocket.client.errors import ClientError
-from sprocket.client.message import ReceivedMessage, SendResult
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.send_result import SendResult
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
 from sprocket.contrib.faststream.message import Batch, SprocketMessage
 from sprocket.contrib.faststream.producer import SprocketProducer

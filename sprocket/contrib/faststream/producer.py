@@ -13,9 +13,10 @@ from faststream.exceptions import IncorrectState
 from faststream.response.response import PublishCommand
 
 from sprocket.client.errors import IllegalMessage
-from sprocket.client.message import Message, ReceivedMessage, SendResult
+from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer
 from sprocket.client.send.reply import make_reply
+from sprocket.client.send_result import SendResult
 from sprocket.contrib.faststream.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, decode, parse
 from sprocket.contrib.faststream.publish_command import SprocketPublishCommand
 

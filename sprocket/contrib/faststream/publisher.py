@@ -13,7 +13,7 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, PublisherSpec
 from faststream.specification.schema.bindings import ChannelBinding, OperationBinding
 
-from sprocket.client.message import SendResult
+from sprocket.client.send_result import SendResult
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
 from sprocket.contrib.faststream.message import SprocketMessage
 from sprocket.contrib.faststream.publish_command import Placing, SprocketPublishCommand, check_any

@@ -16,7 +16,8 @@ from faststream._internal.testing.broker import EnterType, TestBroker, change_pr
 from faststream.exceptions import SubscriberNotFound
 
 from sprocket.client.consume.subscription import SqlFilter, subscription
-from sprocket.client.message import MessageQueue, ReceivedMessage, SendResult, SendStatus
+from sprocket.client.message import MessageQueue, ReceivedMessage
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.contrib.faststream.broker import SprocketBroker
 from sprocket.contrib.faststream.producer import SprocketProducer, encode, encode_batch
 from sprocket.contrib.faststream.publish_command import SprocketPublishCommand

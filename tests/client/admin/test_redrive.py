@@ -10,9 +10,10 @@ from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.admin.redrive import REDRIVEN_FROM, DeadLetterFilter, Redrive, RedriveFailed
 from sprocket.client.consumer import Consumer
-from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from sprocket.client.message import Message, MessageQueue, ReceivedMessage
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.start_offset import ConsumeFrom
+from sprocket.client.send_result import SendResult
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode

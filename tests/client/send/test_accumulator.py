@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from sprocket import ConsumeFrom, Consumer, IllegalMessage, Message, Producer, SendSettings
-from sprocket.client.message import MessageQueue, SendResult, SendStatus
+from sprocket.client.message import MessageQueue
 from sprocket.client.send.accumulator import split_result
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.remoting.codes import RequestCode
 from sprocket.testing import Broker
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, topic_data

@@ -7,7 +7,7 @@ import pytest
 
 from sprocket import BrokerRefused, ConsumeFrom, Consumer, IllegalMessage, Message, Producer, SendSettings
 from sprocket import sync as blocking
-from sprocket.client.message import SendResult
+from sprocket.client.send_result import SendResult
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.testing import Broker
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data

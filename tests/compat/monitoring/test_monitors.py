@@ -22,9 +22,10 @@ import pytest
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.consumer import Consumer
-from sprocket.client.message import Message, ReceivedMessage, SendResult
+from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.start_offset import ConsumeFrom
+from sprocket.client.send_result import SendResult
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionProducer, TransactionState
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig

@@ -16,8 +16,9 @@ from spark.options.sink_options import SinkOptions, read_sink_options
 from spark.write.outgoing import outgoing
 from spark.write.sink import MessageStreamWriter, MessageWriter, Sent, SinkTask, WriteFailed, send_rows
 from sprocket.client.errors import BrokerRefused, NameServerUnreachable, RemotingTimeout
-from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
+from sprocket.client.message import Message, MessageQueue
 from sprocket.client.producer import Producer
+from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.testing import Broker
 from tests.remoting.tls_files import Files
 from tests.spark.conftest import read_rows

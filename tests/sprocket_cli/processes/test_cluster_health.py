@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sprocket import Message, Producer
-from sprocket.client.message import SendStatus
+from sprocket.client.send_result import SendStatus
 from tests.compat.ports import free_port_base
 from tests.dashboard.rig import running
 
