@@ -23,6 +23,7 @@ from sprocket.common.logs.peer_lines import peer_lines
 from store.appender import Appender, Batch, UsualRecords
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
+from store.dispatch.queue_writer import QueueWriter
 from store.dledger.folders import refuse_entry_files
 from store.flush.checkpoint import Checkpoint
 from store.flush.confirmation import ArrivalListener, Confirmation, ConfirmListener
@@ -107,6 +108,9 @@ class MessageStore:
         )  # fmt: skip
         self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
+        self._queue_writer = QueueWriter(
+            clock, self._table.unwritten, self.confirmation, self._pressure, notify, workers
+        )  # fmt: skip
         self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
@@ -146,6 +150,7 @@ class MessageStore:
             self._close()
             raise
         self._group_commit.start()
+        self._queue_writer.start()
         self._queue_flush.start(self.flushed_offset)
         self.cleaner.start()
         self.index.start()
@@ -165,6 +170,7 @@ class MessageStore:
     def shutdown(self) -> None:
         """Flush everything, write the checkpoint and remove `abort`.  After a disk failure, only close."""
         self._group_commit.stop()
+        self._queue_writer.stop()
         self._queue_flush.stop()
         if self._lock is not None and self.failure is None:
             _STOP_BEFORE_FLUSH()
@@ -180,6 +186,7 @@ class MessageStore:
         """Record a clean stop on the disk.  If that fails, the next start recovers as after a crash."""
         try:
             self.index.shutdown()
+            self.write_queues()
             self._queue_flush.flush_all()
             _STOP_BEFORE_ABORT()
             self._books.stopped()
@@ -201,7 +208,7 @@ class MessageStore:
     def _snapshot(self) -> Checkpoint:
         checkpoint = self.confirmation.snapshot()
         checkpoint.index_msg_timestamp = self.index.durable_timestamp
-        return checkpoint
+        return self._queue_writer.limited(checkpoint)
 
     def _close(self) -> None:
         # Whatever fails, release the lock at the end: otherwise this process could not open the store again.
@@ -354,6 +361,13 @@ class MessageStore:
     def master_log(self) -> MasterLog:
         """Return the log for a master, which sends it to replicas."""
         return MasterLog(self._commit_log, self.confirmation, self._pressure)
+
+    def write_queues(self) -> None:
+        """Write what the ConsumeQueues have in memory only, now and not within 100 ms.
+
+        Raises `DiskFull` or `DiskFailed`.
+        """
+        self._queue_writer.write_all()
 
     def flush(self) -> None:
         """Sync the log in this thread.  A failure is latched."""

@@ -7,6 +7,7 @@ import pytest
 from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.common.figures import values
 from store.message_store import GetStatus
+from tests.store.insides import write_at_once
 from tests.store.reading import bodies
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -30,6 +31,7 @@ def is_second_queue(path: Path) -> bool:
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_refused_batch_leaves_no_trace(stores: Stores, disk: FaultyDisk, fault: object, crash: bool) -> None:
     store = stores.open()
+    write_at_once(store)
     store.append([message(queue_id=k % 2, body=b"old") for k in range(4)])
     end = store.wrote_offset
     batch = [message(queue_id=k % 2, body=b"refused") for k in range(6)]
