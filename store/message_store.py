@@ -304,6 +304,7 @@ class MessageStore:
 
     def _refuse(self, messages: int) -> None:
         """Raise `DiskFull` or `StoreBusy`, unless the cause has ended."""
+        self._queue_writer.retry()
         error = self._pressure.refusal(messages, self._unflushed_bytes, self.confirmation.waiting_bytes)
         if error is not None:
             self.statistics.put_failed(messages)

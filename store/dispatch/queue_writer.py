@@ -59,6 +59,11 @@ class QueueWriter:
         """Write everything now.  Raises `DiskFull` or `DiskFailed`."""
         self._unwritten.write()
 
+    def retry(self) -> None:
+        """Try to write again if there was no room."""
+        if self._pressure.queues_full:
+            self._turn()
+
     def _appended(self) -> tuple[int, int]:
         return self._confirmation.appended_offset, self._confirmation.last_store_timestamp
 
@@ -77,7 +82,7 @@ class QueueWriter:
         except DiskFull as error:
             # Everything stays readable in memory, and may not become more.
             self._round.clear()
-            self._pressure.queues_full(error)
+            self._pressure.queues_wrote(error)
         except StoreError as error:
             self._confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 
@@ -90,7 +95,7 @@ class QueueWriter:
                 self._notify(self._turn)
                 return
         self._reached = self._goal
-        self._pressure.queues_full(None)
+        self._pressure.queues_wrote(None)
 
     def limited(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return `checkpoint`, which was made just now, limited to what is written.  For any thread."""

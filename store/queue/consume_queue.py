@@ -200,7 +200,6 @@ class ConsumeQueue:
                 # All earlier messages have expired, also those at the offsets of the blanks.
                 self.min_offset = offset
         self._files.append(ENTRY.pack(physical_offset, size_bytes, tags_code))
-        self._files.write_tail()
         self.next_offset = self.written_offset = self.max_offset = offset + 1
 
     def set_range(self, start: int, end: int, *, cut: bool) -> None:

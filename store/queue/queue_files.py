@@ -8,6 +8,7 @@ be lost with the process, because recovery makes them again from the log.
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from sprocket.common.errors import DiskFull
 from store.disk.disk import Disk
 from store.disk.mapped_file_queue import MappedFileQueue
 
@@ -23,10 +24,12 @@ _JOINED_BYTES: Final = 32 * 1024
 class Unwritten:
     """What the queues of one table have in memory only.  With `max_bytes` 0 a queue keeps nothing in memory."""
 
-    __slots__ = ("max_bytes", "queues")
+    __slots__ = ("is_recovering", "max_bytes", "queues")
 
     def __init__(self) -> None:
         self.max_bytes = 0
+        # A store starts on a full disk, too: what it cannot write stays in memory.
+        self.is_recovering = False
         # The queue that has waited longest comes first.
         self.queues: dict[QueueFiles, None] = {}
 
@@ -68,7 +71,14 @@ class QueueFiles(MappedFileQueue):
         tail.append(content)
         self.unwritten_bytes += len(content)
         if self.unwritten_bytes > self._unwritten.max_bytes:
+            self._write_or_keep()
+
+    def _write_or_keep(self) -> None:
+        try:
             self.write_tail()
+        except DiskFull:
+            if not self._unwritten.is_recovering or self.unwritten_bytes > MAX_UNWRITTEN_BYTES:
+                raise
 
     def write_tail(self) -> None:
         """Write what is in memory only.  Raises `DiskFull` or `DiskFailed`; then it still is."""

@@ -62,7 +62,9 @@ class BackPressure:
         # Returns the seconds that the running flush has taken so far; 0 without one.
         self._flushing_s = flushing_s
         self._use = DiskUse(0.0, 0.0)
-        self._disk_full = self._queues_full = False
+        self._disk_full = False
+        # Whether the file system has no room left for entries of ConsumeQueues.
+        self.queues_full = False
         self._flush_s = self._last_flush_s = 0.0
         self._busy_until_s = 0.0
         self._slowest_s = 0.0
@@ -93,7 +95,7 @@ class BackPressure:
 
     def _set_limit(self) -> None:
         """Set the limit that callers compare with: the configured one, or one that refuses all appends."""
-        is_full = self._disk_full or self._queues_full
+        is_full = self._disk_full or self.queues_full
         refuses = is_full or self._lacks_replicas or self._is_flush_slow() or self._busy_until_s > 0
         self.max_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
@@ -122,10 +124,10 @@ class BackPressure:
             self._busy_until_s = self._clock.monotonic() + _BUSY_S
             self._set_limit()
 
-    def queues_full(self, error: DiskFull | None) -> None:
-        """Note whether the file system has no room left for entries of ConsumeQueues; None ends that."""
-        if self._queues_full != (error is not None):
-            self._queues_full = error is not None
+    def queues_wrote(self, error: DiskFull | None) -> None:
+        """Note that ConsumeQueues were written, or that the file system has no room left for them."""
+        if self.queues_full != (error is not None):
+            self.queues_full = error is not None
             self._set_limit()
         if error is not None:
             self.no_space(error, 0)
@@ -140,7 +142,7 @@ class BackPressure:
 
     def cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
         """Return the cause for which appends are refused; None if they are not."""
-        if self._disk_full or self._queues_full:
+        if self._disk_full or self.queues_full:
             return Cause.DISK_FULL
         if self._lacks_replicas:
             return Cause.REPLICAS_NOT_ENOUGH
