@@ -23,13 +23,13 @@ from sprocket.common.logs.peer_lines import peer_lines
 from store.appender import Appender, Batch, UsualRecords
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
-from store.dispatch.queue_writer import QueueWriter
 from store.dledger.folders import refuse_entry_files
 from store.flush.checkpoint import Checkpoint
 from store.flush.confirmation import ArrivalListener, Confirmation, ConfirmListener
 from store.flush.group_commit import GroupCommit, Notify
 from store.flush.queue_flush import QueueFlush
 from store.flush.queue_list import QueueKey
+from store.flush.queue_writer import QueueWriter
 from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
@@ -109,7 +109,7 @@ class MessageStore:
         self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
         self._queue_writer = QueueWriter(
-            clock, self._table.unwritten, self.confirmation, self._pressure, notify, workers
+            clock, self._table.unwritten, self.confirmation, self._pressure.queues_wrote, notify, workers
         )  # fmt: skip
         self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
@@ -157,6 +157,7 @@ class MessageStore:
 
     def _recover(self) -> None:
         books = self._books
+        self._table.unwritten.is_recovering = True
         report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
         self._reader.cold.begin(self._table)

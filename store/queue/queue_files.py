@@ -1,7 +1,7 @@
 """Files of one ConsumeQueue, of any kind, whose newest bytes are in memory first.
 
 The entries of an append are readable at once.  They are written to the files behind the log, many at a time
-(`store.dispatch.queue_writer`): a system call for each queue and append took longer than the append itself.  They may
+(`store.flush.queue_writer`): a system call for each queue and append took longer than the append itself.  They may
 be lost with the process, because recovery makes them again from the log.
 """
 

@@ -64,7 +64,7 @@ class BackPressure:
         self._use = DiskUse(0.0, 0.0)
         self._disk_full = False
         # Whether the file system has no room left for entries of ConsumeQueues.
-        self.queues_full = False
+        self._queues_full = False
         self._flush_s = self._last_flush_s = 0.0
         self._busy_until_s = 0.0
         self._slowest_s = 0.0
@@ -95,7 +95,7 @@ class BackPressure:
 
     def _set_limit(self) -> None:
         """Set the limit that callers compare with: the configured one, or one that refuses all appends."""
-        is_full = self._disk_full or self.queues_full
+        is_full = self._disk_full or self._queues_full
         refuses = is_full or self._lacks_replicas or self._is_flush_slow() or self._busy_until_s > 0
         self.max_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
@@ -126,8 +126,8 @@ class BackPressure:
 
     def queues_wrote(self, error: DiskFull | None) -> None:
         """Note that ConsumeQueues were written, or that the file system has no room left for them."""
-        if self.queues_full != (error is not None):
-            self.queues_full = error is not None
+        if self._queues_full != (error is not None):
+            self._queues_full = error is not None
             self._set_limit()
         if error is not None:
             self.no_space(error, 0)
@@ -142,7 +142,7 @@ class BackPressure:
 
     def cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
         """Return the cause for which appends are refused; None if they are not."""
-        if self._disk_full or self.queues_full:
+        if self._disk_full or self._queues_full:
             return Cause.DISK_FULL
         if self._lacks_replicas:
             return Cause.REPLICAS_NOT_ENOUGH

@@ -85,10 +85,10 @@ def test_while_queues_cannot_be_written_appends_are_refused_and_all_is_read(
         assert store.append([message(body=b"new")])[0][0] == 4
         expected.append(b"new")
     stores.crash(store)
-    disk.write_fault = None
     store = stores.open()
     assert bodies(store, "Orders", 0) == expected
     assert bodies(store, "Orders", 1) == expected[:4]
+    disk.write_fault = None
 
 
 def until_refused(stores: Stores, store: MessageStore) -> None:

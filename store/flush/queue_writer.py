@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `DefaultMessageStore.ReputMessageService`, which makes t
 Here they are readable at once, and only their files are behind.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from sprocket.common.clock import Clock
@@ -13,7 +14,6 @@ from store.flush.checkpoint import Checkpoint
 from store.flush.confirmation import Confirmation
 from store.flush.group_commit import Notify
 from store.queue.queue_files import MAX_UNWRITTEN_BYTES, QueueFiles, Unwritten
-from store.retention.back_pressure import BackPressure
 from store.worker import Workers
 
 # An entry waits for one interval and what the owner thread does meanwhile, 100 ms at most unless the disk is slow.
@@ -24,21 +24,25 @@ _WRITTEN: Final = failpoint("queue_writer.written")
 
 
 class QueueWriter:
-    """Writer of the ConsumeQueues of one store.  It belongs to the owner thread, except `limited`."""
+    """Writer of the ConsumeQueues of one store.  It belongs to the owner thread, except `limited`.
+
+    It calls `wrote` with None after everything was written, or with the error when there is no room.
+    """
 
     def __init__(
         self,
         clock: Clock,
         unwritten: Unwritten,
         confirmation: Confirmation,
-        pressure: BackPressure,
+        wrote: Callable[[DiskFull | None], None],
         notify: Notify,
         workers: Workers,
     ) -> None:
         self._clock = clock
         self._unwritten = unwritten
         self._confirmation = confirmation
-        self._pressure = pressure
+        self._wrote = wrote
+        self._is_full = False
         self._notify = notify
         self._worker = workers("store-write-queues", self._ask, _INTERVAL_S)
         # What is left of this round, and the offset and store timestamp that all queues will then have reached.
@@ -48,7 +52,7 @@ class QueueWriter:
     def start(self) -> None:
         """Start after recovery, which writes everything at once."""
         self._reached = self._appended()
-        self._unwritten.max_bytes = MAX_UNWRITTEN_BYTES
+        self._unwritten.max_bytes, self._unwritten.is_recovering = MAX_UNWRITTEN_BYTES, False
         self._worker.start()
 
     def stop(self) -> None:
@@ -61,7 +65,7 @@ class QueueWriter:
 
     def retry(self) -> None:
         """Try to write again if there was no room."""
-        if self._pressure.queues_full:
+        if self._is_full:
             self._turn()
 
     def _appended(self) -> tuple[int, int]:
@@ -82,7 +86,8 @@ class QueueWriter:
         except DiskFull as error:
             # Everything stays readable in memory, and may not become more.
             self._round.clear()
-            self._pressure.queues_wrote(error)
+            self._is_full = True
+            self._wrote(error)
         except StoreError as error:
             self._confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 
@@ -95,7 +100,8 @@ class QueueWriter:
                 self._notify(self._turn)
                 return
         self._reached = self._goal
-        self._pressure.queues_wrote(None)
+        self._is_full = False
+        self._wrote(None)
 
     def limited(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return `checkpoint`, which was made just now, limited to what is written.  For any thread."""
