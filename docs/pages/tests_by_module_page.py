@@ -1,10 +1,9 @@
 """Writes docs/tests-by-module.md: which test files import which module of the product, found without running them.
 
-Run as ``python -m docs.pages.tests_by_module_page <file> [date]``.
+Run as ``python -m docs.pages.tests_by_module_page <file> <date of today>``.
 """
 
 import ast
-import datetime
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ _HEAD: Final = """\
 # Tests by module
 
 For contributors: which tests to run after a change of a module. Written on {date} by
-`python -m docs.pages.tests_by_module_page docs/tests-by-module.md`, which reads imports and runs nothing.
+`python -m docs.pages.tests_by_module_page docs/tests-by-module.md {date}`, which reads imports and runs nothing.
 
 A test is listed if its file, a file of `tests/` that it imports, or a `conftest.py` of its folders imports the module.
 First come tests of the module's name, then those of its folder, then those that import the least. "Through" names the
@@ -127,9 +126,8 @@ def _is_test(module: str) -> bool:
 
 
 def main() -> int:
-    """Write the page to the file named by the first argument; the second may be a date other than today's."""
-    date = sys.argv[2] if len(sys.argv) > 2 else datetime.date.today().isoformat()
-    Path(sys.argv[1]).write_text(page(ROOT, date), encoding="utf-8")
+    """Write the page to the file named by the first argument; the second is the date that it names."""
+    Path(sys.argv[1]).write_text(page(ROOT, sys.argv[2]), encoding="utf-8")
     return 0
 
 

@@ -27,19 +27,23 @@ def test_largest_clusters_are_read(brokers: int, queues: int, members: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("brokers", "queues", "members", "told"),
     [
-        (route(1, INT_MAX), "broker-0 has 2147483647 read and 2147483647 write queues, the limit is 65535"),
-        (route(1, -1), "broker-0 has -1 read and -1 write queues"),
-        (route(4_000, 1_000), "4000000 queues on all brokers, the limit is 262140"),
-        (route(1, 1_000, 4_000), "4000000 queues on all brokers"),
-        (route(50_000, 1_000), "50000 addresses of brokers, the limit is 4096"),
-        (dumps(TopicRouteData(queue_datas=[QueueData("a", 65_535, 0)] * 5)), "327675 queues on all brokers"),
+        (1, INT_MAX, 1, "broker-0 has 2147483647 read and 2147483647 write queues, the limit is 65535"),
+        (1, -1, 1, "broker-0 has -1 read and -1 write queues"),
+        (4_000, 1_000, 1, "4000000 queues on all brokers, the limit is 262140"),
+        (1, 1_000, 4_000, "4000000 queues on all brokers"),
+        (50_000, 1_000, 1, "50000 addresses of brokers, the limit is 4096"),
     ],
 )
-def test_larger_ones_are_refused(body: bytes, told: str) -> None:
+def test_larger_ones_are_refused(brokers: int, queues: int, members: int, told: str) -> None:
     with pytest.raises(ProtocolError, match=told):
-        read_route(body)
+        read_route(route(brokers, queues, members))
+
+
+def test_one_broker_named_often_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="327675 queues on all brokers"):
+        read_route(dumps(TopicRouteData(queue_datas=[QueueData("a", 65_535, 0)] * 5)))
 
 
 @pytest.mark.parametrize("counts", [(INT_MAX, 1), (1, limits.MAX_TOPIC_QUEUES + 1), (-1, 1)])

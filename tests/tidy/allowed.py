@@ -129,6 +129,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/pages/replication_page.py", "disk"): "writes docs/replication-protocol.md",
     ("docs/pages/mqadmin_page.py", "disk"): "writes docs/mqadmin.md",
     ("docs/pages/api_page.py", "disk"): "writes docs/api.md",
+    ("docs/pages/tests_by_module_page.py", "disk"): "reads sources and tests, writes docs/tests-by-module.md",
     ("sprocket_cli/store/dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket_cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket_cli/mqadmin/files.py", "disk"): "edge: lists of configurations and exports are files",
