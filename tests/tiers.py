@@ -74,6 +74,7 @@ _FOLDERS: Final = {
     "tests/spark": _QUICK,
     "tests/store": _QUICK,
     "tests/testing": _QUICK_PROCESSES,
+    "tests/transcripts": _QUICK,
     "tests/tidy": Place(Tier.LINT),
 }
 
