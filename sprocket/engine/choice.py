@@ -20,8 +20,8 @@ MODULES: Final = (
     "broker.pull.kernel_native",
     "broker.acks", "broker.ends", "broker.moves", "broker.pops", "broker.sends",
     "client.records", "client.sends",
-    "remoting.framing", "remoting.header_reader", "remoting.read_frames", "remoting.session_frames",
-    "remoting.signatures",
+    "remoting.connection", "remoting.framing", "remoting.header_reader", "remoting.read_frames",
+    "remoting.session_frames", "remoting.signatures",
     "store.columns", "store.index_keys", "store.intake", "store.reads", "store.record_filters", "store.scan",
     "store.timer_units",
 )  # fmt: skip

@@ -142,7 +142,8 @@ class RemotingChannel(Outgoing):
             self._read_on()
         self._long.resume()
 
-    def data_received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
+        """Serve the frames of a read, usual or not."""
         self.read_at = self._loop.time()
         if self._held is not None:
             self._held.append(data)
@@ -242,15 +243,26 @@ class RemotingChannel(Outgoing):
         # One frame needs no clock: nothing is left after it.
         self._serve(frames, self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf)
 
-    def _serve(self, frames: Frames, ends_at: float) -> None:
-        """Serve `frames` until monotonic `ends_at`; the others become the backlog."""
+    def serve_rest(self, frames: Frames, index: int) -> None:
+        """Serve the frames of a usual read from `index` on."""
+        self._serve(frames, self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf, index)
+
+    def serving_failed(self, error: Exception) -> None:
+        """Close the connection if its peer is to blame for what the handler of a usual read raised.  Raises others."""
+        if not isinstance(error, ProtocolError):
+            raise error
+        self._fail(error)
+
+    def _serve(self, frames: Frames, ends_at: float, index: int = 0) -> None:
+        """Serve `frames` from `index` on until monotonic `ends_at`; the others become the backlog."""
         guard = self._table.guard
         self._reading = True
         try:
             if guard is not None:
                 frames = self._serve_guarded(guard, frames, ends_at)
             else:
-                index = self._pending.resolve_usual(frames) if self._pending.waiting else 0
+                if self._pending.waiting and not index:
+                    index = self._pending.resolve_usual(frames)
                 frames = self._serve_from(index, frames, ends_at)
         except ProtocolError as error:
             frames = ()
@@ -512,10 +524,11 @@ class RemotingChannel(Outgoing):
         if frames:
             self.write(frames)
 
-    def answer_frames(
+    def send_frames(
         self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
         at_once: bool = False,
     ) -> None:  # fmt: skip
+        """Send any responses as `answer_frames`."""
         latency = self._table.latency
         if latency is not None:
             latency.note(request_code, code, self._loop.time() - read_at, count, was_later, False)

@@ -69,11 +69,11 @@ class FrameDecoder:
     """
 
     __slots__ = (
-        "_large_header_bytes",
         "_missing",
         "_pieces",
         "error",
         "has_large_header",
+        "large_header_bytes",
         "max_frame_bytes",
         "max_header_bytes",
         "pending_bytes",
@@ -87,7 +87,7 @@ class FrameDecoder:
         self.pending_bytes = 0
         self.error: ProtocolError | None = None
         self.has_large_header = False
-        self._large_header_bytes = min(max_header_bytes, LARGE_HEADER_BYTES)
+        self.large_header_bytes = min(max_header_bytes, LARGE_HEADER_BYTES)
         self._pieces: list[bytes | bytearray] = []
         self._missing = 0  # bytes until the pending frame, or its length field, is whole
 
@@ -107,7 +107,7 @@ class FrameDecoder:
         usual: Frames = ()
         position = 0
         if _cut_usual is not None and type(data) is bytes:
-            usual = found = _cut_usual(data, self.max_frame_bytes, self._large_header_bytes)
+            usual = found = _cut_usual(data, self.max_frame_bytes, self.large_header_bytes)
             position = found.end
             if position == len(data):
                 return usual
@@ -149,7 +149,7 @@ class FrameDecoder:
         end = len(data)
         unpack = _PREFIX.unpack_from
         max_frame_bytes = self.max_frame_bytes
-        large_bytes = self._large_header_bytes
+        large_bytes = self.large_header_bytes
         append = frames.append
         while end - position >= 8:
             length, word = unpack(data, position)

@@ -9,6 +9,7 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request
 from sprocket.remoting.credentials import SIGNED_WITH, Credentials
+from sprocket.remoting.flow.connection import Connection
 from sprocket.remoting.flow.joined_buffers import write_buffers
 from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.remoting.frames import NotEncodable, as_body, encode_forwarded, encode_request
@@ -17,7 +18,7 @@ from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.pending import PendingRequests, Waiter
 
 
-class Outgoing(asyncio.Protocol):
+class Outgoing(Connection, asyncio.Protocol):
     """The outgoing half of `RemotingChannel`."""
 
     def __init__(

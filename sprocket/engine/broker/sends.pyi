@@ -24,37 +24,65 @@ class SendKinds:
     ) -> None: ...
 
 class SendReader(HeaderReader):
+    def __init__(self, code: int, fields: tuple[Any, ...], usual_flags: int) -> None: ...
+
+class SendRead:
+    code: Final[int]
+    channel: Final[Any]
+    read_at: Final[float]
+    was_later: Final[bool]
+    def __len__(self) -> int: ...
+    def whole_frames(self) -> list[Any]: ...
+
+class SendTurn:
+    reads: Final[list[SendRead]]
+    size_bytes: Final[int]
+    timed: Final[int]
     def __init__(
-        self, code: int, fields: tuple[Any, ...], usual_flags: int, suffix: bytes, kinds: SendKinds
-    ) -> None: ...
-    def read(
         self,
-        frames: Sequence[Any],
-        index: int,
+        readers: dict[int, SendReader],
+        suffix: bytes,
+        kinds: SendKinds,
         max_sends: int,
         least: int,
         room_bytes: int,
         max_record_bytes: int,
-        born_host: bytes,
         topic_of: Callable[[str], tuple[str, int, int] | None],
         queue_of: Callable[[str, int], Any],
-        proof: Proof | None = None,
-    ) -> Sends | None: ...
-
-class Sends:
+    ) -> None: ...
     def __len__(self) -> int: ...
-    def responses(self, encoder: Any, timed_encoder: Any) -> bytes: ...
-
-class SendGroup:
-    messages: Final[int]
-    timed: Final[int]
-    size_bytes: Final[int]
-    def __len__(self) -> int: ...
-    def add(self, sends: Sends) -> None: ...
-    def queues(self) -> list[Any]: ...
+    def filled_queues(self) -> list[Any]: ...
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
+    def wait(self) -> None: ...
+    def prepare(self, encoder: Any, timed_encoder: Any) -> None: ...
+    def answer(
+        self,
+        code: int,
+        encoder: Any,
+        timed_encoder: Any,
+        at_once: bool,
+        refuse: Callable[[SendRead, Exception], None],
+        failed: Callable[[], None],
+    ) -> None: ...
     def by_topic(self) -> list[tuple[str, bool, int, int, int]]: ...
     def sizes_of(self, topic: str, is_fifo: bool) -> list[int]: ...
     def delays(self) -> dict[str, list[int]]: ...
+
+class SendIntake:
+    def __init__(
+        self,
+        begin: Callable[[], SendTurn | None],
+        store: Callable[[SendTurn], bool],
+        store_or_serve: Callable[[SendTurn], None],
+        end_later: Callable[[], None],
+        host_of: Callable[[str, int], bytes],
+        failed: Callable[[Any], None],
+        max_messages: int,
+        max_bytes: int,
+    ) -> None: ...
+    def serve(
+        self, code: int, frames: Sequence[Any], index: int, channel: Any, proof: Proof | None = None, /
+    ) -> int: ...
+    def settle(self) -> None: ...

@@ -2,14 +2,14 @@
 """Compiled path of usual sends: from the frames of reads to records, ConsumeQueue entries and responses.
 
 Its twin is the Python path (`broker/processor/send.py`, `store/appender.py`, `broker/send/replies.py`).  Nothing is
-refused here: `SendReader.read` stops before the first send that is unusual, and the Python path serves that one.
-So it accepts only sends about which both could not differ.
+refused here: a read ends before the first send that is unusual, and the Python path serves that one.  So it accepts
+only sends about which both could not differ.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
@@ -55,11 +55,14 @@ cdef enum:
     ROLE_FLAG = 6
     ROLE_RECONSUME_TIMES = 7
     ROLE_BATCH = 8
-    # Different topics and queues of one read; the next read begins with the send that exceeds them.
+    # Different topics and queues of one append; the next one begins with the send that exceeds them.
     MAX_TOPICS = 16
     MAX_LANES = 64
-    # Different slots of the timer wheel that one read has looked at.
+    # Different slots of the timer wheel that sends of one append have looked at.
     MAX_SLOTS = 64
+    # Room for so many sends, and for headers of so many bytes, is made at once.
+    FIRST_CAPACITY = 16
+    CHUNK_BYTES = 8 * 1024
     RESPONSE_VALUES = 4
     # With the handle by which a timed message is recalled.
     TIMED_RESPONSE_VALUES = 5
@@ -85,8 +88,9 @@ _ROLES = {
 }
 
 
-# One send.  Its bytes lie in its frame or in the scratch of the read.
+# One send.  Its bytes lie in its frame or in the scratch of the turn.
 cdef struct Send:
+    const uint8_t *born_host
     const uint8_t *body
     Py_ssize_t body_bytes
     const uint8_t *properties
@@ -113,7 +117,7 @@ cdef struct Send:
     int64_t delay_ms
 
 
-# One queue of the read.
+# One queue of the turn.
 cdef struct Lane:
     int topic
     int64_t queue_id
@@ -121,14 +125,6 @@ cdef struct Lane:
     int32_t magic
     const uint8_t *topic_bytes  # with their length, as in a record
     Py_ssize_t topic_size
-    Py_ssize_t count
-    QueueEntry *entries
-    Py_ssize_t place  # of its queue, among those of a group
-
-
-# One queue of a group: where the next record of it goes.
-cdef struct Place:
-    int64_t next_offset
     Py_ssize_t count
     QueueEntry *entries
 
@@ -140,7 +136,7 @@ cdef struct Tally:
     int64_t largest_bytes
 
 
-# One topic of the read.
+# One topic of the turn.
 cdef struct Topic:
     const uint8_t *name
     Py_ssize_t name_bytes  # -1 for a topic of the broker, which no sender can name
@@ -178,58 +174,43 @@ cdef class SendKinds:
 
 
 cdef class SendReader(HeaderReader):
-    """Reader of the usual sends of one request code, for one configuration of a broker."""
+    """Reader of the usual sends of one request code."""
 
     cdef int64_t usual_flags
-    cdef bytes suffix
     cdef int properties_at  # index of their field
-    cdef SendKinds kinds
 
-    def __init__(self, int code, tuple fields, int64_t usual_flags, bytes suffix, SendKinds kinds not None):
-        """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `usual_flags` are unusual.
-
-        `suffix` are the properties that the broker adds to each message, with the end of the last value.
-        """
+    def __init__(self, int code, tuple fields, int64_t usual_flags):
+        """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `usual_flags` are unusual."""
         super().__init__(code, fields, _ROLES, frozenset({"properties"}))
-        self.usual_flags, self.suffix, self.kinds = usual_flags, suffix, kinds
+        self.usual_flags = usual_flags
         self.properties_at = self.index_of_role(ROLE_PROPERTIES)
         if self.properties_at < 0:
             raise ValueError("the header of a send has properties")
 
-    def read(self, frames, Py_ssize_t index, Py_ssize_t max_sends, Py_ssize_t least, int64_t room_bytes,
-             int64_t max_record_bytes, bytes born_host, topic_of, queue_of, Proof proof=None):
-        """Return the usual sends from `index` on, at most `max_sends`, as `Sends`; None if there are none.
-
-        Also None if an unusual send follows fewer than `least`: then one append of the Python path is cheaper than two.
-        Their records have at most `room_bytes` together and `max_record_bytes` each.  `topic_of` returns for a name
-        (topic, limit of queue ids, flags), `queue_of` the plain queue of a topic and an id; None if that is unusual.
-        With `proof`, a send that does not prove it is unusual.
-        """
+    cdef Py_ssize_t take(self, SendTurn turn, frames, Py_ssize_t index, const uint8_t *born_host, Proof proof) except -1:
+        """Add the usual sends from `index` on to `turn`; return how many."""
         cdef Outcome outcome = FOREIGN
-        cdef Py_ssize_t end = len(frames)
-        if index < 0 or index >= end or max_sends <= 0:
-            return None
-        end = min(end, index + max_sends)
-        cdef Sends sends = Sends(frames, index, end, self.suffix, born_host)
-        sends.room_bytes, sends.max_record_bytes = room_bytes, max_record_bytes
-        sends.topic_of, sends.queue_of = topic_of, queue_of
-        sends.kinds = self.kinds
+        cdef Py_ssize_t first = turn.count
+        cdef Py_ssize_t end = min(<Py_ssize_t> len(frames), index + turn.max_sends)
+        turn.make_room(frames, index, end)
         while index < end:
-            outcome = self.read_one(sends, index, proof)
+            outcome = self.take_one(turn, frames, index, born_host, proof)
             if outcome != USUAL:
                 break
             index += 1
-        if not sends.count or (outcome == UNUSUAL and sends.count < least):
-            return None
-        sends.topic_of = sends.queue_of = None
-        return sends
+        if outcome == UNUSUAL and not turn.is_full and turn.count - first < turn.least:
+            turn.drop_from(first)
+        return turn.count - first
 
-    cdef Outcome read_one(self, Sends sends, Py_ssize_t index, Proof proof) except *:
-        """Add one frame to `sends` if it is usual, and admitted by `proof`."""
+    cdef Outcome take_one(
+        self, SendTurn turn, frames, Py_ssize_t index, const uint8_t *born_host, Proof proof
+    ) except *:
+        """Add one frame to `turn` if it is usual, and admitted by `proof`."""
         cdef FrameParts frame
         cdef Header header
         cdef Outcome outcome
-        if not find_frame(sends.frames, index, &frame) or not frame.body_bytes:
+        cdef Send *send = &turn.sends[turn.count]
+        if not find_frame(frames, index, &frame) or not frame.body_bytes:
             return UNUSUAL
         header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
         header.texts[ROLE_PROPERTIES].size = 0
@@ -238,16 +219,17 @@ cdef class SendReader(HeaderReader):
             return outcome
         if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
             return UNUSUAL
-        if not sends.take_properties(&header.texts[ROLE_PROPERTIES], &sends.sends[sends.count]):
+        send.born_host = born_host
+        if not turn.take_properties(&header.texts[ROLE_PROPERTIES], send):
             return UNUSUAL
-        if proof is not None and not self.is_proved(&header, &sends.sends[sends.count], &frame, proof):
+        if proof is not None and not self.is_proved(&header, send, &frame, proof):
             return UNUSUAL
-        return USUAL if sends.add(&header, &frame, self.usual_flags) else UNUSUAL
+        return USUAL if turn.add(&header, &frame, self.usual_flags) else UNUSUAL
 
     cdef bint is_proved(self, Header *header, const Send *send, const FrameParts *frame, Proof proof) except -1:
         """Return whether `proof` covers the topic, and its account has signed the header and the body.
 
-        `Sends.add` refuses messages that name further topics.
+        `SendTurn.add` refuses messages that name further topics.
         """
         cdef Text none
         cdef Text *properties = &header.signed_texts[self.properties_at]
@@ -258,64 +240,153 @@ cdef class SendReader(HeaderReader):
         return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
 
 
-cdef class Sends:
-    """Usual sends of one read, in order: what they become in the log and in the queues, and their responses."""
+cdef class SendRead:
+    """The sends of one read among those of a turn."""
 
+    cdef readonly int code
+    cdef readonly object channel
+    cdef readonly double read_at
+    cdef readonly bint was_later  # whether they are stored or answered later than they were read
     cdef object frames  # keeps the memory of what the sends point to
-    cdef uint8_t *scratch  # properties without escapes
+    cdef bytes born_host
+    cdef Py_ssize_t index  # of their first frame
+    cdef Py_ssize_t first  # of them in the turn
+    cdef Py_ssize_t count
+    cdef bytes ready  # the responses of success, if they were prepared
+
+    def __len__(self):
+        return self.count
+
+    def whole_frames(self):
+        """Return the frames of the sends."""
+        return self.frames[self.index:self.index + self.count]
+
+
+cdef class SendTurn:
+    """Usual sends of one turn, in order: what they become in the log and in the queues, and their responses.
+
+    A turn with one connection has one read.  All are one append.
+    """
+
+    cdef readonly list reads  # of `SendRead`
+    cdef dict readers  # of `SendReader`, by request code
+    cdef list scratch  # memory of properties without escapes
     cdef uint8_t *scratch_at
+    cdef Py_ssize_t scratch_bytes  # left
     cdef Send *sends
+    cdef Py_ssize_t capacity
+    cdef Py_ssize_t max_sends
+    cdef Py_ssize_t least
+    cdef bint is_full  # whether a send was left because of what is here already
     cdef Lane lanes[MAX_LANES]
     cdef Topic topics[MAX_TOPICS]
     cdef int lane_count
     cdef int topic_count
     cdef list queues  # of the lanes
     cdef list names  # of the topics: str
-    cdef list kept  # keeps the memory of the lanes, of the topics and of the next two
+    cdef list kept  # keeps the memory of the lanes, of the topics and of the suffix
     cdef const uint8_t *suffix
     cdef Py_ssize_t suffix_bytes
-    cdef const uint8_t *born_host
     cdef int64_t room_bytes
     cdef int64_t max_record_bytes
-    cdef int64_t total_bytes
+    cdef readonly int64_t size_bytes  # of their records
     cdef object topic_of
     cdef object queue_of
     cdef Py_ssize_t count
+    cdef bint waits  # whether the responses wait until the messages are safe
     # Half and timed messages
     cdef SendKinds kinds
     cdef int kind_topics[KINDS]  # indexes of the broker's topics; -1 until one is needed
     cdef int64_t slots[MAX_SLOTS]  # begins of slots that have room
     cdef int slot_count
-    cdef Py_ssize_t timed
+    cdef readonly Py_ssize_t timed  # messages with a delivery time
     cdef int64_t now_ms  # -1 until it is needed
     cdef int64_t max_delay_ms
     cdef int64_t slot_width_ms
 
-    def __cinit__(self, frames, Py_ssize_t index, Py_ssize_t end, bytes suffix, bytes born_host):
-        cdef FrameParts frame
-        cdef Py_ssize_t header_bytes = 1
-        cdef Py_ssize_t capacity = max(1, end - index)
-        if PyBytes_GET_SIZE(born_host) != HOST_BYTES:
-            raise ValueError("usual sends come from an IPv4 address")
-        self.frames = frames
+    def __cinit__(
+        self, dict readers not None, bytes suffix not None, SendKinds kinds not None, Py_ssize_t max_sends,
+        Py_ssize_t least, int64_t room_bytes, int64_t max_record_bytes, topic_of, queue_of,
+    ):
+        """A read adds at most `max_sends`; none if an unusual send follows fewer than `least`.
+
+        Then one append of the Python path is cheaper than two.  The records have at most `room_bytes` together and
+        `max_record_bytes` each.  `suffix` are the properties that the broker adds to each message, with the end of the
+        last value.  `topic_of` returns for a name (topic, limit of queue ids, flags), `queue_of` the plain queue of a
+        topic and an id; None if that is unusual.
+        """
+        self.readers, self.kinds, self.max_sends, self.least = readers, kinds, max_sends, least
+        self.room_bytes, self.max_record_bytes = room_bytes, max_record_bytes
+        self.topic_of, self.queue_of = topic_of, queue_of
         self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix)
-        self.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
-        self.queues, self.names, self.kept = [], [], [suffix, born_host]
+        self.reads, self.scratch, self.queues, self.names, self.kept = [], [], [], [], [suffix]
         self.kind_topics[<int> HALF] = self.kind_topics[<int> TIMED] = self.now_ms = -1
-        while index < end and find_frame(frames, index, &frame):
-            header_bytes += frame.header_bytes
-            index += 1
-        self.sends = <Send *> malloc(capacity * sizeof(Send))
-        self.scratch = self.scratch_at = <uint8_t *> malloc(header_bytes)
-        if self.sends == NULL or self.scratch == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
         free(self.sends)
-        free(self.scratch)
 
     def __len__(self):
         return self.count
+
+    cdef SendRead take(self, int code, frames, Py_ssize_t index, channel, bytes born_host, Proof proof):
+        """Add the usual sends of one read from `index` on; return None if there are none."""
+        cdef SendRead read
+        cdef Py_ssize_t first = self.count
+        cdef SendReader reader = self.readers.get(code)
+        cdef Py_ssize_t count = 0
+        self.is_full = False
+        if reader is None or PyBytes_GET_SIZE(born_host) != HOST_BYTES or index < 0:
+            return None
+        try:
+            count = reader.take(self, frames, index, <const uint8_t *> PyBytes_AS_STRING(born_host), proof)
+        except Exception:
+            self.drop_from(first)
+            raise
+        if not count:
+            return None
+        read = SendRead.__new__(SendRead)
+        read.code, read.channel, read.read_at = code, channel, channel.read_at
+        read.frames, read.index, read.born_host = frames, index, born_host
+        read.first, read.count = first, count
+        self.reads.append(read)
+        return read
+
+    cdef int make_room(self, frames, Py_ssize_t index, Py_ssize_t end) except -1:
+        """Get memory for the sends of the frames from `index` to `end`."""
+        cdef FrameParts frame
+        cdef Py_ssize_t header_bytes = 1
+        cdef Py_ssize_t capacity = self.count + end - index
+        cdef void *grown
+        cdef bytes chunk
+        while index < end and find_frame(frames, index, &frame):
+            header_bytes += frame.header_bytes
+            index += 1
+        if header_bytes > self.scratch_bytes:
+            self.scratch_bytes = max(header_bytes, CHUNK_BYTES)
+            chunk = PyBytes_FromStringAndSize(NULL, self.scratch_bytes)
+            self.scratch.append(chunk)
+            self.scratch_at = <uint8_t *> PyBytes_AS_STRING(chunk)
+        if capacity > self.capacity:
+            capacity = max(capacity, FIRST_CAPACITY, 2 * self.capacity)
+            grown = realloc(self.sends, capacity * sizeof(Send))
+            if grown == NULL:
+                raise MemoryError
+            self.sends, self.capacity = <Send *> grown, capacity
+        return 0
+
+    cdef void drop_from(self, Py_ssize_t first) noexcept:
+        """Forget the sends from `first` on."""
+        cdef const Send *send
+        cdef Tally *tally
+        while self.count > first:
+            self.count -= 1
+            send = &self.sends[self.count]
+            tally = &self.topics[self.lanes[send.lane].topic].tallies[send.is_fifo]
+            self.size_bytes -= send.size
+            self.timed -= send.kind == TIMED
+            self.lanes[send.lane].count -= 1
+            tally.count -= 1
+            tally.total_bytes -= send.size
 
     cdef bint add(self, const Header *header, const FrameParts *frame, int64_t usual_flags) except -1:
         """Take one send, whose properties were taken; return False if it is unusual."""
@@ -347,7 +418,10 @@ cdef class Sends:
         send.key, send.key_bytes = properties.key, properties.key_bytes
         send.tags_code = java_hash(properties.tag, properties.tag_bytes)
         send.size = FIXED_IPV4_BYTES + send.body_bytes + self.lanes[lane].topic_size + 2 + self.stored_bytes(send)
-        if send.size > self.max_record_bytes or send.size > self.room_bytes - self.total_bytes:
+        if send.size > self.max_record_bytes:
+            return False
+        if send.size > self.room_bytes - self.size_bytes:
+            self.is_full = self.count > 0
             return False
         send.flag, send.sys_flag = <int32_t> header.numbers[ROLE_FLAG], <int32_t> flags
         send.born_timestamp = header.numbers[ROLE_BORN_TIMESTAMP]
@@ -361,7 +435,7 @@ cdef class Sends:
         cdef Lane *lane = &self.lanes[send.lane]
         cdef Tally *tally = &self.topics[lane.topic].tallies[send.is_fifo]
         self.count += 1
-        self.total_bytes += send.size
+        self.size_bytes += send.size
         self.timed += send.kind == TIMED
         lane.count += 1
         tally.count += 1
@@ -388,12 +462,15 @@ cdef class Sends:
         return self.lane_at(self.kind_topic(TIMED), 0) if self.slot_has_room(send.slot_ms) else -1
 
     cdef bint slot_has_room(self, int64_t slot_ms) except -1:
-        """Return whether a slot takes any number of messages; it is asked for once in a read."""
+        """Return whether a slot takes any number of messages; it is asked for once in a turn."""
         cdef int i
         for i in range(self.slot_count - 1, -1, -1):
             if self.slots[i] == slot_ms:
                 return True
-        if self.slot_count == MAX_SLOTS or not self.kinds.has_room(slot_ms):
+        if self.slot_count == MAX_SLOTS:
+            self.is_full = True
+            return False
+        if not self.kinds.has_room(slot_ms):
             return False
         self.slots[self.slot_count] = slot_ms
         self.slot_count += 1
@@ -401,7 +478,10 @@ cdef class Sends:
 
     cdef int kind_topic(self, Kind kind) except -2:
         """Return the index of the broker's topic for a kind of message; -1 if it would be one too many."""
-        if self.kind_topics[<int> kind] < 0 and self.topic_count < MAX_TOPICS:
+        if self.kind_topics[<int> kind] < 0:
+            if self.topic_count == MAX_TOPICS:
+                self.is_full = True
+                return -1
             self.kind_topics[<int> kind] = self.add_topic(self.kinds.topics[<int> kind], NULL, -1)
         return self.kind_topics[<int> kind]
 
@@ -418,11 +498,12 @@ cdef class Sends:
         """Get the properties' bytes; return False if they are no text, or have an unusual escape."""
         send.properties, send.properties_bytes = text.at, text.size
         if text.has_escapes:
-            # Together not longer than all headers, which `scratch` has room for.
+            # Together not longer than all headers of the read, which `scratch` has room for.
             send.properties, send.properties_bytes = self.scratch_at, unescaped(text, self.scratch_at)
             if send.properties_bytes <= 0:
                 return False
             self.scratch_at += send.properties_bytes
+            self.scratch_bytes -= send.properties_bytes
         return text.is_ascii or is_utf8(send.properties, send.properties_bytes)
 
     cdef inline bint ends_open(self, const Send *send) noexcept nogil:
@@ -447,6 +528,7 @@ cdef class Sends:
             if topic.name_bytes == name.size and not memcmp(topic.name, name.at, name.size):
                 return i
         if self.topic_count == MAX_TOPICS:
+            self.is_full = True
             return -1
         octets = PyBytes_FromStringAndSize(<const char *> name.at, name.size)
         found = self.topic_of(octets.decode("ascii"))
@@ -468,6 +550,7 @@ cdef class Sends:
             if self.lanes[i].queue_id == queue_id and self.lanes[i].topic == topic:
                 return i
         if self.lane_count == MAX_LANES:
+            self.is_full = True
             return -1
         queue = self.queue_of(self.names[topic], queue_id)
         if queue is None:
@@ -513,7 +596,7 @@ cdef class Sends:
         head.queue_id, head.queue_offset = <int32_t> lane.queue_id, send.queue_offset
         head.physical_offset, head.prepared_transaction_offset = send.physical_offset, 0
         head.born_timestamp, head.store_timestamp = send.born_timestamp, store_timestamp
-        head.born_host, head.store_host = self.born_host, store_host
+        head.born_host, head.store_host = send.born_host, store_host
         head.reconsume_times, head.body_bytes = send.reconsume_times, <int32_t> send.body_bytes
         to = put(put_head(to, &head), send.body, send.body_bytes)
         to = put(to, lane.topic_bytes, lane.topic_size)
@@ -536,44 +619,98 @@ cdef class Sends:
             to, send.kind, send.key, send.key_bytes, send.slot_ms, topic.name, topic.name_bytes, send.queue_id
         )
 
-    cdef void begin_at(self, const Place *places) noexcept nogil:
-        """Let each queue continue where the sends before these have ended."""
-        for i in range(self.lane_count):
-            if self.lanes[i].count:
-                self.lanes[i].next_offset = places[self.lanes[i].place].next_offset
-                self.lanes[i].entries = places[self.lanes[i].place].entries
+    def filled_queues(self):
+        """Return the queues that get records, each once."""
+        return [self.queues[i] for i in range(self.lane_count) if self.lanes[i].count]
 
-    cdef void end_at(self, Place *places) noexcept nogil:
+    def encode(self, int64_t physical_offset, int64_t store_timestamp, bytes store_host):
+        """Return the records for `physical_offset`, and each queue that gets any with its entries.
+
+        Offsets in a queue begin at its `next_offset`.
+        """
+        cdef bytes content
+        cdef bytes records = PyBytes_FromStringAndSize(NULL, self.size_bytes)
+        cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
+        cdef const uint8_t *host = <const uint8_t *> PyBytes_AS_STRING(store_host)
+        cdef list entries = []
+        cdef Lane *lane
+        if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
+            raise ValueError("usual records name an IPv4 address")
         for i in range(self.lane_count):
-            if self.lanes[i].count:
-                places[self.lanes[i].place].next_offset = self.lanes[i].next_offset
-                places[self.lanes[i].place].entries = self.lanes[i].entries
+            lane = &self.lanes[i]
+            if lane.count:
+                queue = self.queues[i]
+                content = PyBytes_FromStringAndSize(NULL, lane.count * sizeof(QueueEntry))
+                lane.next_offset, lane.entries = queue.next_offset, <QueueEntry *> PyBytes_AS_STRING(content)
+                entries.append((queue, content))
+        if self.size_bytes > LONG_BYTES:
+            with nogil:
+                self.write_all(to, physical_offset, store_timestamp, host)
+        else:
+            self.write_all(to, physical_offset, store_timestamp, host)
+        return records, entries
 
     # Back to the sender
 
-    def responses(self, ResponseEncoder encoder, ResponseEncoder timed_encoder):
-        """Return the responses, in order.
+    def wait(self):
+        """Note that the responses wait until the messages are safe."""
+        cdef SendRead read
+        self.waits = True
+        for read in self.reads:
+            read.was_later = True
 
-        The encoders are those of templates of `broker.send.replies.SendReplies`, without and with a recall handle.
+    def prepare(self, ResponseEncoder encoder, ResponseEncoder timed_encoder):
+        """Make the responses of success, before it is known whether these or others will be sent."""
+        cdef SendRead read
+        for read in self.reads:
+            read.ready = self.responses(read, encoder, timed_encoder)
+
+    def answer(
+        self, int code, ResponseEncoder encoder, ResponseEncoder timed_encoder, bint at_once, refuse, failed
+    ):
+        """Send the responses, with `code`; the encoders are those of `broker.send.replies.SendReplies`.
+
+        `refuse` gets a read and the error because of which it has no responses; `failed` is called in an except clause.
         """
+        cdef SendRead read
+        cdef bytes frames
+        for read in self.reads:
+            # An error in one read must not reach the others, which are of other connections.
+            try:
+                try:
+                    frames = read.ready if code == 0 else None
+                    if frames is None:
+                        frames = self.responses(read, encoder, timed_encoder)
+                except Exception as bug:
+                    refuse(read, bug)
+                    continue
+                read.channel.answer_frames(
+                    read.code, read.count, frames, code, read.read_at, was_later=self.waits, at_once=at_once
+                )
+            except Exception:
+                failed()
+
+    cdef bytes responses(self, SendRead read, ResponseEncoder encoder, ResponseEncoder timed_encoder):
+        """Return the responses to the sends of one read, in order."""
         cdef Value values[TIMED_RESPONSE_VALUES]
         cdef const Send *send
         cdef Py_ssize_t i, largest = 0, size = 0
+        cdef Py_ssize_t first = read.first, end = read.first + read.count
         if encoder.count != RESPONSE_VALUES or timed_encoder.count != TIMED_RESPONSE_VALUES:
             raise ValueError(f"the response to a send has {RESPONSE_VALUES} values, and may have a handle")
-        for i in range(self.count):
+        for i in range(first, end):
             size += encoder.fixed_bytes + self.sends[i].key_bytes
         if self.timed:
-            for i in range(self.count):
+            for i in range(first, end):
                 if self.sends[i].kind == TIMED:
                     largest = max(largest, base64_bytes(self.handle_bytes(&self.sends[i])))
-            size += self.timed * (timed_encoder.fixed_bytes - encoder.fixed_bytes + largest)
+            size += read.count * (timed_encoder.fixed_bytes - encoder.fixed_bytes + largest)
         cdef bytes frames = PyBytes_FromStringAndSize(NULL, size)
         # A handle, and the same in Base64.
         cdef bytes scratch = PyBytes_FromStringAndSize(NULL, 2 * largest)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(frames)
         cdef uint8_t *to = begin
-        for i in range(self.count):
+        for i in range(first, end):
             send = &self.sends[i]
             put_hex(send.physical_offset, &values[0])
             put_decimal(send.queue_id, &values[1])
@@ -603,143 +740,117 @@ cdef class Sends:
         handle.at = scratch + room_bytes
         handle.size = put_base64(scratch + room_bytes, scratch, end - scratch) - handle.at
 
-    def add_delays(self, dict found not None):
-        """Append the delays of timed messages, s, to the lists of their topics."""
-        cdef const Send *send
-        if not self.timed:
-            return
-        for i in range(self.count):
-            send = &self.sends[i]
-            if send.kind == TIMED:
-                found.setdefault(self.names[send.real_topic], []).append(send.delay_ms // 1000)
-
-
-cdef class SendGroup:
-    """Usual sends of one or more reads, in order, for one append."""
-
-    cdef list members
-    cdef readonly Py_ssize_t messages
-    cdef readonly Py_ssize_t timed  # messages with a delivery time among them
-    cdef readonly int64_t size_bytes  # of their records
-
-    def __cinit__(self):
-        self.members = []
-
-    def __len__(self):
-        return self.messages
-
-    def add(self, Sends sends not None):
-        """Add the sends of one read after those that are there."""
-        self.members.append(sends)
-        self.messages += sends.count
-        self.timed += sends.timed
-        self.size_bytes += sends.total_bytes
-
-    def queues(self):
-        """Return the queues that get records, each once."""
-        cdef Sends sends
-        cdef dict found = {}
-        for sends in self.members:
-            for i in range(sends.lane_count):
-                if sends.lanes[i].count:
-                    found[sends.queues[i]] = None
-        return list(found)
-
-    def encode(self, int64_t physical_offset, int64_t store_timestamp, bytes store_host):
-        """Return the records for `physical_offset`, and each queue that gets any with its entries.
-
-        Offsets in a queue begin at its `next_offset`.
-        """
-        cdef Sends sends
-        cdef bytes records = PyBytes_FromStringAndSize(NULL, self.size_bytes)
-        cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
-        cdef const uint8_t *host = <const uint8_t *> PyBytes_AS_STRING(store_host)
-        cdef list entries = []
-        if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
-            raise ValueError("usual records name an IPv4 address")
-        # Keeps the memory of the places until all is written.
-        cdef bytes memory = self.places(entries)
-        cdef Place *places = <Place *> PyBytes_AS_STRING(memory)
-        for sends in self.members:
-            sends.begin_at(places)
-            if sends.total_bytes > LONG_BYTES:
-                with nogil:
-                    sends.write_all(to, physical_offset, store_timestamp, host)
-            else:
-                sends.write_all(to, physical_offset, store_timestamp, host)
-            sends.end_at(places)
-            to += sends.total_bytes
-            physical_offset += sends.total_bytes
-        return records, entries
-
-    cdef bytes places(self, list entries):
-        """Return an array of `Place`, one for each queue; append each queue and the memory of its entries."""
-        cdef Sends sends
-        cdef Place *place
-        cdef bytes content
-        cdef Py_ssize_t i, at, lanes = 0
-        cdef dict known = {}
-        for sends in self.members:
-            lanes += sends.lane_count
-        cdef bytes memory = PyBytes_FromStringAndSize(NULL, lanes * sizeof(Place))
-        cdef Place *places = <Place *> PyBytes_AS_STRING(memory)
-        for sends in self.members:
-            for i in range(sends.lane_count):
-                if sends.lanes[i].count:
-                    queue = sends.queues[i]
-                    found = known.get(queue)
-                    if found is None:
-                        found = known[queue] = len(known)
-                        places[<Py_ssize_t> found].count = 0
-                        places[<Py_ssize_t> found].next_offset = queue.next_offset
-                    at = found
-                    sends.lanes[i].place = at
-                    places[at].count += sends.lanes[i].count
-        at = 0
-        for queue in known:
-            place = &places[at]
-            content = PyBytes_FromStringAndSize(NULL, place.count * sizeof(QueueEntry))
-            place.entries = <QueueEntry *> PyBytes_AS_STRING(content)
-            entries.append((queue, content))
-            at += 1
-        return memory
-
     # For statistics
 
     def by_topic(self):
-        """Return (topic, whether with a sharding key, number of records, their bytes, bytes of the largest) of all."""
-        cdef Sends sends
+        """Return (topic, whether with a sharding key, number of records, their bytes, bytes of the largest) of all.
+
+        The last may be more: that of a send that was taken and dropped.
+        """
         cdef const Tally *tally
         cdef int is_fifo
-        cdef dict found = {}
-        for sends in self.members:
-            for i in range(sends.topic_count):
-                for is_fifo in range(2):
-                    tally = &sends.topics[i].tallies[is_fifo]
-                    if tally.count:
-                        name = (sends.names[i], bool(is_fifo))
-                        count, total_bytes, largest_bytes = found.get(name, (0, 0, 0))
-                        found[name] = (
-                            count + tally.count, total_bytes + tally.total_bytes, max(largest_bytes, tally.largest_bytes)
-                        )
-        return [(*name, *figures) for name, figures in found.items()]
+        cdef list found = []
+        for i in range(self.topic_count):
+            for is_fifo in range(2):
+                tally = &self.topics[i].tallies[is_fifo]
+                if tally.count:
+                    found.append((self.names[i], bool(is_fifo), tally.count, tally.total_bytes, tally.largest_bytes))
+        return found
 
     def sizes_of(self, str topic not None, bint is_fifo):
         """Return the size of each record of a topic, with or without a sharding key."""
-        cdef Sends sends
         cdef const Send *send
         cdef list sizes = []
-        for sends in self.members:
-            for i in range(sends.count):
-                send = &sends.sends[i]
-                if send.is_fifo == is_fifo and sends.names[sends.lanes[send.lane].topic] == topic:
-                    sizes.append(send.size)
+        for i in range(self.count):
+            send = &self.sends[i]
+            if send.is_fifo == is_fifo and self.names[self.lanes[send.lane].topic] == topic:
+                sizes.append(send.size)
         return sizes
 
     def delays(self):
         """Return the delays of the timed messages, s, by topic."""
-        cdef Sends sends
+        cdef const Send *send
         cdef dict found = {}
-        for sends in self.members:
-            sends.add_delays(found)
+        for i in range(self.count if self.timed else 0):
+            send = &self.sends[i]
+            if send.kind == TIMED:
+                found.setdefault(self.names[send.real_topic], []).append(send.delay_ms // 1000)
         return found
+
+
+cdef class SendIntake:
+    """Takes the usual sends of reads: those of one connection at once, those of several as one turn."""
+
+    cdef object begin
+    cdef object store
+    cdef object store_or_serve
+    cdef object end_later
+    cdef object host_of
+    cdef object failed
+    cdef SendTurn turn  # sends that were put off; None if none were
+    cdef object last_channel
+    cdef Py_ssize_t max_messages
+    cdef int64_t max_bytes
+
+    def __init__(self, begin, store, store_or_serve, end_later, host_of, failed, Py_ssize_t max_messages,
+                 int64_t max_bytes):
+        """`begin` returns an empty `SendTurn`, or None if no sends are usual now.
+
+        `store` appends and answers a turn, or returns False if it did nothing; `store_or_serve` then lets the Python
+        path serve it.  `end_later` lets `settle` be called at the end of the turn of the loop.  `host_of` returns the
+        bytes of an address and a port; `failed` is called in an except clause, and gets the channel.  More than
+        `max_messages` or `max_bytes` are not put off.
+        """
+        self.begin, self.store, self.store_or_serve, self.end_later = begin, store, store_or_serve, end_later
+        self.host_of, self.failed = host_of, failed
+        self.max_messages, self.max_bytes = max_messages, max_bytes
+
+    def serve(self, int code, frames, Py_ssize_t index, channel, Proof proof=None):
+        """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
+
+        With `proof`, an access gate has not seen the frames: it admits those that prove this.
+        """
+        cdef SendTurn turn = self.turn
+        cdef SendRead read = None
+        try:
+            if turn is not None:
+                read = self.take(turn, code, frames, index, channel, proof)
+                if read is None and turn.is_full:
+                    self.settle()
+                    turn = None
+            if turn is None:
+                turn = self.begin()
+                if turn is None:
+                    return 0
+                read = self.take(turn, code, frames, index, channel, proof)
+        except Exception:
+            # Nothing is stored: the Python path serves them, and responds to each.
+            self.failed(channel)
+            return 0
+        if read is None:
+            return 0
+        # While one connection is the only one, waiting for others would gain nothing.
+        channel_id = channel.id
+        is_alone = channel_id == self.last_channel
+        self.last_channel = channel_id
+        if self.turn is None:
+            if is_alone:
+                # False: the Python path finds the message that is refused.
+                return read.count if self.store(turn) else 0
+            self.turn = turn
+            self.end_later()
+        read.was_later = True
+        if turn.count > self.max_messages or turn.size_bytes > self.max_bytes:
+            self.settle()
+        return read.count
+
+    cdef SendRead take(self, SendTurn turn, int code, frames, Py_ssize_t index, channel, Proof proof):
+        host, port = channel.peer
+        return turn.take(code, frames, index, channel, self.host_of(host, port), proof)
+
+    def settle(self):
+        """Store and answer what was put off."""
+        cdef SendTurn turn = self.turn
+        if turn is not None:
+            self.turn = None
+            self.store_or_serve(turn)
