@@ -27,6 +27,12 @@ _AT_ONCE, _PUT_OFF, _SINGLE = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESS
 _CODES = (_AT_ONCE, _AT_ONCE, _PUT_OFF, _SINGLE, RequestCode.POP_MESSAGE)
 
 
+class Resumable(Output):
+    """Output of a connection that is read again."""
+
+    def resume_reading(self) -> None: ...
+
+
 class TwinChannel(RemotingChannel):
     """Every read and every response takes the way of the twin."""
 
@@ -88,7 +94,7 @@ def outcome(channel_type: type[RemotingChannel], pieces: list[bytes]) -> list[An
     """Serve the pieces; return all that can be seen of it."""
 
     async def run() -> list[Any]:
-        handler, output, counters, latency = Handler(), Output(), ChannelCounters(), RpcLatency()
+        handler, output, counters, latency = Handler(), Resumable(), ChannelCounters(), RpcLatency()
         table = RouteTable(handler.routes(), latency=latency)
         channel = channel_type(table, counters)
         channel.connection_made(output)  # type: ignore[arg-type]
