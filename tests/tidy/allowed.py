@@ -146,7 +146,6 @@ ALLOWED: dict[tuple[str, str], str] = {
 # entry that is no longer needed fails the test.
 LATE_ATTRIBUTES: dict[str, str] = {
     "checkpoints": "ReviveFigures, a record of counts to which the readers add; `Popped` has the name, too",
-    "cold_end": "a ConsumeQueue, on which `ColdReads` notes up to where it has checked entries",
     "dequeued": "TimerState, which entry and delivery of the timer share",
     "enqueued": "TimerState",
     "is_cut_short": "Popped, one pop under way, to which the reader of the queues adds",
