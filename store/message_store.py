@@ -157,7 +157,7 @@ class MessageStore:
 
     def _recover(self) -> None:
         books = self._books
-        self._table.unwritten.is_recovering = True
+        self._table.unwritten.recovery_begins()
         report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
         self._reader.cold.begin(self._table)

@@ -446,8 +446,7 @@ class Consumer(QueueControl):
         arguments.delay_level(delay_level, low=-1)
         if delay is not None:
             delay_level = arguments.level_of_delay("delay", delay)
-        source = message.source
-        if source is not None and (source.is_dropped or not source.is_pending(message)):
+        if message.source is not None and self.is_settled(message):
             return
         self._stats.of(message.queue.topic, self._monotonic()).failed += 1
         if self._tracing is not None:

@@ -13,7 +13,7 @@ from sprocket.common.failpoints import failpoint
 from store.flush.checkpoint import Checkpoint
 from store.flush.confirmation import Confirmation
 from store.flush.group_commit import Notify
-from store.queue.queue_files import MAX_UNWRITTEN_BYTES, QueueFiles, Unwritten
+from store.queue.queue_files import QueueFiles, Unwritten
 from store.worker import Workers
 
 # An entry waits for one interval and what the owner thread does meanwhile, 100 ms at most unless the disk is slow.
@@ -52,7 +52,7 @@ class QueueWriter:
     def start(self) -> None:
         """Start after recovery, which writes everything at once."""
         self._reached = self._appended()
-        self._unwritten.max_bytes, self._unwritten.is_recovering = MAX_UNWRITTEN_BYTES, False
+        self._unwritten.recovery_ends()
         self._worker.start()
 
     def stop(self) -> None:

@@ -33,6 +33,14 @@ class Unwritten:
         # The queue that has waited longest comes first.
         self.queues: dict[QueueFiles, None] = {}
 
+    def recovery_begins(self) -> None:
+        """Write at once from now on, but keep in memory what a full disk does not take."""
+        self.max_bytes, self.is_recovering = 0, True
+
+    def recovery_ends(self) -> None:
+        """Keep up to `MAX_UNWRITTEN_BYTES` of each queue in memory from now on."""
+        self.max_bytes, self.is_recovering = MAX_UNWRITTEN_BYTES, False
+
     def write(self) -> None:
         """Write everything.  Raises `DiskFull` or `DiskFailed`; then the rest is still unwritten."""
         for files in list(self.queues):
