@@ -782,8 +782,8 @@ MUTANTS: Final = (
     Mutant(
         "message of a revoked queue sent back",
         "sprocket/client/consumer.py",
-        "if source is not None and (source.is_dropped or not source.is_pending(message)):",
-        "if source is not None and not source.is_pending(message):",
+        "if message.source is not None and self.is_settled(message):",
+        "if message.source is not None and not message.source.is_pending(message):",
         "the new owner of the queue gets the message, and a copy of it",
         ("tests/client/test_consumer.py::test_nack_on_a_revoked_queue_sends_nothing_back",),
     ),
