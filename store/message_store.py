@@ -29,7 +29,6 @@ from store.flush.confirmation import ArrivalListener, Confirmation, ConfirmListe
 from store.flush.group_commit import GroupCommit, Notify
 from store.flush.queue_flush import QueueFlush
 from store.flush.queue_list import QueueKey
-from store.flush.queue_writer import QueueWriter
 from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
@@ -108,9 +107,6 @@ class MessageStore:
         )  # fmt: skip
         self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
-        self._queue_writer = QueueWriter(
-            clock, self._table.unwritten, self.confirmation, self._pressure.queues_wrote, notify, workers
-        )  # fmt: skip
         self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
@@ -150,14 +146,12 @@ class MessageStore:
             self._close()
             raise
         self._group_commit.start()
-        self._queue_writer.start()
         self._queue_flush.start(self.flushed_offset)
         self.cleaner.start()
         self.index.start()
 
     def _recover(self) -> None:
         books = self._books
-        self._table.unwritten.recovery_begins()
         report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
         self._reader.cold.begin(self._table)
@@ -171,7 +165,6 @@ class MessageStore:
     def shutdown(self) -> None:
         """Flush everything, write the checkpoint and remove `abort`.  After a disk failure, only close."""
         self._group_commit.stop()
-        self._queue_writer.stop()
         self._queue_flush.stop()
         if self._lock is not None and self.failure is None:
             _STOP_BEFORE_FLUSH()
@@ -187,7 +180,6 @@ class MessageStore:
         """Record a clean stop on the disk.  If that fails, the next start recovers as after a crash."""
         try:
             self.index.shutdown()
-            self.write_queues()
             self._queue_flush.flush_all()
             _STOP_BEFORE_ABORT()
             self._books.stopped()
@@ -209,7 +201,7 @@ class MessageStore:
     def _snapshot(self) -> Checkpoint:
         checkpoint = self.confirmation.snapshot()
         checkpoint.index_msg_timestamp = self.index.durable_timestamp
-        return self._queue_writer.limited(checkpoint)
+        return checkpoint
 
     def _close(self) -> None:
         # Whatever fails, release the lock at the end: otherwise this process could not open the store again.
@@ -305,7 +297,6 @@ class MessageStore:
 
     def _refuse(self, messages: int) -> None:
         """Raise `DiskFull` or `StoreBusy`, unless the cause has ended."""
-        self._queue_writer.retry()
         error = self._pressure.refusal(messages, self._unflushed_bytes, self.confirmation.waiting_bytes)
         if error is not None:
             self.statistics.put_failed(messages)
@@ -363,13 +354,6 @@ class MessageStore:
     def master_log(self) -> MasterLog:
         """Return the log for a master, which sends it to replicas."""
         return MasterLog(self._commit_log, self.confirmation, self._pressure)
-
-    def write_queues(self) -> None:
-        """Write what the ConsumeQueues have in memory only, now and not within 100 ms.
-
-        Raises `DiskFull` or `DiskFailed`.
-        """
-        self._queue_writer.write_all()
 
     def flush(self) -> None:
         """Sync the log in this thread.  A failure is latched."""

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `BatchConsumeQueue`.  Unit k is the 46 bytes at byte 46 
 of the log.  It holds the queue offsets of its record, so a bisection finds the message at an offset.  Every record gets
 a unit; RocketMQ leaves a message that was sent alone out of the queue.
 
-Its newest units are in memory first, see `store.queue.queue_files`.
+Its files are sparse and written with `pwrite`, as those of `store.queue.consume_queue`.
 """
 
 import struct
@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from store.disk.disk import Disk, DiskFile
+from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.queue.inner_batch import message_count
 from store.queue.logic_queue import Entry
-from store.queue.queue_files import QueueFiles, Unwritten
 from store.record.record import Record, topic_field
 
 UNIT: Final = BATCH_CONSUME_QUEUE_UNIT_BYTES
@@ -36,7 +36,7 @@ _NOT_COMPACTED: Final = -1
 class BatchConsumeQueue:
     """Units of one queue, a `store.queue.logic_queue.LogicQueue`.
 
-    Offsets count messages; units count records.  `written_offset` is the end of the last unit in files or memory.
+    Offsets count messages; units count records.  `written_offset` is the end of the last unit in the files.
     """
 
     __slots__ = (
@@ -59,20 +59,12 @@ class BatchConsumeQueue:
     is_plain = False
     is_schedule = False
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        topic: str,
-        queue_id: int,
-        file_bytes: int,
-        unwritten: Unwritten | None = None,
-    ) -> None:
+    def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_bytes = topic_field(topic)
         self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
-        self._files = QueueFiles(disk, directory / topic / str(queue_id), file_bytes, unwritten)
+        self._files = MappedFileQueue(disk, directory / topic / str(queue_id), file_bytes, preallocate=False)
         # Fields of assigned but unwritten units: eight per unit.
         self.pending: list[int] = []
         self._reset(0, 0)
@@ -80,10 +72,9 @@ class BatchConsumeQueue:
     def _reset(self, offset: int, unit: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self.cold_end = 0
-        # One past the last unit in files or memory, and one past the last unit on the disk.
+        # One past the last unit in the files, and one past the last unit on the disk.
         self._next_unit = self._flushed_unit = unit
         self.pending.clear()
-        self._files.end_at(unit * UNIT)
 
     @property
     def directory(self) -> Path:
@@ -124,7 +115,7 @@ class BatchConsumeQueue:
     def write_pending(self) -> None:
         fields = self.pending
         content = b"".join([_UNIT.pack(*fields[at : at + _FIELDS]) for at in range(0, len(fields), _FIELDS)])
-        self._files.append(content)
+        self._files.write(self._next_unit * UNIT, content)
         self._next_unit += len(fields) // _FIELDS
         self.written_offset = self.next_offset
         fields.clear()
@@ -135,7 +126,6 @@ class BatchConsumeQueue:
             self._next_unit = self._unit_ending_behind(offset)
             self._flushed_unit = min(self._flushed_unit, self._next_unit)
             self.written_offset = offset
-        self._files.truncate(self._next_unit * UNIT)
         self.next_offset = offset
 
     def put(
@@ -186,34 +176,34 @@ class BatchConsumeQueue:
     # Flushing
 
     def unflushed_bytes(self) -> int:
-        return self._files.written_to - self._flushed_unit * UNIT
+        return (self._next_unit - self._flushed_unit) * UNIT
 
     def files_to_flush(self) -> tuple[list[DiskFile], int]:
         """Return the files with unflushed units, and the unit to pass to `flushed` after their sync."""
-        end = self._files.written_to // UNIT
-        if end == self._flushed_unit:
-            return [], end
+        if self._next_unit == self._flushed_unit:
+            return [], self._flushed_unit
+        end = self._next_unit
         return self._files.between(self._flushed_unit * UNIT, end * UNIT), end
 
     def flushed(self, offset: int) -> None:
         """Note that the units before number `offset` are on the disk."""
-        self._flushed_unit = max(self._flushed_unit, min(offset, self._files.written_to // UNIT))
+        self._flushed_unit = max(self._flushed_unit, min(offset, self._next_unit))
 
     # Reading
 
     def unit(self, unit: int) -> Entry | None:
-        found = self._files.place(unit * UNIT)
-        if found is None:
+        located = self._files.locate(unit * UNIT)
+        if located is None:
             return None
-        physical_offset, size, tags_code, *_ = _UNIT.unpack_from(*found)
+        physical_offset, size, tags_code, *_ = _UNIT.unpack_from(located[0].view, located[1])
         return physical_offset, size, tags_code
 
     def _span(self, unit: int) -> tuple[int, int]:
-        """Return queue offset and number of the messages of a unit; (0, 0) if nothing has it."""
-        found = self._files.place(unit * UNIT)
-        if found is None:
+        """Return queue offset and number of the messages of a unit; (0, 0) if no file has it."""
+        located = self._files.locate(unit * UNIT)
+        if located is None:
             return 0, 0
-        base, count = _BASE_AND_COUNT.unpack_from(found[0], found[1] + _BASE_AT)
+        base, count = _BASE_AND_COUNT.unpack_from(located[0].view, located[1] + _BASE_AT)
         return base, count
 
     def _base_of(self, unit: int) -> int:
@@ -238,10 +228,10 @@ class BatchConsumeQueue:
         return self._unit_ending_behind(self.min_offset), self._unit_ending_behind(self.max_offset)
 
     def agrees(self, unit: int, record: Record) -> bool:
-        found = self._files.place(unit * UNIT)
-        if found is None:
+        located = self._files.locate(unit * UNIT)
+        if located is None:
             return False
-        (store_timestamp,) = _STORE_TIME.unpack_from(found[0], found[1] + _STORE_TIME_AT)
+        (store_timestamp,) = _STORE_TIME.unpack_from(located[0].view, located[1] + _STORE_TIME_AT)
         base, count = self._span(unit)
         return (
             base == record.queue_offset
@@ -259,12 +249,12 @@ class BatchConsumeQueue:
         The first is the unit that holds `offset`, or the next after it.
         """
         first = self._unit_ending_behind(offset)
-        run = self._files.run_at(first * UNIT)
-        if run is None:
+        located = self._files.locate(first * UNIT)
+        if located is None:
             return np.empty(0, BATCH_CONSUME_QUEUE_DTYPE)
-        view, position, available = run
-        max_units = min(count, self._next_unit - first, available // UNIT)
-        units = np.frombuffer(view, BATCH_CONSUME_QUEUE_DTYPE, max_units, position)
+        file, position = located
+        max_units = min(count, self._next_unit - first, (self._files.file_bytes - position) // UNIT)
+        units = np.frombuffer(file.view, BATCH_CONSUME_QUEUE_DTYPE, max_units, position)
         # If no record has `offset`, `count` begins at the next record.
         end = min(max(offset, int(units["base_offset"][0]) if max_units > 0 else 0) + count, self.max_offset)
         return units[: int(np.searchsorted(units["base_offset"].astype(np.int64), end))]

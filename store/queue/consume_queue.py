@@ -3,9 +3,12 @@
 Source: RocketMQ 5.3.3, `ConsumeQueue`.  Entry k is the 20 bytes at byte 20 * k of the queue: physical offset i64, size
 i32, tags code i64.
 
-Its newest entries are in memory first, see `store.queue.queue_files`.
+Its files are sparse and written with `pwrite`.  A file is 6 MB by default and most queues of a broker are nearly empty,
+so reserved blocks as for the CommitLog would cost a thousand queues 6 GB.  A full disk still causes an error of the
+write, not SIGBUS, because nothing is stored through a mapping.
 """
 
+import logging
 import struct
 from functools import cache
 from pathlib import Path
@@ -14,14 +17,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.disk.disk import Disk, DiskFile
+from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.queue.logic_queue import Entry
-from store.queue.queue_files import QueueFiles, Run, Unwritten
 from store.record.record import Record, topic_field
 
+_log = logging.getLogger(__name__)
 UNIT: Final = CONSUME_QUEUE_UNIT_BYTES
 ENTRY: Final = struct.Struct(">qiq")
 # Size in a blank entry: the message was never in this queue (`ConsumeQueue.fillPreBlank`).
@@ -54,13 +59,17 @@ class ConsumeQueue:
     """Entries of one queue, a `store.queue.logic_queue.LogicQueue` whose units are its entries.
 
     ``min_offset <= max_offset <= written_offset <= next_offset``: the first readable message, then the ends of the
-    confirmed messages, of the entries in files or memory, and of the assigned offsets.
+    confirmed messages, of the entries in the files, and of the assigned offsets.
     """
 
     __slots__ = (
         "_files",
         "_flushed_offset",
         "_head",
+        "_last_end",
+        "_last_file",
+        "_last_start",
+        "_last_view",
         "cold_end",
         "is_plain",
         "is_schedule",
@@ -77,21 +86,12 @@ class ConsumeQueue:
     )
     is_batch = False
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        topic: str,
-        queue_id: int,
-        file_bytes: int,
-        unwritten: Unwritten | None = None,
-    ) -> None:
+    def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_bytes = topic_field(topic)
         self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
-        directory = directory.joinpath(topic, str(queue_id))
-        self._files = QueueFiles(disk, directory, file_bytes, unwritten, _BLANK_ENTRY)
+        self._files = MappedFileQueue(disk, directory.joinpath(topic, str(queue_id)), file_bytes, preallocate=False)
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.is_plain = not self.is_schedule
         # Fields of assigned but unwritten entries: three per entry.
@@ -105,7 +105,13 @@ class ConsumeQueue:
         # The first entries, from `load_listed` to `border_units`.
         self._head = b""
         self.pending.clear()
-        self._files.end_at(offset * UNIT)
+        self._forget_last_file()
+
+    def _forget_last_file(self) -> None:
+        self._last_file: DiskFile | None = None
+        # Mapped by the first read only, because a mapping holds a descriptor of its own.
+        self._last_view: memoryview | None = None
+        self._last_start = self._last_end = 0
 
     @property
     def directory(self) -> Path:
@@ -162,7 +168,11 @@ class ConsumeQueue:
 
     def write_units(self, content: bytes) -> None:
         """Write encoded entries after the last written one; `next_offset` counts them already."""
-        self._files.append(content)
+        at, start = self.written_offset * UNIT, self._last_start
+        if start <= at <= self._last_end - len(content) and self._last_file is not None:
+            self._last_file.write(at - start, content)
+        else:
+            self._write(at, content)
         self.written_offset += len(content) // UNIT
 
     def append_entries(self, entries: npt.NDArray[np.void]) -> None:
@@ -174,10 +184,32 @@ class ConsumeQueue:
         """Remove the entries from `offset` on, because their batch failed."""
         self.pending.clear()
         self.written_offset = min(self.written_offset, offset)
-        self._files.truncate(self.written_offset * UNIT)
         # The entries that replace them are not on the disk, even if these were.
         self._flushed_offset = min(self._flushed_offset, offset)
         self.next_offset = offset
+
+    def _write(self, at: int, content: bytes) -> None:
+        if not self._files.files and at:
+            self._fill_pre_blank(at // UNIT)
+        self._files.write(at, content)
+        self._last_file, self._last_view = self._files.files[-1], None
+        self._last_end = self._files.end_offset
+        self._last_start = self._last_end - self._files.file_bytes
+
+    def _fill_pre_blank(self, offset: int) -> None:
+        # A queue whose older entries are gone begins within a file; RocketMQ fills the part before with blanks.
+        at = offset * UNIT
+        self._files.begin_at(at - at % self._files.file_bytes)
+        self._write_blanks(self.first_offset, offset)
+        peer_lines.info(
+            _log, "", "event=queue_begins_with_blanks topic=%s queue=%d until=%d", self.topic, self.queue_id, offset
+        )
+
+    def _write_blanks(self, start: int, end: int) -> None:
+        while start < end:
+            count = min(end - start, _BLANKS_AT_ONCE)
+            self._files.write(start * UNIT, _BLANK_ENTRY * count)
+            start += count
 
     def put(
         self,
@@ -194,12 +226,11 @@ class ConsumeQueue:
         if not self._files.files:
             self._reset(offset)
         elif offset > self.next_offset:
-            for start in range(self.next_offset, offset, _BLANKS_AT_ONCE):
-                self._files.append(_BLANK_ENTRY * min(offset - start, _BLANKS_AT_ONCE))
+            self._write_blanks(self.next_offset, offset)
             if self.min_offset == self.next_offset:
                 # All earlier messages have expired, also those at the offsets of the blanks.
                 self.min_offset = offset
-        self._files.append(ENTRY.pack(physical_offset, size_bytes, tags_code))
+        self._write(offset * UNIT, ENTRY.pack(physical_offset, size_bytes, tags_code))
         self.next_offset = self.written_offset = self.max_offset = offset + 1
 
     def set_range(self, start: int, end: int, *, cut: bool) -> None:
@@ -215,6 +246,7 @@ class ConsumeQueue:
         self.next_offset = self.written_offset = self.max_offset = offset
         self.min_offset = min(self.min_offset, offset)
         self._flushed_offset = min(self._flushed_offset, offset)
+        self._forget_last_file()
 
     def destroy(self) -> None:
         """Remove all files; then the queue is empty and begins at 0."""
@@ -222,6 +254,7 @@ class ConsumeQueue:
         self._reset(0)
 
     def close(self) -> None:
+        self._forget_last_file()
         self._files.close()
 
     def drop_before(self, unit: int) -> list[DiskFile]:
@@ -234,33 +267,40 @@ class ConsumeQueue:
     # Flushing
 
     def unflushed_bytes(self) -> int:
-        """Return the bytes of entries that are in the files, but not synced."""
-        return self._files.written_to - self._flushed_offset * UNIT
+        """Return the bytes of unsynced entries."""
+        return (self.written_offset - self._flushed_offset) * UNIT
 
     def files_to_flush(self) -> tuple[list[DiskFile], int]:
         """Return the files with unflushed entries, and the offset to pass to `flushed` after their sync."""
-        written = self._files.written_to // UNIT
-        if written == self._flushed_offset:
-            return [], written
+        if self.written_offset == self._flushed_offset:
+            return [], self._flushed_offset
+        written = self.written_offset
         return self._files.between(self._flushed_offset * UNIT, written * UNIT), written
 
     def flushed(self, offset: int) -> None:
         """Note that the entries before `offset` are on the disk."""
-        self._flushed_offset = max(self._flushed_offset, min(offset, self._files.written_to // UNIT))
+        self._flushed_offset = max(self._flushed_offset, min(offset, self.written_offset))
 
     # Reading
 
-    def view_at(self, offset: int) -> Run | None:
-        """Return the bytes with entry `offset`, its position there, and the number of entries from it on."""
-        run = self._files.run_at(offset * UNIT)
-        return None if run is None else (run[0], run[1], run[2] // UNIT)
+    def view_at(self, offset: int) -> tuple[memoryview, int, int] | None:
+        """Return the bytes of the file with entry `offset`, its position there, and the number of entries after it."""
+        at = offset * UNIT
+        start = self._last_start
+        if start <= at < self._last_end and self._last_file is not None:
+            view = self._last_view
+            if view is None:
+                view = self._last_view = self._last_file.view
+            return view, at - start, (self._last_end - at) // UNIT
+        located = self._files.locate(at)
+        if located is None:
+            return None
+        file, position = located
+        return file.view, position, (self._files.file_bytes - position) // UNIT
 
     def entry(self, offset: int) -> Entry | None:
-        """Return (physical_offset, size, tags_code) of entry `offset`, blank or not; None if nothing has it."""
-        files, at = self._files, offset * UNIT
-        if files.unwritten_bytes and at >= files.written_to:
-            return self.mapped_entry(offset)
-        located = files.locate(at)
+        """Return (physical_offset, size, tags_code) of entry `offset`, blank or not; None if no file has it."""
+        located = self._files.locate(offset * UNIT)
         if located is None:
             return None
         # Not through the mapping: recovery reads two entries of each queue, and a mapping costs more than two reads.
@@ -269,10 +309,10 @@ class ConsumeQueue:
 
     def mapped_entry(self, offset: int) -> Entry | None:
         """Do as `entry`, through the mapping, which costs less than a read for a queue that is read often."""
-        found = self._files.place(offset * UNIT)
+        found = self.view_at(offset)
         if found is None:
             return None
-        physical_offset, size, tags_code = ENTRY.unpack_from(*found)
+        physical_offset, size, tags_code = ENTRY.unpack_from(found[0], found[1])
         return physical_offset, size, tags_code
 
     def unit(self, unit: int) -> Entry | None:
@@ -299,7 +339,7 @@ class ConsumeQueue:
         return record.queue_offset == unit
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
-        """Return up to `count` entries from `offset` on, as far as one run has them: a `CONSUME_QUEUE_DTYPE` array."""
+        """Return up to `count` entries of one file from `offset` on, a `CONSUME_QUEUE_DTYPE` array without a copy."""
         found = self.view_at(offset)
         if found is None:
             return np.empty(0, CONSUME_QUEUE_DTYPE)

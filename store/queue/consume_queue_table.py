@@ -18,7 +18,6 @@ from store.disk.open_files import PooledDisk, descriptor_budget
 from store.queue.batch_consume_queue import BatchConsumeQueue
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
-from store.queue.queue_files import Unwritten
 
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
@@ -68,7 +67,6 @@ class ConsumeQueueTable:
         self.by_key: dict[tuple[str, int], LogicQueue] = {}
         # Called when queues are removed, so that nobody keeps one in whose place another one may come.
         self.on_removed: list[Callable[[], None]] = []
-        self.unwritten = Unwritten()
         self._types: dict[str, QueueType] = {}
         # Names of light queues.  `dispatches`: the log may hold records that are in light queues.
         self.light: set[str] = set()
@@ -158,9 +156,8 @@ class ConsumeQueueTable:
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
         queue_type = self._types[topic] = self.queue_type(topic)
         if queue_type is QueueType.BATCH:
-            place = self._batch_directory, topic, queue_id, self._batch_file_bytes
-            return BatchConsumeQueue(self._disk, *place, self.unwritten)
-        return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes, self.unwritten)
+            return BatchConsumeQueue(self._disk, self._batch_directory, topic, queue_id, self._batch_file_bytes)
+        return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
 
     def of_topic(self, topic: str) -> list[LogicQueue]:
         """Return all queues of `topic`."""

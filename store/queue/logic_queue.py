@@ -176,5 +176,5 @@ class LogicQueue(Protocol):
         ...
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
-        """Return the units with messages of ``[offset, offset + count)``, as far as one run has them."""
+        """Return the units with messages of ``[offset, offset + count)``, as far as in one file, without a copy."""
         ...

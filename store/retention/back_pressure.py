@@ -63,8 +63,6 @@ class BackPressure:
         self._flushing_s = flushing_s
         self._use = DiskUse(0.0, 0.0)
         self._disk_full = False
-        # Whether the file system has no room left for entries of ConsumeQueues.
-        self._queues_full = False
         self._flush_s = self._last_flush_s = 0.0
         self._busy_until_s = 0.0
         self._slowest_s = 0.0
@@ -95,8 +93,7 @@ class BackPressure:
 
     def _set_limit(self) -> None:
         """Set the limit that callers compare with: the configured one, or one that refuses all appends."""
-        is_full = self._disk_full or self._queues_full
-        refuses = is_full or self._lacks_replicas or self._is_flush_slow() or self._busy_until_s > 0
+        refuses = self._disk_full or self._lacks_replicas or self._is_flush_slow() or self._busy_until_s > 0
         self.max_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
     def _is_flush_slow(self) -> bool:
@@ -124,14 +121,6 @@ class BackPressure:
             self._busy_until_s = self._clock.monotonic() + _BUSY_S
             self._set_limit()
 
-    def queues_wrote(self, error: DiskFull | None) -> None:
-        """Note that ConsumeQueues were written, or that the file system has no room left for them."""
-        if self._queues_full != (error is not None):
-            self._queues_full = error is not None
-            self._set_limit()
-        if error is not None:
-            self.no_space(error, 0)
-
     def replicas_changed(self, *, is_refusing: bool) -> None:
         """Note whether too few replicas are in sync to accept messages."""
         if is_refusing != self._lacks_replicas:
@@ -142,7 +131,7 @@ class BackPressure:
 
     def cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
         """Return the cause for which appends are refused; None if they are not."""
-        if self._disk_full or self._queues_full:
+        if self._disk_full:
             return Cause.DISK_FULL
         if self._lacks_replicas:
             return Cause.REPLICAS_NOT_ENOUGH
@@ -197,8 +186,6 @@ class BackPressure:
         """Return the reason with its figures, and after how many ms to retry."""
         config = self._config
         flush_ms = min(max(round(self._last_flush_s * 1000), _MIN_RETRY_MS), _MAX_RETRY_MS)
-        if cause is Cause.DISK_FULL and not self._disk_full:
-            return "the broker's disk is full: no space left for the ConsumeQueues", config.clean_resource_interval
         if cause is Cause.DISK_FULL:
             limit = Watermarks.of(config).warning
             text = (

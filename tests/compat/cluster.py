@@ -122,6 +122,11 @@ class Cluster(ABC):
         self.brokers = [self._make_broker(index, properties or {}) for index in range(brokers)]
         self.slaves = [self._make_broker(index, properties or {}, broker_id=1) for index in range(slaves)]
 
+    @property
+    def scripts(self) -> Path:
+        """The folder of the console scripts of the environment that runs the tests."""
+        return Path(sys.executable).parent
+
     @abstractmethod
     def name_server_command(self, configuration: Path) -> Sequence[str]:
         """argv of a name server."""
@@ -248,11 +253,6 @@ class Cluster(ABC):
 
 class SprocketCluster(Cluster):
     """The console scripts of the environment that runs the tests."""
-
-    @property
-    def scripts(self) -> Path:
-        """The folder of the console scripts."""
-        return Path(sys.executable).parent
 
     def extra_properties(self) -> Mapping[str, str]:
         # Neither refuse nor clean, however full a developer's disk is, and however slow with the JVM beside it.

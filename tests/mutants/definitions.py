@@ -553,8 +553,8 @@ MUTANTS: Final = (
     Mutant(
         "taken with too few replicas",
         "store/retention/back_pressure.py",
-        "        refuses = is_full or self._lacks_replicas or self._is_flush_slow()",
-        "        refuses = is_full or self._is_flush_slow()",
+        "        refuses = self._disk_full or self._lacks_replicas or self._is_flush_slow()",
+        "        refuses = self._disk_full or self._is_flush_slow()",
         "minInSyncReplicas keeps nothing from being taken",
         _REPLICAS,
     ),

@@ -14,7 +14,6 @@ SEGMENT_BYTES: Final = 32 * 1024
 # Flush threads, allocator and index, by the names they go by.
 FLUSH: Final = "store-flush"
 FLUSH_QUEUES: Final = "store-flush-queues"
-WRITE_QUEUES: Final = "store-write-queues"
 ALLOCATE: Final = "store-allocate"
 INDEX: Final = "store-index"
 # What keeps files small; those that the store's configuration does not know are left out.
@@ -96,7 +95,6 @@ class SimStore:
         self.step(FLUSH)
 
     def flush_queues(self) -> None:
-        """Write and sync the queues, and write the checkpoint."""
-        self.step(WRITE_QUEUES)
+        """Sync the queues and write the checkpoint."""
         self.clock.advance(self.store.config.flush_consume_queue_thorough_interval / 1000)
         self.step(FLUSH_QUEUES)

@@ -170,7 +170,7 @@ def test_a_full_disk_refuses_and_heals(share: int, arrived: float) -> None:
     kinds = {"write", "create"}
     count = calls(4, kinds, sync_flush=False)
     assert count > 30
-    refused = behind = 0
+    refused = 0
     for number in share_of(count, share):
         run = started(4, sync_flush=False)
         fault = OneFault(run.disk, kinds, number, Fault(DiskFull, arrived))
@@ -190,11 +190,8 @@ def test_a_full_disk_refuses_and_heals(share: int, arrived: float) -> None:
             assert run.store.failure is None, (number, fault.at)
         assert fault.at is not None
         assert run.problems == []
-        # These are written behind the log, and again by the next append.
-        behind += "consumequeue" in str(fault.at[1])
         # Room again: all that was appended since is there, also after a kill and after a clean stop.
         for kind in ("append", "kill", "append", "restart"):
             run.step(kind)
         assert run.problems == [], (number, fault.at)
-    assert refused > 0
-    assert refused + behind > count // SHARES // 2
+    assert refused > count // SHARES // 2

@@ -57,20 +57,13 @@ def flush_log(store: MessageStore) -> DiskFailed | None:
     return error
 
 
-def write_at_once(store: MessageStore) -> None:
-    """Let every append write its queues itself, as one does whose queues have too much in memory."""
-    queues_of(store).unwritten.max_bytes = 0
-
-
 def flush_queues(store: MessageStore) -> None:
-    """Write and sync all queues."""
-    store.write_queues()
+    """Sync all queues."""
     queue_flush_of(store).flush_all()
 
 
 def queue_flush_turn(store: MessageStore) -> bool:
     """Do a turn of the thread of the queue flush in which everything is due; return whether the thread goes on."""
-    store.write_queues()
     queue_flush_of(store)._last_thorough = -1e9
     return queue_flush_of(store)._turn()
 

@@ -170,13 +170,7 @@ class Stores:
     def segments(self) -> list[Path]:
         return sorted((self.root / "commitlog").iterdir())
 
-    def write_queues(self) -> None:
-        """Write the queues of all open stores, as happens within 100 ms."""
-        for store in self.opened:
-            store.write_queues()
-
     def queue_files(self, topic: str = "Orders", queue_id: int = 0) -> list[Path]:
-        self.write_queues()
         return sorted((self.root / "consumequeue" / topic / str(queue_id)).iterdir())
 
     def close_all(self) -> None:

@@ -1,14 +1,12 @@
 """A full disk: nothing of the batch is visible, reads go on, and writes succeed again when space returns."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.common.figures import values
-from store.message_store import GetStatus, MessageStore
-from tests.store.insides import write_at_once
+from store.message_store import GetStatus
 from tests.store.reading import bodies
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -32,7 +30,6 @@ def is_second_queue(path: Path) -> bool:
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_refused_batch_leaves_no_trace(stores: Stores, disk: FaultyDisk, fault: object, crash: bool) -> None:
     store = stores.open()
-    write_at_once(store)
     store.append([message(queue_id=k % 2, body=b"old") for k in range(4)])
     end = store.wrote_offset
     batch = [message(queue_id=k % 2, body=b"refused") for k in range(6)]
@@ -60,47 +57,6 @@ def test_a_refused_batch_leaves_no_trace(stores: Stores, disk: FaultyDisk, fault
     assert bodies(store, "Orders", 0) == [b"old"] * 2
     assert bodies(store, "Orders", 1) == [b"old", b"old", b"refused"]
     assert store.append([message(body=b"new")])[0][0] == 2
-
-
-def is_queue(path: Path) -> bool:
-    return "consumequeue" in path.parts
-
-
-@pytest.mark.parametrize("crash", [False, True])
-def test_while_queues_cannot_be_written_appends_are_refused_and_all_is_read(
-    stores: Stores, disk: FaultyDisk, crash: bool
-) -> None:
-    store = stores.open()
-    store.append([message(queue_id=k % 2, body=b"old") for k in range(4)])
-    store.write_queues()
-    disk.write_fault = is_queue
-    store.append([message(queue_id=k % 2, body=b"unwritten") for k in range(4)])
-    expected = [b"old"] * 2 + [b"unwritten"] * 2
-    until_refused(stores, store)
-    assert values(store.figures())["putMessageRefused_disk_full"] == "1"
-    assert bodies(store, "Orders", 0) == bodies(store, "Orders", 1) == expected
-    assert store.failure is None
-    if not crash:
-        disk.write_fault = None
-        assert store.append([message(body=b"new")])[0][0] == 4
-        expected.append(b"new")
-    stores.crash(store)
-    store = stores.open()
-    assert bodies(store, "Orders", 0) == expected
-    assert bodies(store, "Orders", 1) == expected[:4]
-    disk.write_fault = None
-
-
-def until_refused(stores: Stores, store: MessageStore) -> None:
-    """Let the writer of the queues meet the fault, then append."""
-    for _ in range(2000):
-        stores.run_notified()
-        if store.refusal_cause is not None:
-            with pytest.raises(DiskFull, match="no space left for the ConsumeQueues"):
-                store.append([message()])
-            return
-        time.sleep(0.005)
-    raise AssertionError("the queues were not written")
 
 
 def test_no_room_for_the_next_segment(stores: Stores, disk: FaultyDisk) -> None:

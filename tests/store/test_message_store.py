@@ -156,7 +156,6 @@ def test_scheduled_messages_carry_their_time_of_delivery(stores: Stores) -> None
     expected = [now + 10_000, now + 7_200_000, 0, 0]
     assert store.tags_codes(schedule, 2, 0, 4).tolist() == expected
     # A rebuilt queue says the same, but for the one that has a tag and no level of its own.
-    store.write_queues()
     stores.crash(store)
     for path in stores.queue_files(schedule, 2):
         path.unlink()
@@ -187,7 +186,6 @@ def test_a_message_that_arrives_while_its_topics_deletion_is_noted_is_deleted_to
         removal.note()
         notes += 1
     assert (notes, removal.finish(), store.queues()) == (2, 2, [("Stays", 0)])
-    store.write_queues()
     stores.crash(store)
     for path in stores.queue_files("Stays", 0):
         path.unlink()  # so that queues are rebuilt from the log

@@ -39,7 +39,6 @@ from tests.fuzz.twins.send_targets import (
 )
 from tests.send_headers import send_header
 from tests.sim.sim_disk import Fault
-from tests.store.insides import write_at_once
 from tests.tiers import is_quick, seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -174,7 +173,6 @@ def test_a_failed_write_stores_and_acknowledges_nothing(error: type[DiskFull] | 
     found = []
     for is_native in (False, True):
         twin = Twin(is_native, sync_flush=False)
-        write_at_once(twin.store)
         twin.serve([usual(8)])
         before = twin.state()[1:4]
 

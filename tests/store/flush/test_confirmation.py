@@ -10,7 +10,6 @@ from tests.clock import ManualClock
 from tests.sim.sim_disk import Fault, SimDisk
 from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import FLUSH, FLUSH_QUEUES, INDEX, SimStore, small_config
-from tests.store.insides import write_at_once
 from tests.store.reading import bodies
 from tests.store.rig import message
 
@@ -52,7 +51,6 @@ def test_a_sync_during_a_batch_that_is_undone_does_not_cover_the_next(sync_flush
     sim.flush()
     sim.clock.advance(store.config.flush_commit_log_thorough_interval / 1000)
     store.append([message(body=b"kept")])
-    write_at_once(store)
     AtWrite(sim, FLUSH, fault=Fault(DiskFull))
     with pytest.raises(DiskFull):
         store.append([message(queue_id=k, body=b"x" * 500) for k in (0, 1)])
@@ -72,7 +70,6 @@ def test_the_index_does_not_read_a_batch_that_is_being_written() -> None:
     sim = opened(sync_flush=False)
     store = sim.store
     keyed = b"KEYS\x01lost\x02"
-    write_at_once(store)
     AtWrite(sim, INDEX, fault=Fault(DiskFull))
     with pytest.raises(DiskFull):
         store.append([message(queue_id=k, properties=keyed) for k in (0, 1)])
@@ -88,7 +85,6 @@ def test_a_list_of_queues_written_during_a_batch_holds_after_a_loss_of_power(fau
     store.append([message(queue_id=k, body=b"kept") for k in (0, 1)])
     sim.flush()
     sim.clock.advance(store.config.flush_consume_queue_thorough_interval / 1000)
-    write_at_once(store)
     AtWrite(sim, FLUSH_QUEUES, fault=fault)
     if fault is None:
         store.append([message(queue_id=k, body=b"more") for k in (0, 1)])

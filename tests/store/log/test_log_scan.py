@@ -176,7 +176,6 @@ def test_recovery_in_arrays_equals_recovery_record_by_record(
         store = stores.reopen(store)
         fill(rng, stores, store, 10)
     end, clean = store.wrote_offset, rng.random() < 0.4
-    stores.write_queues()
     (stores.close if clean else stores.crash)(store)
     damage(rng, stores, end)
     outcomes = []
@@ -199,7 +198,6 @@ def test_a_rebuild_forgets_what_the_walk_before_it_had_in_hand(stores: Stores, b
     store = stores.reopen(store)
     # The walk meets new records of the queues 0 and 1, then one of the lost queue 2.
     store.append([message("Orders", k % 3) for k in range(9)])
-    stores.write_queues()
     stores.crash(store)
     before = {path.relative_to(stores.root): path.read_bytes() for path in stores.root.rglob("0*") if path.is_file()}
     shutil.rmtree(stores.root / "consumequeue" / "Orders" / "2")

@@ -19,7 +19,7 @@ from store.queue.get_result import Boundary, GetStatus
 from store.queue.inner_batch import message_count, placed_at
 from store.queue.logic_queue import QueueType
 from store.record.record import Record
-from tests.store.insides import flush_queues, write_at_once
+from tests.store.insides import flush_queues
 from tests.store.reading import records_of
 from tests.store.retention.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.rig import FaultyDisk, Stores, message
@@ -62,10 +62,9 @@ def all_bodies(store: MessageStore, queue_id: int = 0) -> list[tuple[int, bytes]
     return found
 
 
-def units(batches: Stores, queue_id: int = 0) -> list[tuple[int, ...]]:
+def units(root: Path, queue_id: int = 0) -> list[tuple[int, ...]]:
     """Every unit in the files, zeros left out."""
-    batches.write_queues()
-    files = sorted((batches.root / "batchconsumequeue" / TOPIC / str(queue_id)).iterdir())
+    files = sorted((root / "batchconsumequeue" / TOPIC / str(queue_id)).iterdir())
     content = b"".join(file.read_bytes() for file in files)
     return [unit for unit in UNIT.iter_unpack(content) if unit != (0,) * 8]
 
@@ -86,7 +85,7 @@ def test_each_record_is_one_unit_and_takes_as_many_offsets_as_it_has_messages(ba
     assert [appended[0] for appended in (first, second, third)] == [0, 3, 4]
     assert (store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)) == (0, 6)
     now = batches.clock.wall_ms()
-    assert units(batches) == [
+    assert units(batches.root) == [
         (first[1], first[2], 97, now, 0, 3, -1, 0),
         (second[1], second[2], 0, now, 3, 1, -1, 0),
         (third[1], third[2], 0, now, 4, 2, -1, 0),
@@ -186,10 +185,10 @@ def test_a_restart_brings_all_back(batches: Stores, crash: bool) -> None:
     store = batches.open()
     for number in range(30):
         store.append([batch(number % 5 + 1, b"%d" % number), message(TOPIC, 1), message("Orders")])
-    before, files = all_bodies(store), units(batches)
+    before, files = all_bodies(store), units(batches.root)
     store = batches.reopen(store, crash=crash)
     assert all_bodies(store) == before
-    assert units(batches) == files
+    assert units(batches.root) == files
     assert store.append([batch(2)])[0][0] == sum(number % 5 + 1 for number in range(30))
 
 
@@ -198,7 +197,7 @@ def test_damaged_files_are_rebuilt_from_the_log(batches: Stores, damage: str) ->
     store = batches.open()
     for number in range(30):
         store.append([batch(number % 5 + 1, b"%d" % number), message("Orders")])
-    before, wanted = all_bodies(store), units(batches)
+    before, wanted = all_bodies(store), units(batches.root)
     batches.crash(store)
     directory = batches.root / "batchconsumequeue" / TOPIC / "0"
     first, *_, last = sorted(directory.iterdir())
@@ -219,7 +218,7 @@ def test_damaged_files_are_rebuilt_from_the_log(batches: Stores, damage: str) ->
             file.write(content)
     store = batches.open()
     assert all_bodies(store) == before
-    assert units(batches) == wanted
+    assert units(batches.root) == wanted
 
 
 def test_the_queue_ends_with_the_log(batches: Stores) -> None:
@@ -233,7 +232,7 @@ def test_the_queue_ends_with_the_log(batches: Stores) -> None:
         segment.write(bytes(8))
     store = batches.open()
     assert all_bodies(store) == [(3 * number, b"%d" % number) for number in range(5)]
-    assert len(units(batches)) == 5
+    assert len(units(batches.root)) == 5
     assert store.append([batch(2)])[0][:2] == (15, physical_offset)
 
 
@@ -241,7 +240,6 @@ def test_a_failed_append_leaves_no_offset_taken(batches: Stores) -> None:
     disk = FaultyDisk()
     batches.disk = disk
     store = batches.open()
-    write_at_once(store)
     store.append([batch(3, b"kept")])
     for part in ("batchconsumequeue", "consumequeue/Orders"):
         store.append([message("Orders")])
@@ -279,7 +277,6 @@ def test_a_deleted_topic_is_gone_and_may_be_of_another_type_afterwards(batches: 
     assert not (batches.root / "batchconsumequeue" / TOPIC).exists()
     batches.queue_types[TOPIC] = QueueType.SIMPLE
     assert store.append([message(TOPIC)])[0][0] == 0
-    store.write_queues()
     assert (batches.root / "consumequeue" / TOPIC / "0").exists()
 
 
@@ -307,7 +304,6 @@ def test_of_a_topic_that_nobody_knows_the_directory_says_the_type(batches: Store
     store = batches.open()
     assert all_bodies(store) == [(0, b"kept")]
     assert store.append([message(TOPIC, 5)])[0][0] == 0
-    store.write_queues()
     assert (batches.root / "batchconsumequeue" / TOPIC / "5").exists()
 
 

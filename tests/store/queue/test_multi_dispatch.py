@@ -13,7 +13,6 @@ from store.message_store import MessageStore
 from store.queue import consume_queue_table
 from store.queue.multi_dispatch import places
 from store.record.record import Record
-from tests.store.insides import write_at_once
 from tests.store.reading import records_of
 from tests.store.rig import FaultyDisk, Stores, message, noting
 from tests.tiers import seeds
@@ -76,7 +75,6 @@ def test_sends_to_the_name_of_a_queue_and_dispatches_into_it_share_its_offsets(s
     store.append([*batch, addressed("%LMQ%a", topic="%LMQ%a", body=b"3")])
     expected = [b"0", b"1", b"2", b"3"]
     assert bodies(store, "%LMQ%a") == expected
-    store.write_queues()
     shutil.rmtree(stores.root / "consumequeue" / "%LMQ%a")
     stores.crash(store)
     shutil.rmtree(stores.root / "consumequeue" / "%LMQ%a", ignore_errors=True)
@@ -142,7 +140,6 @@ def test_beyond_the_most_queues_messages_for_new_ones_are_refused(stores: Stores
 def test_a_failed_write_takes_all_queues_back(stores: Stores) -> None:
     disk = stores.disk = FaultyDisk()
     store = stores.open()
-    write_at_once(store)
     store.append([addressed("%LMQ%a", body=b"0")])
     disk.write_fault = lambda path: "%LMQ%b" in str(path)
     with pytest.raises(DiskFull):
@@ -154,7 +151,7 @@ def test_a_failed_write_takes_all_queues_back(stores: Stores) -> None:
 
 @pytest.mark.parametrize("seed", seeds(8))
 def test_recovery_gives_the_queues_back_whatever_was_lost_of_them(stores: Stores, seed: int) -> None:
-    rng, writes = random.Random(seed), random.Random(seed)
+    rng = random.Random(seed)
     stores.fields["enabled_append_prop_crc"] = seed % 2 == 0
     store = stores.open()
     names = [f"%LMQ%{number}" for number in range(6)]
@@ -171,11 +168,9 @@ def test_recovery_gives_the_queues_back_whatever_was_lost_of_them(stores: Stores
             store.delete_topic("%LMQ%5")
             store.delete_topic("Parent")
         expected = {name: bodies(store, name) for name in names}
-        if writes.random() < 0.7:
-            store.write_queues()
         (stores.close if rng.random() < 0.3 else stores.crash)(store)
         queues = stores.root / "consumequeue"
-        for path in sorted(queues.glob("*")):
+        for path in sorted(queues.iterdir()):
             if rng.random() < 0.3:
                 shutil.rmtree(path)
         if rng.random() < 0.5:
@@ -189,7 +184,6 @@ def test_a_queue_survives_that_its_parent_topic_is_deleted(stores: Stores) -> No
     store.append([addressed("%LMQ%a", body=b"kept")])
     store.delete_topic("Parent")
     assert bodies(store, "%LMQ%a") == [b"kept"]
-    store.write_queues()
     stores.crash(store)
     shutil.rmtree(stores.root / "consumequeue" / "%LMQ%a")
     store = stores.open()
@@ -200,7 +194,6 @@ def test_a_queue_survives_that_its_parent_topic_is_deleted(stores: Stores) -> No
 def test_a_store_with_queues_keeps_them_while_the_keys_are_off(stores: Stores) -> None:
     store = stores.open()
     store.append([addressed("%LMQ%a", body=b"%d" % number) for number in range(80)])
-    store.write_queues()
     stores.crash(store)
     stores.fields |= {"enable_lmq": False, "enable_multi_dispatch": False}
     (stores.root / "queuelist").unlink(missing_ok=True)

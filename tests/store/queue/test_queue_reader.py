@@ -101,7 +101,6 @@ def test_a_reader_far_behind_gets_less_and_is_sent_to_the_slave(
 def test_a_read_ends_with_its_consume_queue_file_and_crosses_segments(stores: Stores) -> None:
     store = stores.open()
     store.append([message(body=b"%d" % k * 50) for k in range(130)])
-    store.write_queues()
     seen: list[int] = []
     offset = 40
     counts = []

@@ -144,7 +144,6 @@ def test_records_that_are_gone_are_not_answered_from_what_was_known(stores: Stor
         append(store, [b"1", b"2"] * 10)
     asked = Asked((b"a\x01",), (b"1",))
     kept = asked.compiled()
-    store.write_queues()
     assert store.get("Orders", 0, 0, 32, BIG, kept).message_count == 25  # of one file
     commit_log_of(store).drop_oldest()
     result = store.get("Orders", 0, 0, 4, BIG, kept)

@@ -35,7 +35,6 @@ def filled(stores: Stores, *, clean: bool = True, count: int = 150) -> dict[tupl
     store = stores.open()
     fill(store, count)
     held = contents(store)
-    store.write_queues()
     (stores.close if clean else stores.crash)(store)
     return held
 
@@ -460,7 +459,6 @@ def test_a_file_after_the_listed_one_is_replaced_when_the_queue_grows(stores: St
     assert contents(store) == held
     fill(store, 150, start=60, size=0)
     held = contents(store)
-    store.write_queues()
     assert b"\1" * 100 not in stray.read_bytes()
     store = stores.reopen(store)
     assert contents(store) == held

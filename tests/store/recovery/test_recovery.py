@@ -172,7 +172,6 @@ def test_every_length_of_a_torn_log_gives_its_longest_prefix(stores: Stores, tmp
 def test_lost_consume_queues_are_rebuilt_from_the_log(stores: Stores, crash: bool) -> None:
     store = stores.open()
     fill(store, 500)
-    store.write_queues()
     before = snapshot(store)
     (stores.crash if crash else stores.close)(store)
     shutil.rmtree(stores.root / "consumequeue")
@@ -210,7 +209,6 @@ def test_entries_that_disagree_with_the_log_are_replaced(stores: Stores) -> None
     store = stores.open()
     fill(store, 500)
     before = snapshot(store)
-    store.write_queues()
     stores.crash(store)
     rng = random.Random(7)
     for queue in range(3):
@@ -230,7 +228,6 @@ def test_a_queue_ahead_of_the_log_is_cut_back(stores: Stores) -> None:
     log = {path: path.read_bytes() for path in stores.segments()}
     before, end = snapshot(store), store.wrote_offset
     fill(store, 100, start=100)
-    store.write_queues()
     stores.crash(store)
     # The queues reached the disk, the log did not.
     for path in stores.segments():
@@ -247,7 +244,6 @@ def test_a_queue_behind_the_log_catches_up(stores: Stores) -> None:
     saved = {queue: stores.queue_files("Orders", queue)[0].read_bytes() for queue in range(3)}
     fill(store, 300, start=60)
     before = snapshot(store)
-    store.write_queues()
     stores.crash(store)
     for queue, content in saved.items():
         shutil.rmtree(stores.queue_files("Orders", queue)[0].parent)

@@ -12,7 +12,7 @@ from store.dispatch import record_intake
 from store.message_store import MessageStore
 from store.replica import replica_log
 from store.replica.replica_log import StoreReplicaLog
-from tests.store.insides import commit_log_of, write_at_once
+from tests.store.insides import commit_log_of
 from tests.store.log.test_log_scan import fill
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message, noting
@@ -285,7 +285,6 @@ def test_a_full_disk_leaves_the_replica_as_it_was(master: MessageStore, replicas
     store = replicas.open()
     replica = replica_of(store)
     data = log_bytes(master)
-    write_at_once(store)
     replica.append(0, [memoryview(data[:5000])])
     before, seen = replica.restart(), contents(store)
     disk.write_fault = lambda path: part in str(path)

@@ -153,7 +153,6 @@ class CleanedStore:
 
     def queue_files(self, topic: str = "Orders", queue_id: int = 0) -> list[int]:
         """Return the first offsets of the queue's existing files."""
-        self.store.write_queues()
         directory = self.root / "consumequeue" / topic / str(queue_id)
         return [int(path.name) // 20 for path in sorted(directory.iterdir())]
 

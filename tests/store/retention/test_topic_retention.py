@@ -27,9 +27,7 @@ def cleaned(tmp_path: Path) -> Iterator[CleanedStore]:
 
 def put(cleaned: CleanedStore, sizes: list[int], topic: str = "Orders", queue_id: int = 0) -> list[int]:
     """Append messages whose bodies have these sizes.  Return the sizes of their records."""
-    appended = [cleaned.store.append([message(topic, queue_id, bytes(size))])[0][2] for size in sizes]
-    cleaned.store.write_queues()
-    return appended
+    return [cleaned.store.append([message(topic, queue_id, bytes(size))])[0][2] for size in sizes]
 
 
 def retain(cleaned: CleanedStore, topic: str = "Orders", **rule: int) -> None:
