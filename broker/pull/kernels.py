@@ -6,7 +6,7 @@ from broker.plan.table import PlanTable
 from broker.pull import kernel
 from broker.pull.kernel import Note
 from broker.pull.planner import MAX_TAG_CODES, PullKey, PullPlanner
-from sprocket.engine.choice import ENGINE
+from sprocket.engine.choice import native
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.frames import ResponseTemplate
@@ -19,7 +19,7 @@ try:
 except ImportError:  # no C compiler
     kernel_native = None  # type: ignore[assignment]
 
-_is_native = ENGINE.name == "native"
+_is_native = native("broker.pull.kernel_native") is not None
 if _is_native and kernel_native.MAX_CODES != MAX_TAG_CODES:
     raise ImportError("the compiled engine searches for another number of tags: run `make engine`")
 

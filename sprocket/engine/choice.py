@@ -55,15 +55,19 @@ def choose(wanted: str, root: Path = _ROOT) -> Engine:
     if wanted == "python":
         return Engine("python", f"{VARIABLE} is python", {})
     try:
-        modules = {name: import_module(whole_name(name)) for name in MODULES}
+        modules = {name: import_module(whole_name(name)) for name in MODULES if not _is_of_broker(name)}
     except ModuleNotFoundError:
         return _pure(wanted, "the compiled engine is not built")
     except ImportError as error:
         return _pure(wanted, f"the compiled engine cannot be loaded: {error}")
-    sources = digests(root, modules)
+    sources = digests(root, MODULES)
     if any(sources[name] not in ("", module.SOURCES) for name, module in modules.items()):
         return _pure(wanted, "the compiled engine was built from other sources")
     return Engine("native", "the compiled engine was built", modules)
+
+
+def _is_of_broker(name: str) -> bool:
+    return name.startswith("broker.")
 
 
 def whole_name(name: str) -> str:
@@ -97,8 +101,17 @@ ENGINE: Final = choose(os.environ.get(VARIABLE, ""))
 
 
 def native(module: str) -> ModuleType | None:
-    """Return a module of the compiled engine, such as `broker.sends`; None if pure Python is in use."""
-    return ENGINE.modules.get(module)
+    """Return a module of the compiled engine, such as `broker.sends`; None if pure Python is in use.
+
+    A broker's modules are imported here, because a client must not import a server.
+    """
+    if not _is_of_broker(module) or ENGINE.name != "native":
+        return ENGINE.modules.get(module)
+    try:
+        found = import_module(whole_name(module))
+    except ImportError:
+        return None
+    return found if digests(_ROOT, MODULES)[module] in ("", found.SOURCES) else None
 
 
 def main() -> int:
