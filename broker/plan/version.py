@@ -4,9 +4,9 @@
 class PlanVersion:
     """Number that rises with each change of something that a plan depends on.
 
-    These are topics, groups and what they are forbidden, consumers and their subscriptions, filters, the configuration,
-    the removal of queues, resets of offsets, and the broker's role.  Whoever changes one of them calls `rise`, before
-    another request can be served.
+    These are topics, groups and their forbidden topics, consumers and their subscriptions, filters, the configuration,
+    the removal of queues, and resets of offsets.  Code that changes one of them calls `rise` before the next request
+    is served.  Another role of the broker needs no call, because it begins with new tables of plans.
     """
 
     __slots__ = ("number",)

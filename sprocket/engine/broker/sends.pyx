@@ -670,7 +670,7 @@ cdef class SendTurn:
     ):
         """Send the responses, with `code`; the encoders are those of `broker.send.replies.SendReplies`.
 
-        `refuse` gets a read and the error because of which it has no responses; `failed` is called in an except clause.
+        `refuse` gets a read and the error that prevented its responses; `failed` is called in an except clause.
         """
         cdef SendRead read
         cdef bytes frames

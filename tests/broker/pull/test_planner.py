@@ -139,7 +139,7 @@ def key_of(chance: random.Random) -> PullKey:
 
 
 def facts(plan: Any) -> Any:
-    """What a pull sees of a plan.  Filters by properties are made anew, so only their kind counts."""
+    """The parts of a plan to compare.  Each plan has a new filter by properties, so of those only the type counts."""
     if not isinstance(plan, PullPlan):
         return plan
     parts = {name: getattr(plan, name) for name in PullPlan.__slots__}
