@@ -1,14 +1,15 @@
 """Choice between the compiled engine and pure Python, once per process.
 
 SPROCKET_ENGINE names the engine: `native` is the compiled one, `python` the pure one.  With `auto`, the default, it is
-the compiled one if it was built.  All modules come from one engine: if one compiled module is
-missing, Python is used for all.
+the compiled one if it was built.  All modules of a broker come from one engine, and so do all others: if one is
+missing, Python is used for all of them.
 """
 
 import hashlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -44,8 +45,8 @@ class Engine(NamedTuple):
     modules: Mapping[str, ModuleType]
 
 
-def choose(wanted: str, root: Path = _ROOT) -> Engine:
-    """Return the engine for a value of SPROCKET_ENGINE; an empty one means `auto`.
+def choose(wanted: str, root: Path = _ROOT, names: Iterable[str] = MODULES) -> Engine:
+    """Return the engine for a value of SPROCKET_ENGINE, with the modules in `names`; an empty value means `auto`.
 
     Raises EngineMissing for another value, or if the compiled engine is wanted and cannot be used.
     """
@@ -55,19 +56,15 @@ def choose(wanted: str, root: Path = _ROOT) -> Engine:
     if wanted == "python":
         return Engine("python", f"{VARIABLE} is python", {})
     try:
-        modules = {name: import_module(whole_name(name)) for name in MODULES if not _is_of_broker(name)}
+        modules = {name: import_module(whole_name(name)) for name in names}
     except ModuleNotFoundError:
         return _pure(wanted, "the compiled engine is not built")
     except ImportError as error:
         return _pure(wanted, f"the compiled engine cannot be loaded: {error}")
-    sources = digests(root, MODULES)
+    sources = _digests_of_all(root)
     if any(sources[name] not in ("", module.SOURCES) for name, module in modules.items()):
         return _pure(wanted, "the compiled engine was built from other sources")
     return Engine("native", "the compiled engine was built", modules)
-
-
-def _is_of_broker(name: str) -> bool:
-    return name.startswith("broker.")
 
 
 def whole_name(name: str) -> str:
@@ -91,35 +88,41 @@ def digests(root: Path, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+@cache
+def _digests_of_all(root: Path) -> dict[str, str]:
+    return digests(root, MODULES)
+
+
 def _pure(wanted: str, reason: str) -> Engine:
     if wanted == "native":
         raise EngineMissing(f"{VARIABLE} is native, but {reason}: install a C compiler and run `make engine`")
     return Engine("python", reason, {})
 
 
-ENGINE: Final = choose(os.environ.get(VARIABLE, ""))
+_WANTED: Final = os.environ.get(VARIABLE, "")
+# A broker's modules import the package `broker`, and a client must not import a server.
+ENGINE: Final = choose(_WANTED, names=[name for name in MODULES if not name.startswith("broker.")])
+
+
+@cache
+def broker_engine() -> Engine:
+    """Return the engine of a broker: that of all modules.  Raises EngineMissing as `choose`."""
+    return choose(_WANTED)
 
 
 def native(module: str) -> ModuleType | None:
-    """Return a module of the compiled engine, such as `broker.sends`; None if pure Python is in use.
-
-    A broker's modules are imported here, because a client must not import a server.
-    """
-    if not _is_of_broker(module) or ENGINE.name != "native":
-        return ENGINE.modules.get(module)
-    try:
-        found = import_module(whole_name(module))
-    except ImportError:
-        return None
-    return found if digests(_ROOT, MODULES)[module] in ("", found.SOURCES) else None
+    """Return a module of the compiled engine, such as `broker.sends`; None if pure Python is in use."""
+    engine = broker_engine() if module.startswith("broker.") else ENGINE
+    return engine.modules.get(module)
 
 
 def main() -> int:
     """Print one line about the engine in use, for `make setup`."""
-    if ENGINE.name == "native":
+    engine = broker_engine()
+    if engine.name == "native":
         print("Engine: native (compiled)")
     else:
-        print(f"Engine: python, because {ENGINE.reason}. {COST}")
+        print(f"Engine: python, because {engine.reason}. {COST}")
     return 0
 
 

@@ -7,16 +7,17 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-folder, seconds = sys.argv[1], float(sys.argv[2])
-for part in Path(folder).iterdir():
-    import_module(f"sprocket.engine.{part.name}").__path__.insert(0, str(part))
+from sprocket.engine.choice import MODULES, whole_name
 
-from sprocket.engine.choice import MODULES  # noqa: E402 - modules from the folder
+folder, seconds = sys.argv[1], float(sys.argv[2])
+for package in {whole_name(name).rpartition(".")[0] for name in MODULES}:
+    import_module(package).__path__.insert(0, str(Path(folder, *package.split("."))))
+
 from tests.fuzz.all_targets import TWIN_TARGETS  # noqa: E402
 from tests.fuzz.mutation_run import run_for  # noqa: E402
 
 for name in MODULES:
-    module = import_module(f"sprocket.engine.{name}")
+    module = import_module(whole_name(name))
     assert str(module.__file__).startswith(folder), module.__file__
 for target in TWIN_TARGETS:
     for seed in target.seeds:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.engine.choice import ENGINE, MODULES, whole_name
+from sprocket.engine.choice import ENGINE, MODULES, broker_engine, whole_name
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the recipe needs besides Python; the compiler is not among them.
@@ -77,7 +77,7 @@ def test_a_wheel_from_these_sources_is_used_instead_of_a_compiler(tree: Path) ->
     (tree / "dist").mkdir()
     wheel = tree / "dist" / "sprocket_mq-1-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for module in ENGINE.modules.values():
+        for module in broker_engine().modules.values():
             path = Path(str(module.__file__))
             archive.write(path, path.relative_to(ROOT))
     found, engine = make_engine(tree, "/usr/bin:/bin").splitlines()

@@ -29,7 +29,7 @@ def test_the_engine_is_built_where_there_is_a_compiler() -> None:
 def test_auto_takes_the_compiled_engine() -> None:
     for wanted in ("", "auto", "native"):
         assert choose(wanted).name == "native"
-        assert set(choose(wanted).modules) == {name for name in choice.MODULES if not name.startswith("broker.")}
+        assert set(choose(wanted).modules) == set(choice.MODULES)
 
 
 def test_pure_python_is_always_there() -> None:
@@ -43,7 +43,7 @@ def test_an_unknown_engine_is_refused() -> None:
 
 
 @is_built
-@pytest.mark.parametrize("source", ["sprocket/engine/store/scan.pyx", "sprocket/engine/remoting/framing.pyx"])
+@pytest.mark.parametrize("source", ["sprocket/engine/store/scan.pyx", "broker/pull/kernel_native.pyx"])
 def test_an_engine_of_other_sources_is_not_used(tmp_path: Path, source: str) -> None:
     changed = tmp_path / source
     changed.parent.mkdir(parents=True)

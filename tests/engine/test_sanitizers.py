@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sprocket.engine.choice import MODULES
 from tests.fuzz.all_targets import TWIN_TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,11 +36,15 @@ def sanitized(tmp_path: Path) -> Path:
     # Cython looks for the declarations of a module by the name of its package.
     shutil.copy(ROOT / "sprocket" / "__init__.py", tmp_path / "sprocket")
     shutil.copy(ROOT / "setup.py", tmp_path)
+    for source in (ROOT / "broker").rglob("*_native.p[xy][xd]"):
+        place = tmp_path / source.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, place)
     environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "CC": "gcc"}
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", "built"]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
-    built = tmp_path / "built" / "sprocket" / "engine"
-    assert len(list(built.glob("*/*.so"))) == len(list((ROOT / "sprocket" / "engine").glob("*/*.pyx")))
+    built = tmp_path / "built"
+    assert len(list(built.rglob("*.so"))) == len(MODULES)
     return built
 
 

@@ -20,7 +20,7 @@ from broker.pull import kernels
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.files.config_file import ConfigFile
-from sprocket.engine.choice import ENGINE
+from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
@@ -77,7 +77,8 @@ def read_counts(store: MessageStore) -> tuple[int, int, int]:
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors have one kernel."""
-    with encoding(is_native), patch.object(kernels, "_is_native", is_native and ENGINE.name == "native"):
+    is_built = native("broker.pull.kernel_native") is not None
+    with encoding(is_native), patch.object(kernels, "_is_native", is_native and is_built):
         yield
 
 
