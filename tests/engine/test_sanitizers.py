@@ -35,11 +35,12 @@ def sanitized(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "sprocket" / "engine", tmp_path / "sprocket" / "engine", ignore=copied)
     # Cython looks for the declarations of a module by the name of its package.
     shutil.copy(ROOT / "sprocket" / "__init__.py", tmp_path / "sprocket")
+    for package in (ROOT / "broker", ROOT / "broker" / "pull"):
+        (tmp_path / package.relative_to(ROOT)).mkdir()
+        shutil.copy(package / "__init__.py", tmp_path / package.relative_to(ROOT))
     shutil.copy(ROOT / "setup.py", tmp_path)
-    for source in (ROOT / "broker").rglob("*_native.p[xy][xd]"):
-        place = tmp_path / source.relative_to(ROOT)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, place)
+    for source in (ROOT / "broker" / "pull").glob("*_native.p[xy][xd]"):
+        shutil.copy(source, tmp_path / source.relative_to(ROOT))
     environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "CC": "gcc"}
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", "built"]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
@@ -78,8 +79,9 @@ def test_fuzz_targets_under_sanitizers(sanitized: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_sanitizers_see_an_access_outside(sanitized: Path) -> None:
     """The test of the test: a read behind the end of a buffer ends the process."""
+    folder = sanitized / "sprocket" / "engine" / "store"
     code = (
-        f"import sprocket.engine.store as store; store.__path__.insert(0, {str(sanitized / 'store')!r})\n"
+        f"import sprocket.engine.store as store; store.__path__.insert(0, {str(folder)!r})\n"
         "from sprocket.engine.store import scan\n"
         "import ctypes, array\n"
         "small = array.array('b', bytes(100))\n"
