@@ -4,7 +4,6 @@ A failed run has written FILE by ``--failures-to``.  If every failed test is mar
 more, alone.  Any other failure fails the run.  Deterministic tests have no second chance.
 """
 
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -89,12 +88,13 @@ def read_failures(text: str) -> Failures:
     return Failures(tuple(steady), unsteady, status)
 
 
-def run_again(failures: Failures) -> int:
-    """Run the marked tests alone, all in one process, and return pytest's status."""
+def run_again(failures: Failures) -> Failures:
+    """Run the marked tests alone, all in one process, and return what failed."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments = Path(folder) / "tests"
+        arguments, failed = Path(folder) / "tests", Path(folder) / "failed"
         arguments.write_text("".join(f"{name}\n" for name in failures.unsteady), encoding="utf-8")
-        return subprocess.run([sys.executable, "-m", "pytest", "-n", "0", f"@{arguments}"], check=False).returncode
+        pytest.main(["-n", "0", f"@{arguments}"], plugins=[FailureList(failed)])
+        return read_failures(failed.read_text(encoding="utf-8"))
 
 
 def main(file: Path) -> int:
@@ -107,12 +107,16 @@ def main(file: Path) -> int:
     for name, reason in failures.unsteady.items():
         print(f"   {name} ({reason})")
     sys.stdout.flush()
-    status = run_again(failures)
-    verdict = "passed now: find out why, or they will fail again" if status == 0 else "failed again"
-    print(f"\n== UNSTEADY: {verdict}")
-    for name in failures.unsteady:
-        print(f"   {name}")
-    return 1 if status else 0
+    again = run_again(failures)
+    failed = {*again.steady, *again.unsteady}
+    for verdict, names in (
+        ("failed again", [name for name in failures.unsteady if name in failed]),
+        ("passed now: find out why, or they will fail again", [one for one in failures.unsteady if one not in failed]),
+    ):
+        if names:
+            print(f"\n== UNSTEADY: {verdict}")
+            print("".join(f"   {name}\n" for name in names), end="")
+    return 1 if again.status else 0
 
 
 if __name__ == "__main__":

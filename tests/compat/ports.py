@@ -27,11 +27,15 @@ def free_broker_port() -> int:
 
 
 def free_port_base(brokers: int = 6) -> int:
-    """For `sprocket cluster up --port-base`: the ports of two name servers and so many brokers are free."""
+    """For `sprocket cluster up --port-base`: ports of 3 name servers, their controllers and these brokers are free."""
     for _ in range(1000):
         base = random.randrange(_LOW, _HIGH - 1200)
         firsts = [base + 1035 + 10 * index for index in range(brokers)]
-        wanted = {base, base + 1, *(port + more for port in firsts for more in (-2, 0, 1))}
+        wanted = {
+            *range(base, base + 3),
+            *range(base + 100, base + 106),
+            *(port + more for port in firsts for more in (-2, 0, 1)),
+        }
         if _take(wanted):
             return base
     raise OSError("no free ports for a cluster")

@@ -9,7 +9,19 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("sprocket", "namesrv", "controller", "broker", "store", "ha", "acl", "proxy", "spark", "conf")
+_PACKAGES = (
+    "sprocket",
+    "sprocket_cli",
+    "namesrv",
+    "controller",
+    "broker",
+    "store",
+    "ha",
+    "acl",
+    "proxy",
+    "spark",
+    "conf",
+)
 _FILES = ("setup.cfg", "pyproject.toml", "README.md", "MANIFEST.in", "LICENSE")
 
 
