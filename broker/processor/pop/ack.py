@@ -7,11 +7,11 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
+from broker.ack.ordered_acks import OrderedAcks
 from broker.core import BrokerCore
 from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, AckLane, AckLanes, parts_of
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
-from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites

@@ -8,9 +8,9 @@ Source: RocketMQ 5.3.3, `ChangeInvisibleTimeProcessor`.
 import logging
 from typing import Any, Final
 
+from broker.ack.ordered_acks import OrderedAcks
 from broker.core import BrokerCore
 from broker.pop.merge_buffer import MergeBuffer
-from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites

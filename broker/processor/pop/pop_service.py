@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from broker.ack.ack_frames import UsualAcks
+from broker.ack.ordered_acks import OrderedAcks
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.pop.ack_lanes import AckLanes
@@ -18,7 +20,6 @@ from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks, QueueKey
-from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_filters import PopFilters
@@ -26,7 +27,6 @@ from broker.pop.pop_offsets import PopOffsets
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
-from broker.pop.usual_acks import UsualAcks
 from broker.processor.pop.ack import AckProcessor
 from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor

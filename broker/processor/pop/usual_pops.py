@@ -9,6 +9,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
+from broker.ack.ack_frames import UsualAckStore
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops
 from broker.pop.pop_checks import LATE_MS, MAX_MESSAGES, PopChecks
@@ -18,7 +19,6 @@ from broker.pop.popped import FOUND
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive.revive_log import CHECKPOINT_TAGS_CODE, ReviveLog
-from broker.pop.usual_acks import UsualAckStore
 from broker.processor.pop.pop_draws import PopDraws
 from broker.processor.pop.pop_end import PopEnd
 from broker.processor.pop.pop_lanes import PopLanes, may_be_usual

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
+from broker.ack import ack_frames
 from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.pop import usual_acks
 from broker.pop.popped import template_of
 from broker.processor.pop import usual_pops
 from broker.processor.pop.pop_service import PopService
@@ -41,7 +41,7 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
 
 try:
-    from sprocket.engine.broker import acks as compiled
+    from broker.ack import kernel_native as compiled
     from sprocket.engine.broker import pops as compiled_pops
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_pops = None  # type: ignore[assignment]
@@ -61,7 +61,7 @@ def path_of(is_native: bool) -> Iterator[None]:
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
         found = template_of(ResponseCode.SUCCESS, is_ordered=False)
     with (
-        patch.multiple(usual_acks, _engine=compiled if is_native else None, DONE=done),
+        patch.multiple(ack_frames, _engine=compiled if is_native else None, DONE=done),
         patch.multiple(usual_pops, _engine=compiled_pops if is_native else None, FOUND=found),
         encoding(is_native),
     ):

@@ -27,7 +27,7 @@ from store.queue.logic_queue import LogicQueue
 logger = logging.getLogger(__name__)
 
 # None with pure Python: then all acknowledgements are single requests.
-_engine: Final = native("broker.acks")
+_engine: Final = native("broker.ack.kernel_native")
 if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,

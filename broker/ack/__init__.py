@@ -1,0 +1,1 @@
+"""Acknowledgements of popped messages: rules, the compiled kernel, and acknowledgements in order."""
