@@ -1,59 +1,51 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
+from broker.ack.acknowledged import AckedPop
+from broker.ack.planner import AckPlan
+from broker.plan.table import PlanTable, Refused
 from sprocket.engine.remoting.header_reader import HeaderReader
+from sprocket.remoting.framing import Frames
 
 SOURCES: Final[str]
 TEXT: Final[int]
 INT: Final[int]
 LONG: Final[int]
 BOOL: Final[int]
-RECORD_HEAD_BYTES: Final[int]
-QUEUE_ENTRY_BYTES: Final[int]
-MAX_COMMON_CHARS: Final[int]
+SIZES: Final[tuple[int, int, int]]
 
-class AckKind:
-    topic: str
-    group: str
-    queue_id: int
-    broker_name: str
-    def __init__(
-        self,
-        topic: str,
-        group: str,
-        queue_id: int,
-        broker_name: str,
-        topic_config: Any,
-        pattern: tuple[bytes, tuple[bytes, ...], bytes, tuple[bytes, ...]],
-    ) -> None: ...
+class Prepared:
+    @property
+    def is_lasting(self) -> bool: ...
+    @property
+    def is_for_kernel(self) -> bool: ...
 
-class AckReader(HeaderReader):
+class AckKernel(HeaderReader):
     def __init__(
         self,
         code: int,
         fields: tuple[Any, ...],
-        kind_of: Callable[[str, str, int, str], AckKind | None],
-        topic_of: Callable[[str], Any],
-        bounds_of: Callable[[AckKind, int, int], tuple[int, int] | None],
+        encoder: Any,
+        plan_of: Callable[[str, str, int, str], AckPlan | Refused | None],
+        table: PlanTable[bytes, Prepared],
+        bounds_of: Callable[[AckPlan, int, int], tuple[int, int] | None],
+        tags_code: int,
     ) -> None: ...
     def read(
         self,
-        frames: Sequence[Any],
+        frames: Frames,
         index: int,
         max_acks: int,
         room_bytes: int,
         max_record_bytes: int,
         now_ms: int,
-        slot_ms: int,
-        max_delay_ms: int,
         queue: Any,
-        tags_code: int,
     ) -> Acks | None: ...
 
 class Acks:
     def __len__(self) -> int: ...
-    def lanes_served(self) -> list[tuple[str, str, int, int, int]]: ...
+    def pops(self) -> list[AckedPop]: ...
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
-    def responses(self, encoder: Any) -> bytes: ...
+    def responses(self) -> bytes: ...

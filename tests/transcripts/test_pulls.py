@@ -1,13 +1,7 @@
-"""Transcripts of pulls: what arrives, its plan, who serves it, and the response.  One file for each rule, both kernels.
-
-Each step is a line with a command, a line of dashes, and what follows from it.  `REWRITE_TRANSCRIPTS=1` writes what
-happens into the files; read the difference before you commit it.
-"""
+"""Transcripts of pulls, through both kernels and the handler."""
 
 import json
-import os
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,17 +15,9 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.frames import encode_request
 from tests.broker.hot_path import records
 from tests.fuzz.twins.pull_targets import ENGINES, Twin, pull_header
+from tests.transcripts.script import HERE, Script, compare, transcript
 
-FILES: Final = sorted(Path(__file__).parent.glob("pull_*.txt"))
-
-
-def values_of(words: list[str]) -> dict[str, Any]:
-    """Return the values of words like ``name=value``; underscores in a value stand for blanks."""
-    pairs = dict(word.split("=", 1) for word in words)
-    return {
-        name: int(value) if value.lstrip("-").isdigit() else None if value == "null" else value.replace("_", " ")
-        for name, value in pairs.items()
-    }
+FILES: Final = sorted(HERE.glob("pull_*.txt"))
 
 
 def described(plan: PullPlan | Refused) -> str:
@@ -42,17 +28,11 @@ def described(plan: PullPlan | Refused) -> str:
     return f"broker {plan.broker_id}, wanted {wanted}, handler needed: {plan.needs_handler and plan.needs_handler.name}"
 
 
-class Script:
-    """One way to serve pulls, driven by the commands of a transcript."""
+class PullScript(Script):
+    """One way to serve pulls."""
 
     def __init__(self, twin: Twin) -> None:
         self.twin = twin
-
-    def run(self, command: str) -> list[str]:
-        """Carry out a command; return the lines that follow from it."""
-        name, *words = command.split()
-        step: Callable[..., list[str]] = getattr(self, f"_{name}")
-        return step(**values_of(words))
 
     def _subscribe(self, group: str, expression: str, model: str = "CLUSTERING", version: int = 5) -> list[str]:
         self.twin.subscribe(group, model, expression, version)
@@ -83,29 +63,14 @@ class Script:
         return [*lines, f"committed: {twin.offsets.totals()}"]
 
 
-def transcript(script: Script, text: str) -> str:
-    """Return a transcript with what follows from its commands now."""
-    parts = []
-    for part in text.strip().split("\n\n"):
-        comment = [line for line in part.split("\n") if line.startswith("#")]
-        commands = [line for line in part.split("\n----")[0].split("\n") if line and not line.startswith("#")]
-        lines = [line for command in commands for line in script.run(command)]
-        parts.append("\n".join([*comment, *commands, *(["----", *lines] if lines else [])]))
-    return "\n\n".join(parts) + "\n"
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("is_native", ENGINES)
 def test_a_kernel_does_what_the_transcript_says(path: Path, is_native: bool) -> None:
-    text = path.read_text()
-    found = transcript(Script(Twin(is_native)), text)
-    if os.environ.get("REWRITE_TRANSCRIPTS"):
-        path.write_text(found)
-    assert found == path.read_text()
+    compare(PullScript(Twin(is_native)), path)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_handler_does_the_same(path: Path) -> None:
     text = path.read_text()
-    found = transcript(Script(Twin(False, has_kernel=False)), text)
+    found = transcript(PullScript(Twin(False, has_kernel=False)), text)
     assert found == text.replace("served by: kernel", "served by: handler")

@@ -58,44 +58,11 @@ _KNOWN_TEXTS: Final = [",".join(map(str, range(count))).encode() for count in ra
 
 def encode_ack(ack: AckMsg) -> bytes:
     """Return the body of an acknowledgement's record, for one message or several, as fastjson writes it."""
-    return b"%b%d%b" % (_BEFORE_OFFSET, ack.ao, _after_offset(ack))
-
-
-_BEFORE_OFFSET: Final = b'{"ao":'
-
-
-def _after_offset(ack: AckMsg) -> bytes:
-    """Return what follows the message's offset in the body of an acknowledgement's record."""
     several = b'"aol":[%b],' % ",".join(map(str, ack.aol)).encode() if isinstance(ack, BatchAckMsg) else b""
     broker = b"" if ack.bn is None else b'"bn":%b,' % _quoted(ack.bn)
-    return b',%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
-        several, broker, _quoted(ack.c), ack.pt, ack.q, ack.so, _quoted(ack.t),
+    return b'{"ao":%d,%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
+        ack.ao, several, broker, _quoted(ack.c), ack.pt, ack.q, ack.so, _quoted(ack.t),
     )  # fmt: skip
-
-
-def _key_parts(ack: AckMsg) -> tuple[str, str]:
-    """Return what stands before and after the message's offset in the key of an acknowledgement.
-
-    The same for one and for several messages, as in RocketMQ.
-    """
-    return f"{ack.t}@{ack.q}@", f"@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
-
-
-class AckForm(NamedTuple):
-    """Records of the acknowledgements of one pop: they differ only in the message's offset, a decimal number."""
-
-    before_body: bytes
-    after_body: bytes
-    before_properties: bytes
-    after_properties: bytes
-
-    def record(self, offset: int, born_ms: int, store_host: bytes) -> PendingMessage:
-        """Return the record for the message at `offset`."""
-        return PendingMessage(
-            TIMER_TOPIC, 0, b"%b%d%b" % (self.before_body, offset, self.after_body),
-            b"%b%d%b" % (self.before_properties, offset, self.after_properties), ACK_TAGS_CODE, 0, 0, born_ms,
-            store_host,
-        )  # fmt: skip
 
 
 class AckPattern(NamedTuple):
@@ -159,7 +126,7 @@ class ReviveLog:
         self._intake = intake
         self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
         self._place = _place_of(self.topic)
-        self._settle(core.config.store)
+        self._derive(core.config.store)
         self.checkpoints_written = 0
         self.acks_written = 0
         # Records made, by group, topic and kind (CK, ACK).
@@ -194,31 +161,19 @@ class ReviveLog:
         Raises RequestError for a time that the wheel refuses, and for invalid names.
         """
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
-        before, after = _key_parts(ack)
+        # The same for one and for several messages, as in RocketMQ.
+        key = f"{ack.t}@{ack.q}@{ack.ao}@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
         self._count(ack.c, ack.t, "ACK")
-        return self._message(encode_ack(ack), revive_queue_id, tag, f"{before}{ack.ao}{after}", revive_time_ms)
-
-    def ack_form(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int, now_ms: int) -> AckForm | None:
-        """Return the form of what `ack` makes of acknowledgements at `now_ms` like this one, of any offset.
-
-        None if `ack` must make each record: the wheel does not take them as usual, or their names are invalid.
-        """
-        before, after = _key_parts(ack)
-        if _is_separated(before + after) or not self._is_for_wheel(revive_time_ms, now_ms):
-            return None
-        return AckForm(
-            _BEFORE_OFFSET, _after_offset(ack), f"TAGS\x01{ACK_TAG}\x02UNIQ_KEY\x01{before}".encode(),
-            f"{after}\x02{self._in_wheel(revive_queue_id, revive_time_ms)}".encode(),
-        )  # fmt: skip
+        return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
 
     def ack_pattern(
         self, topic: str, group: str, queue_id: int, broker_name: str, revive_queue_id: int
     ) -> AckPattern | None:
-        """Return the pattern of what `ack_form` makes of pops that the wheel takes; None if their names are invalid."""
+        """Return the pattern of what `ack` makes of pops that the wheel takes; None if their names are invalid."""
         if _is_separated(topic + group + broker_name):
             return None
         return AckPattern(
-            _BEFORE_OFFSET,
+            b'{"ao":',
             (
                 b',"bn":%b,"c":%b,"pt":' % (_quoted(broker_name), _quoted(group)), b',"q":%d,"so":' % queue_id,
                 b',"t":%b}' % _quoted(topic),
@@ -235,7 +190,7 @@ class ReviveLog:
         self._count(group, topic, "CK", records)
 
     def count_acks(self, group: str, topic: str, records: int) -> None:
-        """Count records of `ack_form`."""
+        """Count records of `ack_pattern`."""
         self._count(group, topic, "ACK", records)
 
     def _count(self, group: str, topic: str, kind: str, records: int = 1) -> None:
@@ -264,26 +219,26 @@ class ReviveLog:
         return limits is not None and now_ms < deliver_ms <= now_ms + limits[1]
 
     def wheel_limits(self) -> tuple[int, int] | None:
-        """Return the width of a slot and the longest delay, ms, of records that the wheel takes as usual.
+        """Return the width of a slot and the longest delay, ms, of records that the wheel takes.
 
         None if it may refuse some.
         """
         store = self._config.store
-        if store is not self._settled_for:
-            self._settle(store)
-        return (self._rules.slot_ms, self._rules.max_delay_ms) if self._is_usual else None
+        if store is not self._derived_from:
+            self._derive(store)
+        return (self._rules.slot_ms, self._rules.max_delay_ms) if self._takes_all else None
 
     def _in_wheel(self, revive_queue_id: int, deliver_ms: int) -> str:
         """Return the properties of `TimerIntake.place_at`, encoded, without the cost of a mapping."""
         slot_ms = slot_time_ms(deliver_ms, self._rules.slot_ms)
         return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02TIMER_OUT_MS\x01{slot_ms}{self._place}{revive_queue_id}\x02"
 
-    def _settle(self, store: StoreConfig) -> None:
+    def _derive(self, store: StoreConfig) -> None:
         """Derive from the configuration what stays the same until its next update."""
-        self._settled_for = store
+        self._derived_from = store
         self._rules = TimerRules.of(self._config)
         # The wheel is on and its slots are unbounded, so only the time decides.
-        self._is_usual = self._rules.is_enabled and self._rules.congest_num_each_slot >= _NO_BOUND
+        self._takes_all = self._rules.is_enabled and self._rules.congest_num_each_slot >= _NO_BOUND
 
     @property
     def is_elsewhere(self) -> bool:

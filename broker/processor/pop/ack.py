@@ -4,15 +4,18 @@ Source: RocketMQ 5.3.3, `AckMessageProcessor`, `BatchAck`.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from broker.ack.ack_frames import ACK_WRITTEN, BEFORE_ACK, DONE
+from broker.ack.acknowledged import AckedPop, count_acknowledged
+from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
+from broker.ack.planner import AckKey, AckPlanner, Why
 from broker.core import BrokerCore
-from broker.pop.ack_lanes import ACK_WRITTEN, BEFORE_ACK, DONE, AckLane, AckLanes, parts_of
+from broker.plan.table import Refused
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
-from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import AckMsg, BatchAckMsg
@@ -24,7 +27,7 @@ from sprocket.remoting.bodies.requests import read_batch_ack
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pop import AckMessageRequestHeader
-from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE, parse_handle, real_topic
+from sprocket.remoting.message.pop_extra_info import real_topic
 from sprocket.remoting.routes import NoHeader
 from store.record.record import PendingMessage
 
@@ -44,58 +47,40 @@ class AckProcessor:
     def __init__(
         self,
         core: BrokerCore,
-        checks: PopChecks,
+        planner: AckPlanner,
+        admission: AckAdmission,
         log: ReviveLog,
         buffer: MergeBuffer,
         ordered: OrderedAcks,
-        lanes: AckLanes,
         inflight: InflightMessages,
         counters: PopCounters,
     ) -> None:
-        self._clock = core.clock
-        self._store = core.store
-        self._topics = core.topics
-        self._checks = checks
+        self._planner = planner
+        self._admission = admission
         self._log = log
         self._buffer = buffer
         self._ordered = ordered
         self._inflight = inflight
         self._counters = counters
-        self._lanes = lanes
         self._writes = PendingWrites(core, log, self._answer)
 
     def acknowledge(self, run: list[Request[Any]]) -> None:
         """Process the ACK_MESSAGEs of one read."""
-        BEFORE_ACK()
-        lanes: dict[tuple[str, str, int, str], AckLane | None] = {}
-        born_ms, store_host = self._clock.wall_ms(), self._store.store_host
-
-        def records_of(request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:
-            header = request.header
-            common, is_usual = parts_of(header.extra_info)
-            key = header.topic, header.consumer_group, header.queue_id, common
-            if is_usual and key not in lanes:
-                lanes[key] = self._lanes.lane(*key, request.channel.peer)
-            lane, offset = lanes.get(key), header.offset
-            if lane is None or not is_usual or not lane.low <= offset <= lane.high:
-                return self._records_of_one(request)
-            lane.acknowledged += 1
-            if lane.in_memory is not None and self._lanes.is_in_memory(lane, offset):
-                return [], None
-            lane.written += 1
-            return [lane.form.record(offset, born_ms, store_host)], None
-
-        try:
-            self._writes.serve(run, records_of, 0)
-        finally:
-            for lane in lanes.values():
-                if lane is not None:
-                    self._lanes.count(lane)
+        self._serve(run, self._records_of_one)
 
     def acknowledge_batches(self, run: list[Request[Any]]) -> None:
         """Process the BATCH_ACK_MESSAGEs of one read."""
+        self._serve(run, self._records_of_batch)
+
+    def _serve(
+        self, run: list[Request[Any]], records_of: Callable[[Request[Any], list[AckedPop]], list[PendingMessage]]
+    ) -> None:
         BEFORE_ACK()
-        self._writes.serve(run, self._records_of_batch, 0)
+        done: list[AckedPop] = []
+        try:
+            self._writes.serve(run, lambda request: (records_of(request, done), None), 0)
+        finally:
+            count_acknowledged(done, self._inflight, self._counters)
 
     def _answer(self, done: list[tuple[Request[Any], None]]) -> None:
         ACK_WRITTEN()
@@ -103,33 +88,33 @@ class AckProcessor:
         frames = [DONE.frame(request.serialization, request.opaque, ()) for request in requests if request.wants_answer]
         requests[0].channel.answer_run(requests, b"".join(frames))
 
-    def _records_of_one(self, request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:
-        header, peer = request.header, request.channel.peer
+    def _records_of_one(self, request: Request[AckMessageRequestHeader], done: list[AckedPop]) -> list[PendingMessage]:
+        header = request.header
         topic, group, queue_id, offset = header.topic, header.consumer_group, header.queue_id, header.offset
-        self._checks.popped(header, peer)
-        handle = parse_handle(header.extra_info)
-        if handle.is_ordered:
+        handle, plan = self._admission.admit(request)
+        if plan.needs_handler is Why.ORDERED:
+            peer = request.channel.peer
             self._ordered.acknowledge(topic, group, queue_id, offset, handle.pop_time_ms, handle.invisible_ms, peer)
-            return [], None
+            return []
         ack = AckMsg(
             ao=offset, so=handle.first_offset, c=group, t=topic, q=queue_id, pt=handle.pop_time_ms,
             bn=handle.broker_name,
         )  # fmt: skip
-        return self._written(ack, 1, handle.revive_queue_id, handle.invisible_ms), None
+        return self._written(ack, 1, handle.revive_queue_id, handle.invisible_ms, done)
 
-    def _written(self, ack: AckMsg, count: int, revive_queue_id: int, invisible_ms: int) -> list[PendingMessage]:
+    def _written(
+        self, ack: AckMsg, count: int, revive_queue_id: int, invisible_ms: int, done: list[AckedPop]
+    ) -> list[PendingMessage]:
         """Return the records to write for an acknowledgement; none if its pop is in memory."""
-        self._checks.revive_queue(revive_queue_id)
         records = []
         if not self._buffer.acknowledge(ack):
             records.append(self._log.ack(ack, revive_queue_id, ack.pt + invisible_ms))
-        self._inflight.done(ack.t, ack.c, ack.q, ack.pt, count)
-        self._counters.acknowledged(ack.t, ack.c, count)
+        done.append((ack.t, ack.c, ack.q, ack.pt, count))
         return records
 
     # Batches
 
-    def _records_of_batch(self, request: Request[NoHeader]) -> tuple[list[PendingMessage], None]:
+    def _records_of_batch(self, request: Request[NoHeader], done: list[AckedPop]) -> list[PendingMessage]:
         body = read_batch_ack(request.body)
         if not body.acks:
             raise RequestError(ResponseCode.NO_MESSAGE, "")
@@ -146,24 +131,28 @@ class AckProcessor:
                 logger, peer, "event=batch_ack_unknown_queue queues=%d topic=%s group=%s queue=%d",
                 len(unknown), real_topic(first.t, first.c, first.r), first.c, first.q,
             )  # fmt: skip
-        return [record for batch in known for record in self._records_of(batch, body.broker_name, peer)], None
+        return [record for batch in known for record in self._records_of(batch, body.broker_name, peer, done)]
 
     def _has_queue(self, batch: BatchAck) -> bool:
-        config = self._topics.get(real_topic(batch.t, batch.c, batch.r))
-        return config is not None and 0 <= batch.q < config.read_queue_nums
+        return self._planner.refused_queue(real_topic(batch.t, batch.c, batch.r), batch.q) is None
 
-    def _records_of(self, batch: BatchAck, broker_name: str | None, peer: tuple[str, int]) -> list[PendingMessage]:
+    def _records_of(
+        self, batch: BatchAck, broker_name: str | None, peer: tuple[str, int], done: list[AckedPop]
+    ) -> list[PendingMessage]:
         topic, group, queue_id = real_topic(batch.t, batch.c, batch.r), batch.c, batch.q
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        low, high = self._admission.bounds(topic, queue_id)
         offsets = [offset for offset in _offsets_of(batch) if low <= offset <= high]
-        if batch.rq == ORDER_REVIVE_QUEUE:
+        if not offsets:
+            return []
+        plan = self._planner.plan(AckKey(topic, group, queue_id, batch.rq, broker_name or ""))
+        if isinstance(plan, Refused):
+            raise plan.error(peer)
+        if plan.needs_handler is Why.ORDERED:
             for offset in offsets:
                 self._ordered.acknowledge(topic, group, queue_id, offset, batch.pt, batch.it, peer)
             return []
-        if not offsets:
-            return []
         ack = BatchAckMsg(ao=-1, so=batch.so, c=group, t=topic, q=queue_id, pt=batch.pt, bn=broker_name, aol=offsets)
-        return self._written(ack, len(offsets), batch.rq, batch.it)
+        return self._written(ack, len(offsets), batch.rq, batch.it, done)
 
 
 def _check_sizes(batches: list[BatchAck]) -> None:

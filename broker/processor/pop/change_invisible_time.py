@@ -8,10 +8,11 @@ Source: RocketMQ 5.3.3, `ChangeInvisibleTimeProcessor`.
 import logging
 from typing import Any, Final
 
+from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
+from broker.ack.planner import Why
 from broker.core import BrokerCore
 from broker.pop.merge_buffer import MergeBuffer
-from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import AckMsg, PopCheckPoint
@@ -22,7 +23,6 @@ from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
-from sprocket.remoting.message.pop_extra_info import parse_handle
 from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
@@ -49,14 +49,14 @@ class InvisibleTimeProcessor:
     def __init__(
         self,
         core: BrokerCore,
-        checks: PopChecks,
+        admission: AckAdmission,
         log: ReviveLog,
         buffer: MergeBuffer,
         ordered: OrderedAcks,
         counters: PopCounters,
     ) -> None:
         self._clock = core.clock
-        self._checks = checks
+        self._admission = admission
         self._log = log
         self._buffer = buffer
         self._ordered = ordered
@@ -70,13 +70,11 @@ class InvisibleTimeProcessor:
 
     def _records_of(self, request: Request[ChangeInvisibleTimeRequestHeader]) -> tuple[list[PendingMessage], _Change]:
         header = request.header
-        self._checks.popped(header, request.channel.peer)
-        handle = parse_handle(header.extra_info)
-        if handle.is_ordered:
+        handle, plan = self._admission.admit(request)
+        if plan.needs_handler is Why.ORDERED:
             return [], _Change(self._ordered.change(header, handle), is_in_log=False)
-        self._checks.same_topic(header.topic, header.queue_id, header.offset, handle.pop_time_ms)
+        self._admission.check_topic(header.topic, header.queue_id, header.offset, handle.pop_time_ms)
         queue_id = handle.revive_queue_id
-        self._checks.revive_queue(queue_id)
         # The pop time identifies a checkpoint, so it must differ from the old one's, which is acknowledged.
         pop_time = max(self._clock.wall_ms(), handle.pop_time_ms + 1)
         again = PopCheckPoint(

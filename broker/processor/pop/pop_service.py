@@ -11,11 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker.ack.ack_frames import UsualAcks
+from broker.ack.ack_frames import AckFrames
+from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
+from broker.ack.planner import AckPlanner
 from broker.core import BrokerCore
 from broker.periodic import Periodic
-from broker.pop.ack_lanes import AckLanes
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
@@ -80,9 +81,11 @@ class PopService(Service):
         )
         self.on_free.append(self.held.lock_released)
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
-        self._lanes = AckLanes(core, checks, self.log, self.buffer, self.inflight, counters)
-        self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self._lanes, self.inflight, counters)
-        self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered, counters)
+        self.ack_planner = planner = AckPlanner(core, self.log)
+        admission = AckAdmission(core, planner)
+        self._ack_frames = AckFrames(core, planner, self.log, self.buffer, self.inflight, counters)
+        self._acks = AckProcessor(core, planner, admission, self.log, self.buffer, ordered, self.inflight, counters)
+        self._changes = InvisibleTimeProcessor(core, admission, self.log, self.buffer, ordered, counters)
         self._peeks = PeekProcessor(core, checks, self.offsets)
 
     def _freed(self, key: QueueKey) -> None:
@@ -102,7 +105,7 @@ class PopService(Service):
         return [
             replace(pops, usual=self._usual_pops(pops)),
             Route(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, self._peeks.peek, group, sub, pull),
-            replace(acks, usual=UsualAcks.of(self._core, self.log, self._lanes, acks)),
+            replace(acks, usual=self._ack_frames.handler(acks)),
             Route(
                 RequestCode.BATCH_ACK_MESSAGE, NoHeader, None, group, sub, client,
                 batch=self._acks.acknowledge_batches,

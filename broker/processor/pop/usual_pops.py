@@ -9,7 +9,6 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from broker.ack.ack_frames import UsualAckStore
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops
 from broker.pop.pop_checks import LATE_MS, MAX_MESSAGES, PopChecks
@@ -100,8 +99,7 @@ class UsualPops:
         route: Route,
     ) -> FramesHandler | None:
         """Return the handler; None with pure Python."""
-        store: object = core.store
-        if _engine is None or FOUND.encoder is None or not isinstance(store, UsualAckStore):
+        if _engine is None or FOUND.encoder is None:
             return None
         fields = header_fields(int(route.code), route.header, _engine)
         if fields is None:

@@ -1,4 +1,4 @@
-"""The compiled path of usual acknowledgements gives what the Python path gives: log, responses and counts."""
+"""The compiled kernel of acknowledgements gives what the handler gives: log, responses and counts."""
 
 import random
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.pop.ack_lanes import AckLanes
 from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
@@ -47,8 +46,8 @@ def ready(**changes: Any) -> Twin:
     return twin
 
 
-def served_compiled(twin: Twin, pieces: list[bytes]) -> int:
-    """Return how many acknowledgements took the compiled path."""
+def served_by_kernel(twin: Twin, pieces: list[bytes]) -> int:
+    """Return how many acknowledgements the kernel served."""
     counts: list[int] = []
     append = twin.service.log.append_acks
     with patch.object(twin.service.log, "append_acks", lambda acks: (counts.append(len(acks)), append(acks))[1]):
@@ -87,9 +86,9 @@ def test_more_pops_than_one_read_may_have_and_the_end_of_a_segment() -> None:
 
 
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
-def test_usual_acknowledgements_are_served_compiled(serialization: int) -> None:
+def test_the_kernel_serves_acknowledgements_of_any_pop(serialization: int) -> None:
     frames = [frame(serialization, handle={"queue_id": n % 4, "queue_offset": n}) for n in range(32)]
-    assert served_compiled(ready(), [b"".join(frames)]) == 32
+    assert served_by_kernel(ready(), [b"".join(frames)]) == 32
 
 
 @pytest.mark.parametrize(
@@ -100,24 +99,23 @@ def test_usual_acknowledgements_are_served_compiled(serialization: int) -> None:
         ({}, {"consumer_group": "Zürich"}), ({}, {"extra_info": "1 2 3"}), ({"invisible_ms": 1 << 40}, {}),
     ],
 )  # fmt: skip
-def test_unusual_acknowledgements_take_the_python_path(handle: dict[str, Any], changes: dict[str, Any]) -> None:
-    unusual = frame(handle=handle, **changes)
-    assert served_compiled(ready(), [frame() + unusual + frame()]) == 1
-    compare_acks([frame() + unusual + frame()])
+def test_what_the_kernel_leaves_to_the_handler(handle: dict[str, Any], changes: dict[str, Any]) -> None:
+    left = frame(handle=handle, **changes)
+    assert served_by_kernel(ready(), [frame() + left + frame()]) == 1
+    compare_acks([frame() + left + frame()])
 
 
-def test_a_slave_and_a_pop_in_memory_need_the_python_path() -> None:
+def test_a_slave_and_a_pop_in_memory_need_the_handler() -> None:
     twin = ready()
+    buffer = twin.service.buffer
     with patch.object(type(twin.service.log), "is_elsewhere", True):
-        assert served_compiled(twin, [b""]) == 0
-    with patch.object(twin.service.buffer, "find", lambda ack: None):
-        assert served_compiled(twin, [frame()]) == 1
-    found = Any
-    with (
-        patch.object(twin.service.buffer, "find", lambda ack: found),
-        patch.object(AckLanes, "is_in_memory", lambda lanes, lane, offset: True),
-    ):
-        assert served_compiled(twin, [frame()]) == 0
+        twin.config.plan_version.rise()
+        assert served_by_kernel(twin, [b""]) == 0
+    twin.config.plan_version.rise()
+    with patch.object(buffer, "find", lambda ack: None):
+        assert served_by_kernel(twin, [frame()]) == 1
+    with patch.object(buffer, "find", lambda ack: Any), patch.object(buffer, "apply", lambda held, offsets: None):
+        assert served_by_kernel(twin, [frame()]) == 0
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -137,7 +135,7 @@ def test_pops_that_wake_append_after_the_acknowledgements() -> None:
     twin = ready(enable_pop_message_threshold=True, pop_inflight_message_threshold=48)
     ends: list[int] = []
     twin.service.on_free.append(lambda topic, group, queue_id: ends.append(twin.store.max_offset(TIMER_TOPIC, 0)))
-    assert served_compiled(twin, [frame() * 3]) == 3
+    assert served_by_kernel(twin, [frame() * 3]) == 3
     assert ends == [4]
 
 
@@ -159,12 +157,12 @@ def test_a_field_of_every_kind_in_every_place() -> None:
         ((1, 8), lambda twin: change_broker(twin, revive_queue_num=7)),
         ((8, 2), lambda twin: change_store(twin, timer_max_delay_sec=10)),
         ((8, 2), lambda twin: change_store(twin, timer_wheel_enable=False)),
-        ((8, 2), lambda twin: twin.core.topics.by_name.pop("Orders")),
+        ((8, 2), lambda twin: change_topic(twin, "Orders", 0)),
         ((8, 2), lambda twin: twin.clock.advance(61.0)),
     ],
 )
 def test_what_is_kept_ends_when_it_changes(revive_queues: tuple[int, int], change: Callable[[Twin], object]) -> None:
-    """Each change makes the wheel or the broker refuse what it took before, or unusual."""
+    """Each change makes the wheel or the broker refuse what it took before, or leave it to the handler."""
     pure, native = Twin(False), Twin(True)
     topic_queues, configured = revive_queues
     for twin in (pure, native):
@@ -173,17 +171,18 @@ def test_what_is_kept_ends_when_it_changes(revive_queues: tuple[int, int], chang
     stream = frame(handle={"queue_id": 3, "revive_queue_id": 7}) * 2
     for _ in range(2):
         compare_served(pure, native, [stream])
-    assert served_compiled(native, [stream]) == 2
+    assert served_by_kernel(native, [stream]) == 2
     pure.serve([stream])
     for twin in (pure, native):
         change(twin)
-    assert served_compiled(native, [stream]) == 0
+    assert served_by_kernel(native, [stream]) == 0
     pure.serve([stream])
     compare_served(pure, native, [stream])
 
 
 def change_topic(twin: Twin, name: str, queues: int) -> None:
     twin.core.topics.by_name[name] = TopicConfig(name, queues, queues)
+    twin.config.plan_version.rise()
 
 
 def change_broker(twin: Twin, **changes: Any) -> None:
@@ -192,13 +191,14 @@ def change_broker(twin: Twin, **changes: Any) -> None:
 
 def change_store(twin: Twin, **changes: Any) -> None:
     twin.config.store = replace(twin.config.store, **changes)
+    twin.config.plan_version.rise()
 
 
-def test_one_check_serves_all_pops_of_a_queue() -> None:
+def test_one_plan_serves_all_pops_of_a_queue() -> None:
     twin = ready()
-    log = twin.service.log
-    with patch.object(log, "ack_pattern", side_effect=log.ack_pattern) as made:
+    planner = twin.service.ack_planner
+    with patch.object(planner, "plan", side_effect=planner.plan) as made:
         for first in range(5):
             handle = {"first_offset": first, "invisible_ms": 5000 + first, "revive_queue_id": 6}
-            assert served_compiled(twin, [frame(handle=handle)]) == 1
+            assert served_by_kernel(twin, [frame(handle=handle)]) == 1
     assert made.call_count == 1

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from broker.ack import ack_frames
+from broker.ack import ack_frames, kernels
 from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
@@ -61,7 +61,8 @@ def path_of(is_native: bool) -> Iterator[None]:
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
         found = template_of(ResponseCode.SUCCESS, is_ordered=False)
     with (
-        patch.multiple(ack_frames, _engine=compiled if is_native else None, DONE=done),
+        patch.object(ack_frames, "DONE", done),
+        patch.object(kernels, "_is_native", is_native and compiled is not None),
         patch.multiple(usual_pops, _engine=compiled_pops if is_native else None, FOUND=found),
         encoding(is_native),
     ):
