@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 # Those of `sprocket.engine`, each in a folder that is named after the package with its users, and those beside their
 # twins in pure Python, by their whole names.
 MODULES: Final = (
-    "broker.ack.kernel_native", "broker.pull.kernel_native",
-    "broker.ends", "broker.moves", "broker.pops", "broker.sends",
+    "broker.ack.kernel_native", "broker.pop.kernel_native", "broker.pull.kernel_native",
+    "broker.ends", "broker.moves", "broker.sends",
     "client.records", "client.sends",
     "remoting.connection", "remoting.framing", "remoting.header_reader", "remoting.read_frames",
     "remoting.session_frames", "remoting.signatures",

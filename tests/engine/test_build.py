@@ -24,7 +24,11 @@ def tree(tmp_path: Path) -> Path:
     engine = ROOT / "sprocket" / "engine"
     compiled = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
     shutil.copytree(engine, tree / "sprocket" / "engine", ignore=compiled)
-    shutil.copytree(ROOT / "broker" / "pull", tree / "broker" / "pull", ignore=compiled)
+    for source in ROOT.glob("broker/*/*_native.pyx"):
+        folder = tree / source.parent.relative_to(ROOT)
+        folder.mkdir(parents=True)
+        for path in (source.parent / "__init__.py", *source.parent.glob("*_native.p*")):
+            shutil.copy(path, folder)
     shutil.copy(ROOT / "broker" / "__init__.py", tree / "broker")
     shutil.copy(ROOT / "sprocket" / "__init__.py", tree / "sprocket")
     for name in (

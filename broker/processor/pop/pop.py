@@ -16,8 +16,8 @@ from broker.pop.pop_filters import PopFilters
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
 from broker.pop.revive.revive_log import ReviveLog
-from broker.processor.pop.pop_draws import PopDraws
-from broker.processor.pop.pop_end import PopEnd
+from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_end import PopEnd
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request

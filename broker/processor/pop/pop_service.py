@@ -32,9 +32,9 @@ from broker.processor.pop.ack import AckProcessor
 from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
-from broker.processor.pop.pop_draws import PopDraws
-from broker.processor.pop.pop_end import PopEnd
-from broker.processor.pop.usual_pops import UsualPops
+from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_end import PopEnd
+from broker.pop.pop_frames import UsualPops
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.retry_topics import normal_topic

@@ -16,7 +16,7 @@ from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.popped import template_of
-from broker.processor.pop import usual_pops
+from broker.pop import pop_frames
 from broker.processor.pop.pop_service import PopService
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -42,7 +42,7 @@ from tests.sim.sim_store import SEGMENT_BYTES, SimStore, small_config
 
 try:
     from broker.ack import kernel_native as compiled
-    from sprocket.engine.broker import pops as compiled_pops
+    from broker.pop import kernel_native as compiled_pops
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_pops = None  # type: ignore[assignment]
 
@@ -63,7 +63,7 @@ def path_of(is_native: bool) -> Iterator[None]:
     with (
         patch.object(ack_frames, "DONE", done),
         patch.object(kernels, "_is_native", is_native and compiled is not None),
-        patch.multiple(usual_pops, _engine=compiled_pops if is_native else None, FOUND=found),
+        patch.multiple(pop_frames, _engine=compiled_pops if is_native else None, FOUND=found),
         encoding(is_native),
     ):
         yield

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.processor.pop.pop_draws import PopDraws
+from broker.pop.pop_draws import PopDraws
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 
 

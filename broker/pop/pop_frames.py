@@ -18,8 +18,8 @@ from broker.pop.popped import FOUND
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive.revive_log import CHECKPOINT_TAGS_CODE, ReviveLog
-from broker.processor.pop.pop_draws import PopDraws
-from broker.processor.pop.pop_end import PopEnd
+from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_end import PopEnd
 from broker.processor.pop.pop_lanes import PopLanes, may_be_usual
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
@@ -34,7 +34,7 @@ from store.layout import CONSUME_QUEUE_UNIT_BYTES
 
 logger = logging.getLogger(__name__)
 
-_engine: Final = native("broker.pops")
+_engine: Final = native("broker.pop.kernel_native")
 if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
