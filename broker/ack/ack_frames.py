@@ -6,10 +6,10 @@ bytes and give the same responses.  See docs/engine-requests.md.
 
 import logging
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.ack.acknowledged import count_acknowledged
-from broker.ack.kernels import AckKernel, Acks, ack_kernel
+from broker.ack.kernels import ack_kernel
 from broker.ack.planner import AckPlan, AckPlanner
 from broker.core import BrokerCore
 from broker.pop.inflight import InflightMessages
@@ -25,6 +25,9 @@ from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
+
+if TYPE_CHECKING:
+    from broker.ack.kernel_native import AckKernel, Acks
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +79,7 @@ class AckFrames:
         return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
 
     def _serve(
-        self, kernel: AckKernel, table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel
+        self, kernel: "AckKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel
     ) -> int:
         """Serve acknowledgements from `index` on; return how many, 0 if the handler must serve the next one."""
         try:
@@ -104,7 +107,7 @@ class AckFrames:
         count_acknowledged(pops, self._inflight, self._counters)
         return count
 
-    def _acks_of(self, kernel: AckKernel, frames: Frames, index: int) -> Acks | None:
+    def _acks_of(self, kernel: "AckKernel", frames: Frames, index: int) -> "Acks | None":
         """Return what the kernel serves from `index` on; None if the handler must serve the next one."""
         queue = self._store.plain_queue(TIMER_TOPIC, 0)
         room_bytes, max_record_bytes = self._store.usual_limits()
@@ -118,7 +121,7 @@ class _Read:
 
     __slots__ = ("_acks", "_channel", "_code", "_frames", "_read_at", "_table")
 
-    def __init__(self, table: RouteTable, code: int, acks: Acks, frames: Frames, channel: FramesChannel) -> None:
+    def __init__(self, table: RouteTable, code: int, acks: "Acks", frames: Frames, channel: FramesChannel) -> None:
         self._table = table
         self._code = code
         self._acks = acks

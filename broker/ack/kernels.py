@@ -4,9 +4,8 @@ That handler is the specification of the compiled kernel.  A kernel in Python wo
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from broker.ack.acknowledged import AckedPop
 from broker.ack.planner import AckKey, AckPlan, AckPlanner
 from broker.plan.table import PlanTable, Refused
 from broker.pop.revive.revive_log import ACK_TAGS_CODE
@@ -14,13 +13,10 @@ from sprocket.common.errors import RequestError
 from sprocket.engine.choice import native
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import ResponseTemplate
-from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.pop_extra_info import MAX_HANDLE_CHARS, parse_handle
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.routes import Route
-from store.appender import UsualRecords
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from store.queue.logic_queue import LogicQueue
 
 try:
     from broker.ack import kernel_native
@@ -32,44 +28,13 @@ _SIZES: Final = FIXED_IPV4_RAW.size, CONSUME_QUEUE_UNIT_BYTES, MAX_HANDLE_CHARS
 if _is_native and kernel_native.SIZES != _SIZES:
     raise ImportError("the compiled engine has another layout of records or limit of handles: run `make engine`")
 
-BoundsOf = Callable[[AckPlan, int, int], tuple[int, int] | None]
 
-
-class Acks(UsualRecords, Protocol):
-    """Acknowledgements of one read, in order: what they become in the log and in the queue, and the responses."""
-
-    def pops(self) -> list[AckedPop]:
-        """Return how many messages of each pop are acknowledged."""
-        ...
-
-    def responses(self) -> bytes:
-        """Return the responses."""
-        ...
-
-
-class AckKernel(Protocol):
-    """Kernel of the acknowledgements of one route."""
-
-    def read(
-        self,
-        frames: Frames,
-        index: int,
-        max_acks: int,
-        room_bytes: int,
-        max_record_bytes: int,
-        now_ms: int,
-        queue: LogicQueue,
-        /,
-    ) -> Acks | None:
-        """Return the acknowledgements from `index` on, up to the first one for the handler; None if that is the first.
-
-        There are at most `max_acks`.  Their records are for `queue`, and have at most `room_bytes` together and
-        `max_record_bytes` each.
-        """
-        ...
-
-
-def ack_kernel(route: Route, done: ResponseTemplate, planner: AckPlanner, bounds_of: BoundsOf) -> AckKernel | None:
+def ack_kernel(
+    route: Route,
+    done: ResponseTemplate,
+    planner: AckPlanner,
+    bounds_of: Callable[[AckPlan, int, int], tuple[int, int] | None],
+) -> "kernel_native.AckKernel | None":
     """Return the kernel of the engine in use; `done` is the template of the responses.
 
     `bounds_of` returns for a plan, and the first offset and the time of a pop, the lowest and the highest offset that

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from broker.core import BrokerCore
 from broker.plan.table import MAX_KEPT_CHARS, PlanTable, Refused
-from broker.pop.pop_checks import bad_queue, unknown_topic
+from broker.pop.planner import bad_queue, unknown_topic
 from broker.pop.revive.revive_log import AckPattern, ReviveLog
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE

@@ -1,47 +1,33 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
+from broker.plan.table import PlanTable, Refused
+from broker.pop.kernels import Note
+from broker.pop.planner import PopPlan
 from sprocket.engine.remoting.header_reader import HeaderReader
+from sprocket.remoting.framing import Frames
+from store.queue.logic_queue import LogicQueue
+from store.queue.usual_reads import UsualReads
 
 SOURCES: Final[str]
 TEXT: Final[int]
 INT: Final[int]
 LONG: Final[int]
 BOOL: Final[int]
-MAX_CODES: Final[int]
-LIMITS: Final[tuple[int, int, int]]
-RECORD_HEAD_BYTES: Final[int]
-QUEUE_ENTRY_BYTES: Final[int]
+LIMITS: Final[tuple[int, int, int, int]]
+SIZES: Final[tuple[int, int]]
 
-class PopLane:
-    group: str
-    topic: str
-    subscriptions: Any
-    def __init__(
-        self,
-        group_config: Any,
-        topic_config: Any,
-        queues: list[Any],
-        codes: list[int] | None,
-        kind: bytes,
-        form: tuple[tuple[bytes, ...], tuple[bytes, ...]],
-        subscriptions: Any,
-    ) -> None: ...
+class Prepared:
+    @property
+    def is_lasting(self) -> bool: ...
+    @property
+    def is_for_kernel(self) -> bool: ...
 
 class Pops:
-    messages: int
-    missed: int
-    def __init__(
-        self,
-        limits: tuple[int, int, int, int, int, int],
-        queue: Any,
-        room_bytes: int,
-        max_record_bytes: int,
-        now_ms: int,
-        slot_ms: int,
-        max_delay_ms: int,
-        tags_code: int,
-    ) -> None: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def missed(self) -> int: ...
     def __len__(self) -> int: ...
     @property
     def response_bytes(self) -> int: ...
@@ -50,27 +36,27 @@ class Pops:
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
 
-class PopReader(HeaderReader):
+class PopKernel(HeaderReader):
     def __init__(
         self,
         code: int,
         fields: tuple[Any, ...],
         encoder: Any,
         join_bytes: int,
-        lane_of: Callable[[str, str, str | None, str | None], PopLane | None],
-        group_of: Callable[[str], Any],
-        topic_of: Callable[[str], Any],
-        queues_of: Callable[[str, range], list[Any]],
+        plan_of: Callable[[str, str, int, bool, str | None, str | None], PopPlan | Refused],
+        table: PlanTable[bytes, Prepared],
         offsets_of: Callable[[str, str, range], list[int]],
-        retry_reads_of: Callable[[PopLane, int], int],
-        segment_at: Callable[[int], tuple[Any, int, int]],
+        retry_reads_of: Callable[[PopPlan, int], int],
+        reads: UsualReads,
+        tags_code: int,
     ) -> None: ...
+    def begin(self, queue: LogicQueue, room_bytes: int, max_record_bytes: int, now_ms: int) -> Pops: ...
     def take(
         self,
-        frames: Sequence[Any],
+        frames: Frames,
         index: int,
         pops: Pops,
         draw: int,
         is_retry_first: bool,
         revive_queue_id: int,
-    ) -> tuple[PopLane, int, int, int, int, list[tuple[int, int, int]]] | None: ...
+    ) -> Note | None: ...

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled path of usual pops: from a frame to the records that are delivered, the checkpoints and the response.
+"""Kernel of pops, compiled: from a frame to the records that are delivered, the checkpoints and the response.
 
-Its twin is the Python path (`broker/processor/pop/pop.py`, `broker/pop/queue_pop.py`, `broker/pop/revive/revive_log.py`).
-Nothing is refused here, and nothing is changed: `PopReader.take` returns None for a pop that is unusual, and the Python
-path serves that one.  Python notes what a pop took before the next one is read.
+Its specification is the handler, `broker/processor/pop/pop.py`.  Nothing is refused here, and nothing is changed:
+`PopKernel.take` returns None for a pop that is for the handler.  Python notes what a pop took before the next one is
+read.  What a plan says is in C values beside it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -52,7 +52,7 @@ cdef enum:
     ROLE_EXPRESSION = 8
     ROLE_EXPRESSION_TYPE = 9
     ROLE_ORDER = 10
-    # `PopChecks` refuses a pop of more messages, and one that comes so late that its client has stopped waiting.
+    # `PopPlanner` refuses a pop of more messages, and one that comes so late that its client has stopped waiting.
     MAX_POP_MESSAGES = 32
     LATE_MS = 500
     # A checkpoint becomes readable this time before its messages are redelivered (`ACK_INTERVAL_MS`).
@@ -67,17 +67,16 @@ cdef enum:
     TEXT_BYTES = MAX_POP_MESSAGES * (4 * NUMBER_BYTES)
     # Checkpoints of one read; the next read begins with the pop that exceeds them.
     MAX_CHECKPOINTS = 128
-    # Kinds of pops that are remembered; then all are forgotten.
-    MAX_LANES = 4096
 
-MAX_CODES = MAX_TAG_CODES
-LIMITS = (MAX_POP_MESSAGES, LATE_MS, ACK_INTERVAL_MS)
+# Limits of pops, and sizes of the head of a record and of a queue entry.
+LIMITS = (MAX_POP_MESSAGES, LATE_MS, ACK_INTERVAL_MS, MAX_TAG_CODES)
+SIZES = (sizeof(RecordFixed) + sizeof(RecordRestIpv4), sizeof(QueueEntry))
 _ROLES = {
     "consumer_group": ROLE_GROUP, "topic": ROLE_TOPIC, "queue_id": ROLE_QUEUE_ID, "max_msg_nums": ROLE_MAX_MESSAGES,
     "invisible_time": ROLE_INVISIBLE_TIME, "poll_time": ROLE_POLL_TIME, "born_time": ROLE_BORN_TIME,
     "exp": ROLE_EXPRESSION, "exp_type": ROLE_EXPRESSION_TYPE, "order": ROLE_ORDER,
 }
-# The texts that tell lanes apart.
+# The texts of a key.
 cdef int KEY_ROLES[4]
 KEY_ROLES[:] = [ROLE_GROUP, ROLE_TOPIC, ROLE_EXPRESSION, ROLE_EXPRESSION_TYPE]
 
@@ -85,10 +84,6 @@ cdef bint CAN_FOLD = False
 
 crc32_prepare()
 CAN_FOLD = crc32_can_fold()
-
-# For a comparison with `FIXED_IPV4_RAW` and `CONSUME_QUEUE_DTYPE`.
-RECORD_HEAD_BYTES = sizeof(RecordFixed) + sizeof(RecordRestIpv4)
-QUEUE_ENTRY_BYTES = sizeof(QueueEntry)
 
 
 # A list of entries that grows to a text of the response.
@@ -103,40 +98,43 @@ cdef struct Checkpoint:
     int32_t body_bytes
 
 
-cdef class PopLane:
-    """What the pops of one topic by one group with one subscription have in common, as long as nothing changes."""
+cdef class Prepared:
+    """A plan, with what the kernel reads of it as C values."""
 
-    cdef readonly str group
-    cdef readonly str topic
-    cdef readonly object subscriptions
-    cdef object group_config
-    cdef object topic_config
-    cdef list queues
+    cdef readonly bint is_lasting
+    cdef readonly bint is_for_kernel
+    cdef object plan  # keeps the memory of the parts
+    cdef str topic
+    cdef str group
+    cdef tuple queues
     cdef TagCodes tags
-    cdef bytes kind
-    cdef object form  # keeps the memory of the parts
+    cdef uint8_t kind
+    cdef int64_t slot_ms
+    cdef int64_t max_delay_ms
     cdef Octets body[BODY_NUMBERS + 1]
     cdef Octets properties[PROPERTY_NUMBERS + 1]
     cdef Py_ssize_t form_bytes
 
-    def __cinit__(self, group_config, topic_config, list queues not None, codes, bytes kind not None, form, subscriptions):
-        """`queues` are all of the topic, `codes` hash codes of tags, None for all messages.
-
-        `kind` is that of the topic in a response, `form` a `CheckpointForm`.  `subscriptions` are for the caller.
-        """
-        self.group, self.topic = group_config.group_name, topic_config.topic_name
-        self.group_config, self.topic_config, self.queues = group_config, topic_config, queues
-        self.kind, self.form, self.subscriptions = kind, form, subscriptions
-        if len(kind) != 1:
-            raise ValueError(f"the kind of a topic is one digit, not {kind!r}")
-        set_codes(&self.tags, codes)
-        body, properties = form
+    def __init__(self, plan):
+        self.plan = plan
+        self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
+        if not self.is_for_kernel:
+            return
+        self.topic, self.group, self.queues = plan.topic, plan.group, plan.queues
+        self.slot_ms, self.max_delay_ms = plan.slot_ms, plan.max_delay_ms
+        if self.slot_ms <= 0:
+            raise ValueError(f"slots of {self.slot_ms} ms")
+        if len(plan.kind) != 1:
+            raise ValueError(f"the kind of a topic is one digit, not {plan.kind!r}")
+        self.kind = ord(plan.kind)
+        set_codes(&self.tags, plan.codes)
+        body, properties = plan.form
         self.form_bytes = take_parts(self.body, body, BODY_NUMBERS + 1) + take_parts(
             self.properties, properties, PROPERTY_NUMBERS + 1)
 
 
 cdef class Pops:
-    """Usual pops of one read: their checkpoints, as they become records of the timer's queue, and their responses."""
+    """Pops of one read: their checkpoints, as they become records of the timer's queue, and their responses."""
 
     cdef Frames records
     cdef Frames responses
@@ -148,29 +146,22 @@ cdef class Pops:
     cdef int64_t room_bytes
     cdef int64_t max_record_bytes
     cdef int64_t now_ms
-    cdef int64_t slot_ms
-    cdef int64_t max_delay_ms
     cdef int64_t tags_code
+    cdef dict plans
     cdef readonly int64_t messages  # of all pops
     cdef readonly int64_t missed  # reads of queues without a message
-    # If the last pop was one of all queues: its lane, and where the group's next pop of each queue begins.
-    cdef PopLane last_lane
+    # If the last pop was one of all queues: its plan, and where the group's next pop of each queue begins.
+    cdef Prepared last_plan
     cdef list next_offsets
 
     def __cinit__(self, tuple limits not None, queue, int64_t room_bytes, int64_t max_record_bytes, int64_t now_ms,
-                  int64_t slot_ms, int64_t max_delay_ms, int64_t tags_code):
-        """`limits` are those of `store.queue.usual_reads`.
-
-        The checkpoints are for `queue`, with `tags_code`, and have at most `room_bytes` together and `max_record_bytes`
-        each.  The timer takes times up to `max_delay_ms` after `now_ms`, in slots of `slot_ms`.
-        """
-        if slot_ms <= 0:
-            raise ValueError(f"slots of {slot_ms} ms")
+                  int64_t tags_code, dict plans not None):
+        """See `PopKernel.begin`."""
         set_limits(&self.limits, limits)
         self.records, self.responses = Frames(), Frames()
         self.queue, self.topic_bytes = queue, queue.topic_bytes
         self.room_bytes, self.max_record_bytes = room_bytes, max_record_bytes
-        self.now_ms, self.slot_ms, self.max_delay_ms, self.tags_code = now_ms, slot_ms, max_delay_ms, tags_code
+        self.now_ms, self.tags_code, self.plans = now_ms, tags_code, plans
 
     def __len__(self):
         """Number of checkpoints."""
@@ -187,14 +178,14 @@ cdef class Pops:
 
     # Into the store
 
-    cdef bint add_checkpoint(self, PopLane lane, const Value *distances, int64_t messages, int64_t queue_id,
+    cdef bint add_checkpoint(self, Prepared plan, const Value *distances, int64_t messages, int64_t queue_id,
                              int64_t first_offset, int64_t invisible_ms, int64_t revive_queue_id) except -1:
         """Write the record of a checkpoint up to its seal; return False if it does not fit."""
         cdef Value numbers[BODY_NUMBERS]
         cdef Value names[PROPERTY_NUMBERS]
         cdef int64_t deliver_ms = self.now_ms + invisible_ms - ACK_INTERVAL_MS
         cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(self.topic_bytes)
-        cdef Py_ssize_t bound = FIXED_IPV4_BYTES + topic_bytes + 2 + SEAL_BYTES + lane.form_bytes + distances.size + (
+        cdef Py_ssize_t bound = FIXED_IPV4_BYTES + topic_bytes + 2 + SEAL_BYTES + plan.form_bytes + distances.size + (
             BODY_NUMBERS + PROPERTY_NUMBERS) * NUMBER_BYTES
         cdef Py_ssize_t used = self.records.used
         cdef uint8_t *begin
@@ -213,14 +204,14 @@ cdef class Pops:
         put_decimal(first_offset, &names[1])
         put_decimal(self.now_ms, &names[2])
         put_decimal(deliver_ms, &names[3])
-        put_decimal((deliver_ms - 1) // self.slot_ms * self.slot_ms, &names[4])
+        put_decimal((deliver_ms - 1) // plan.slot_ms * plan.slot_ms, &names[4])
         put_decimal(revive_queue_id, &names[5])
         begin = self.records.room(bound, bound)
-        to = put_parts(begin + FIXED_IPV4_BYTES, lane.body, numbers, BODY_NUMBERS)
+        to = put_parts(begin + FIXED_IPV4_BYTES, plan.body, numbers, BODY_NUMBERS)
         self.checkpoints[self.count].body_bytes = <int32_t> (to - begin - FIXED_IPV4_BYTES)
         to = put(to, <const uint8_t *> PyBytes_AS_STRING(self.topic_bytes), topic_bytes)
         length = to
-        to = put_parts(to + 2, lane.properties, names, PROPERTY_NUMBERS) + SEAL_BYTES
+        to = put_parts(to + 2, plan.properties, names, PROPERTY_NUMBERS) + SEAL_BYTES
         length[0], length[1] = <uint8_t> ((to - length - 2) >> 8), <uint8_t> (to - length - 2)
         self.checkpoints[self.count].size = <int32_t> (to - begin)
         self.records.used = used + (to - begin)
@@ -251,18 +242,17 @@ cdef class Pops:
         return records, [(self.queue, units)]
 
 
-cdef class PopReader(HeaderReader):
-    """Reader of usual pops, for one configuration of a broker."""
+cdef class PopKernel(HeaderReader):
+    """Kernel of the pops of one route."""
 
     cdef ResponseEncoder encoder
-    cdef object lane_of
-    cdef object group_of
-    cdef object topic_of
-    cdef object queues_of
+    cdef object plan_of
+    cdef object table
     cdef object offsets_of
     cdef object retry_reads_of
+    cdef object limits_of
     cdef object segment_at
-    cdef dict lanes
+    cdef int64_t tags_code
     cdef Py_ssize_t join_bytes
     # Of the pop that is read: what it has found so far.
     cdef Found found
@@ -280,15 +270,14 @@ cdef class PopReader(HeaderReader):
     def __cinit__(self):
         self.body = NULL
 
-    def __init__(self, int code, tuple fields, ResponseEncoder encoder not None, Py_ssize_t join_bytes, lane_of, group_of,
-                 topic_of, queues_of, offsets_of, retry_reads_of, segment_at):
+    def __init__(self, int code, tuple fields, ResponseEncoder encoder not None, Py_ssize_t join_bytes, plan_of, table,
+                 offsets_of, retry_reads_of, reads, int64_t tags_code):
         """`fields` are those of `framing.HeaderDecoder`, `encoder` that of the response with found messages.
 
-        A pop of more than `join_bytes` is unusual.  `lane_of` returns the `PopLane` for (group, topic, expression, its
-        type), None if that is unusual.  The others return what there is now: `group_of` and `topic_of` the
-        configuration, `queues_of` the queues of a topic with these ids, `offsets_of` where a group's next pop of each
-        begins (-1: unknown), `segment_at` the log's segment at an offset with its begin and end.  `retry_reads_of`
-        returns for a lane and a draw how many empty queues of a retry topic a pop reads, -1 if one has messages.
+        A pop of more than `join_bytes` is for the handler.  `plan_of` returns the plan of a `PopKey`, and `table` is a
+        `PlanTable` of this kernel.  `offsets_of` returns where a group's next pop of each queue of a topic begins (-1:
+        unknown); `retry_reads_of` returns for a plan and a draw how many empty queues of a retry topic a pop reads, -1
+        if one has messages.  `reads` are `UsualReads`.  The records of checkpoints have `tags_code`.
         """
         super().__init__(code, fields, _ROLES)
         if encoder.count != RESPONSE_VALUES:
@@ -299,119 +288,109 @@ cdef class PopReader(HeaderReader):
         if self.body == NULL:
             raise MemoryError
         self.encoder, self.join_bytes = encoder, join_bytes
-        self.lane_of, self.group_of, self.topic_of = lane_of, group_of, topic_of
-        self.queues_of, self.offsets_of, self.retry_reads_of = queues_of, offsets_of, retry_reads_of
-        self.segment_at = segment_at
-        self.lanes = {}
+        self.plan_of, self.table, self.offsets_of, self.retry_reads_of = plan_of, table, offsets_of, retry_reads_of
+        self.limits_of, self.segment_at, self.tags_code = reads.limits, reads.segment_at, tags_code
 
     def __dealloc__(self):
         free(self.body)
 
+    def begin(self, queue, int64_t room_bytes, int64_t max_record_bytes, int64_t now_ms):
+        """Return an empty `Pops` for one read.
+
+        The checkpoints are for `queue`, and have at most `room_bytes` together and `max_record_bytes` each.
+        """
+        return Pops(
+            self.limits_of(), queue, room_bytes, max_record_bytes, now_ms, self.tags_code, self.table.current()
+        )
+
     def take(self, frames, Py_ssize_t index, Pops pops not None, int draw, bint is_retry_first, int revive_queue_id):
         """Add checkpoints and response of the pop at `index` to `pops`; return what is to be noted, or None.
 
-        That is a tuple: lane, queue id of the header, messages left, messages, their bytes, and for each queue that was
-        taken from: its id, the next offset, and the messages.  None: there is no pop, or an unusual one.
+        That is a tuple: plan, queue id of the header, messages left, messages, their bytes, and for each queue that was
+        taken from: its id, the next offset, and the messages.  None: there is no pop, or one for the handler.
         """
         cdef FrameParts frame
         cdef Header header
-        cdef PopLane lane
+        cdef Prepared plan
         cdef Py_ssize_t used = pops.records.used, count = pops.count
         if not find_frame(frames, index, &frame):
             return None
         header.numbers[ROLE_BORN_TIME] = header.numbers[ROLE_ORDER] = 0
         header.texts[ROLE_EXPRESSION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
-        if self.read_header(&frame, &header) != USUAL or not is_admitted(&header, pops):
+        if self.read_header(&frame, &header) != USUAL or not is_admitted(&header, pops.now_ms):
             return None
-        lane = self.current_lane(&header, pops)
-        if lane is None:
-            pops.last_lane = None
+        plan = self.plan(&header, pops.plans)
+        if not plan.is_for_kernel or header.numbers[ROLE_INVISIBLE_TIME] > plan.max_delay_ms:
             return None
-        if not self.collect(lane, &header, pops, draw, is_retry_first, revive_queue_id):
+        if not self.collect(plan, &header, pops, draw, is_retry_first, revive_queue_id):
             pops.records.used, pops.count = used, count
-            pops.last_lane = None
+            pops.last_plan = None
             return None
         self.respond(&header, frame.serialization, pops, revive_queue_id, len(frames) - index - 1)
         pops.messages += self.messages
         pops.missed += self.missed
-        return lane, header.numbers[ROLE_QUEUE_ID], self.rest, self.messages, self.size_bytes, self.taken
+        return plan.plan, header.numbers[ROLE_QUEUE_ID], self.rest, self.messages, self.size_bytes, self.taken
 
-    cdef PopLane current_lane(self, const Header *header, Pops pops):
-        """Return the lane of a pop, after all checks of the Python path; None if it is unusual."""
-        cdef bytes key = texts_key(header, KEY_ROLES, 4, 0)
-        cdef PopLane lane = self.lanes.get(key)
-        # Nothing changes between two pops of one read.
-        if lane is not None and (lane is pops.last_lane or self.is_current(lane)):
-            return lane
-        lane = self.lane_of(
-            text_of(&header.texts[ROLE_GROUP]), text_of(&header.texts[ROLE_TOPIC]),
-            text_of(&header.texts[ROLE_EXPRESSION]), text_of(&header.texts[ROLE_EXPRESSION_TYPE]),
-        )
-        if len(self.lanes) >= MAX_LANES:
-            self.lanes.clear()
-        if lane is None:
-            self.lanes.pop(key, None)
-        else:
-            self.lanes[key] = lane
-        return lane
-
-    cdef bint is_current(self, PopLane lane) except -1:
-        """Return whether group and topic are still those that the lane was made from; `collect` compares the queues."""
-        return self.group_of(lane.group) is lane.group_config and self.topic_of(lane.topic) is lane.topic_config
+    cdef Prepared plan(self, const Header *header, dict plans):
+        """Return the plan of a pop that is not ordered; make it if there is none."""
+        cdef int64_t queue_id = max(header.numbers[ROLE_QUEUE_ID], -1)
+        cdef bytes key = texts_key(header, KEY_ROLES, 4, queue_id)
+        cdef Prepared plan = plans.get(key)
+        if plan is None:
+            plan = Prepared(self.plan_of(
+                text_of(&header.texts[ROLE_GROUP]), text_of(&header.texts[ROLE_TOPIC]), queue_id, False,
+                text_of(&header.texts[ROLE_EXPRESSION]), text_of(&header.texts[ROLE_EXPRESSION_TYPE]),
+            ))
+            self.table.keep(key, plan)
+        return plan
 
     # What there is to deliver
 
-    cdef bint collect(self, PopLane lane, const Header *header, Pops pops, int draw, bint is_retry_first,
+    cdef bint collect(self, Prepared plan, const Header *header, Pops pops, int draw, bint is_retry_first,
                       int revive_queue_id) except -1:
-        """Take from the queues in their order; return False if the pop is unusual or finds nothing."""
-        cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID], first = 0, count = len(lane.queues), at, i
-        if queue_id >= count:
-            return False
-        if queue_id >= 0:
-            first, count = queue_id, 1
-        cdef list queues, offsets
-        if queue_id < 0 and pops.last_lane is lane:
-            queues, offsets = lane.queues, pops.next_offsets
+        """Take from the queues in their order; return False if the pop finds nothing, or is for the handler."""
+        cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID], first = max(queue_id, 0)
+        cdef int64_t count = len(plan.queues), at, i
+        cdef list offsets
+        if queue_id < 0 and pops.last_plan is plan:
+            offsets = pops.next_offsets
         else:
-            ids = range(first, first + count)
-            queues = self.queues_of(lane.topic, ids)
-            offsets = self.offsets_of(lane.topic, lane.group, ids)
-        if len(queues) != count or len(offsets) != count:
-            raise ValueError("a queue or an offset for each id is missing")
-        pops.last_lane = None
-        self.begin(header)
-        if is_retry_first and not self.pass_retry(lane, draw):
+            offsets = self.offsets_of(plan.topic, plan.group, range(first, first + count))
+        if len(offsets) != count:
+            raise ValueError("an offset for each queue is missing")
+        pops.last_plan = None
+        self.start(header)
+        if is_retry_first and not self.pass_retry(plan, draw):
             return False
         for i in range(count):
             at = (draw + i) % count
-            if queues[at] is not lane.queues[first + at]:
-                self.lanes.clear()
-                return False
-            if not self.take_queue(lane, header, pops, queues[at], first + at, offsets[at], revive_queue_id):
+            if not self.take_queue(
+                plan, header, pops, plan.queues[at], first + at, offsets[at], revive_queue_id
+            ):
                 return False
         for one in self.taken:
             offsets[<int64_t> one[0] - first] = one[1]
-        if not is_retry_first and self.messages < self.max_messages and not self.pass_retry(lane, draw):
+        if not is_retry_first and self.messages < self.max_messages and not self.pass_retry(plan, draw):
             return False
         if queue_id < 0:
-            pops.last_lane, pops.next_offsets = lane, offsets
+            pops.last_plan, pops.next_offsets = plan, offsets
         return self.messages > 0
 
-    cdef void begin(self, const Header *header) noexcept:
+    cdef void start(self, const Header *header) noexcept:
         self.size_bytes = self.messages = self.rest = self.missed = 0
         self.start_offsets.size = self.message_offsets.size = 0
         self.max_messages = header.numbers[ROLE_MAX_MESSAGES]
         self.taken = []
 
-    cdef bint pass_retry(self, PopLane lane, int draw) except -1:
+    cdef bint pass_retry(self, Prepared plan, int draw) except -1:
         """Count reads of the retry topic, which find nothing; return False if there is something to find."""
-        cdef int64_t reads = self.retry_reads_of(lane, draw)
+        cdef int64_t reads = self.retry_reads_of(plan.plan, draw)
         self.missed += reads
         return reads >= 0
 
-    cdef bint take_queue(self, PopLane lane, const Header *header, Pops pops, queue, int64_t queue_id, int64_t offset,
+    cdef bint take_queue(self, Prepared plan, const Header *header, Pops pops, queue, int64_t queue_id, int64_t offset,
                          int64_t revive_queue_id) except -1:
-        """Take from one queue as many messages as the pop accepts, and count the rest; return False if it is unusual."""
+        """Take from one queue as many messages as the pop accepts, and count the rest; return False if it is for the handler."""
         cdef int64_t max_offset = queue.max_offset, available
         cdef Py_buffer view
         if offset < 0:
@@ -426,18 +405,18 @@ cdef class PopReader(HeaderReader):
         if entries == NULL:
             return False
         try:
-            if not choose(&self.found, &lane.tags, entries, available, self.max_messages - self.messages, &pops.limits):
+            if not choose(&self.found, &plan.tags, entries, available, self.max_messages - self.messages, &pops.limits):
                 return False
-            if not self.add_records(lane, entries, pops, queue_id, offset):
+            if not self.add_records(plan, entries, pops, queue_id, offset):
                 return False
         finally:
             PyBuffer_Release(&view)
         self.taken.append((queue_id, offset + self.found.scanned, self.found.count))
         self.messages += self.found.count
         self.rest += max(max_offset - offset - self.found.scanned, 0)
-        return self.add_checkpoint(lane, header, pops, queue_id, offset, revive_queue_id)
+        return self.add_checkpoint(plan, header, pops, queue_id, offset, revive_queue_id)
 
-    cdef bint add_records(self, PopLane lane, const QueueEntry *entries, Pops pops, int64_t queue_id,
+    cdef bint add_records(self, Prepared plan, const QueueEntry *entries, Pops pops, int64_t queue_id,
                           int64_t offset) except -1:
         """Add the chosen records to the body, and their offsets; False unless all lie in one segment, in ascending order."""
         cdef Py_buffer log
@@ -455,25 +434,25 @@ cdef class PopReader(HeaderReader):
             put_records(self.body + self.size_bytes, &self.found, entries, <const uint8_t *> log.buf, base)
         finally:
             PyBuffer_Release(&log)
-        if not self.add_offsets(lane, entries, queue_id, offset):
+        if not self.add_offsets(plan, entries, queue_id, offset):
             return False
         self.size_bytes += self.found.size_bytes
         return True
 
-    cdef bint add_offsets(self, PopLane lane, const QueueEntry *entries, int64_t queue_id, int64_t offset) noexcept:
+    cdef bint add_offsets(self, Prepared plan, const QueueEntry *entries, int64_t queue_id, int64_t offset) noexcept:
         """Add the entries of the response's texts; return False if a record is not what its entry says."""
         cdef const uint8_t *record = self.body + self.size_bytes
         cdef bint is_whole = self.found.scanned == self.found.count
         cdef int64_t one, size
         cdef Py_ssize_t i
-        add_queue(&self.start_offsets, lane.kind, queue_id)
+        add_queue(&self.start_offsets, plan.kind, queue_id)
         add_number(&self.start_offsets, offset, 0)
-        add_queue(&self.message_offsets, lane.kind, queue_id)
+        add_queue(&self.message_offsets, plan.kind, queue_id)
         self.distances.size = 0
         for i in range(self.found.count):
             one = offset + i
             if not is_whole:
-                # The Python path reads these in the records.
+                # The handler reads these in the records.
                 size = from_big32(entries[self.found.chosen[i]].size)
                 if size < <int64_t> sizeof(RecordFixed) or from_big32((<const RecordFixed *> record).total_size) != size:
                     return False
@@ -483,11 +462,11 @@ cdef class PopReader(HeaderReader):
             add_number(&self.distances, one - offset, c',' if i else 0)
         return True
 
-    cdef bint add_checkpoint(self, PopLane lane, const Header *header, Pops pops, int64_t queue_id, int64_t offset,
+    cdef bint add_checkpoint(self, Prepared plan, const Header *header, Pops pops, int64_t queue_id, int64_t offset,
                              int64_t revive_queue_id) except -1:
         cdef Value distances
         distances.at, distances.size = self.distances.octets, self.distances.size
-        return pops.add_checkpoint(lane, &distances, self.found.count, queue_id, offset,
+        return pops.add_checkpoint(plan, &distances, self.found.count, queue_id, offset,
                                    header.numbers[ROLE_INVISIBLE_TIME], revive_queue_id)
 
     cdef int respond(self, const Header *header, int serialization, Pops pops, int64_t revive_queue_id,
@@ -511,23 +490,23 @@ cdef class PopReader(HeaderReader):
         return 0
 
 
-cdef bint is_admitted(const Header *header, Pops pops) noexcept:
-    """Return whether the Python path would accept the numbers of a header, and the timer its checkpoint."""
-    cdef int64_t born_time = header.numbers[ROLE_BORN_TIME], invisible_ms = header.numbers[ROLE_INVISIBLE_TIME]
+cdef bint is_admitted(const Header *header, int64_t now_ms) noexcept:
+    """Return whether the numbers of a header are within the limits, and its checkpoint would be in the future."""
+    cdef int64_t born_time = header.numbers[ROLE_BORN_TIME]
     if header.numbers[ROLE_ORDER] or not 1 <= header.numbers[ROLE_MAX_MESSAGES] <= MAX_POP_MESSAGES:
         return False
-    if pops.now_ms - (born_time if born_time else pops.now_ms) - header.numbers[ROLE_POLL_TIME] > LATE_MS:
+    if now_ms - (born_time if born_time else now_ms) - header.numbers[ROLE_POLL_TIME] > LATE_MS:
         return False
-    return ACK_INTERVAL_MS < invisible_ms <= pops.max_delay_ms
+    return header.numbers[ROLE_INVISIBLE_TIME] > ACK_INTERVAL_MS
 
 
-cdef void add_queue(Entries *entries, bytes kind, int64_t queue_id) noexcept:
+cdef void add_queue(Entries *entries, uint8_t kind, int64_t queue_id) noexcept:
     """Begin the entry of a queue: its topic's kind and its id."""
     cdef uint8_t *to = entries.octets + entries.size
     if entries.size:
         to[0] = c';'
         to += 1
-    to[0], to[1] = PyBytes_AS_STRING(kind)[0], c' '
+    to[0], to[1] = kind, c' '
     entries.size = to + 2 - entries.octets
     add_number(entries, queue_id, 0)
     entries.octets[entries.size] = c' '

@@ -4,9 +4,9 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`.
 """
 
 from broker.core import BrokerCore
+from broker.pop.planner import PopPlan
 from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.revive.revive_log import ReviveLog
-from broker.topic.retry_topics import retry_topic, retry_topic_v2
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 
@@ -16,7 +16,6 @@ class PopDraws:
 
     def __init__(self, core: BrokerCore, log: ReviveLog, offsets: PopOffsets) -> None:
         self._config = core.config
-        self._topics = core.topics
         self._store = core.store
         self._random_below = core.random_below
         self._log = log
@@ -48,21 +47,16 @@ class PopDraws:
         """Return whether a pop reads a retry topic before the topic itself."""
         return draw < self._config.broker.pop_from_retry_probability
 
-    def retry_topic(self, topic: str, group: str, draw: int) -> TopicConfig | None:
-        """Return the one retry topic that a pop reads, because a response cannot distinguish two; None without one."""
-        broker = self._config.broker
-        is_v2 = broker.enable_retry_topic_v2
-        if draw % 2 == 0:
-            if is_v2 and broker.retrieve_message_from_pop_retry_topic_v1:
-                is_v2 = False
-            elif not is_v2:
-                is_v2 = self._has_left(retry_topic_v2(topic, group), group)
-        return self._topics.get(retry_topic(topic, group, is_v2))
+    def retry_topic(self, plan: PopPlan, draw: int) -> TopicConfig | None:
+        """Return the one retry topic that a pop reads; None without one."""
+        if draw % 2:
+            return plan.retry
+        left = plan.left_retry
+        return left if left is not None and self._has_messages(left, plan.group) else plan.even_retry
 
-    def _has_left(self, topic: str, group: str) -> bool:
-        """Whether a V2 retry topic has messages, without enableRetryTopicV2; RocketMQ does not deliver these."""
-        config = self._topics.get(topic)
-        return config is not None and any(
+    def _has_messages(self, config: TopicConfig, group: str) -> bool:
+        topic = config.topic_name
+        return any(
             self._store.max_offset(topic, queue_id) > self._offsets.current(topic, group, queue_id, FROM_FIRST)
             for queue_id in range(config.read_queue_nums)
         )

@@ -9,11 +9,12 @@ from typing import Final
 
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
-from broker.pop.pop_checks import PopChecks
+from broker.plan.table import Refused
 from broker.pop.pop_offsets import FROM_FIRST
 from broker.processor.pop.pop_service import PopService
 from broker.service import Service
 from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
@@ -33,7 +34,6 @@ class NotificationService(Service):
         self._clock = core.clock
         self._store = core.store
         self._topics = core.topics
-        self._checks = PopChecks(core)
         self._pop = pop
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self._answer_held, wakes_each=True)
         pop.on_free.append(self.held.lock_released)
@@ -70,7 +70,7 @@ class NotificationService(Service):
 
     def polling_info(self, request: Request[PollingInfoRequestHeader]) -> Response:
         """Return the number of pops held for one queue, or, with -1, for any queue.  Raises RequestError."""
-        self._checks.peek(request)
+        self._topic(request)
         header = request.header
         count = self._pop.held.count(header.topic, header.consumer_group, header.queue_id)
         return Response(header={"pollingNum": str(count)})
@@ -87,7 +87,7 @@ class NotificationService(Service):
                 request.channel.reply(request, response)
 
     def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
-        read_queues = self._checks.peek(request).read_queue_nums
+        read_queues = self._topic(request).read_queue_nums
         if self._has_message(request.header, read_queues):
             return Response(header=_HAS_MESSAGE)
         header, result = request.header, HoldResult.NOT_HELD
@@ -99,6 +99,12 @@ class NotificationService(Service):
         if result is HoldResult.HELD:
             return None
         return Response(header=_FULL if result is HoldResult.FULL else _NOTHING)
+
+    def _topic(self, request: Request[NotificationRequestHeader] | Request[PollingInfoRequestHeader]) -> TopicConfig:
+        topic = self._pop.planner.readable(request.header)
+        if isinstance(topic, Refused):
+            raise topic.error(request.channel.peer)
+        return topic
 
     def _has_message(self, header: NotificationRequestHeader, read_queues: int) -> bool:
         queue_ids = range(read_queues) if header.queue_id < 0 else (header.queue_id,)

@@ -3,7 +3,8 @@
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.pop.pop_checks import PopChecks
+from broker.plan.table import Refused
+from broker.pop.planner import PopPlanner
 from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.retry_record import queue_offsets_in
 from broker.topic.retry_topics import retry_topic
@@ -21,19 +22,21 @@ _RETRY_FIRST: Final = 5
 class PeekProcessor:
     """Handler of peeks.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, checks: PopChecks, offsets: PopOffsets) -> None:
+    def __init__(self, core: BrokerCore, planner: PopPlanner, offsets: PopOffsets) -> None:
         self._config = core.config
         self._store = core.store
         self._flow = core.flow
         self._topics = core.topics
         self._random_below = core.random_below
-        self._checks = checks
+        self._planner = planner
         self._offsets = offsets
 
     def peek(self, request: Request[PeekMessageRequestHeader]) -> Response:
         """Return the messages.  Raises RequestError."""
         header = request.header
-        config = self._checks.peek(request)
+        config = self._planner.readable(header)
+        if isinstance(config, Refused):
+            raise config.error(request.channel.peer)
         draw = self._random_below(100)
         seen = _Seen(header.max_msg_nums)
         retry = self._topics.get(

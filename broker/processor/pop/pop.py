@@ -11,14 +11,13 @@ from typing import Any
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.longpolling.held_pulls import PullFilter
-from broker.pop.pop_checks import PopChecks
-from broker.pop.pop_filters import PopFilters
+from broker.plan.table import Refused
+from broker.pop.planner import PopPlan, PopPlanner
+from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_end import PopEnd
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
 from broker.pop.revive.revive_log import ReviveLog
-from broker.pop.pop_draws import PopDraws
-from broker.pop.pop_end import PopEnd
-from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
@@ -30,8 +29,7 @@ class PopProcessor:
     def __init__(
         self,
         core: BrokerCore,
-        checks: PopChecks,
-        filters: PopFilters,
+        planner: PopPlanner,
         queues: QueuePop,
         draws: PopDraws,
         end: PopEnd,
@@ -39,8 +37,8 @@ class PopProcessor:
     ) -> None:
         self._clock = core.clock
         self._flow = core.flow
-        self._checks = checks
-        self._filters = filters
+        self._planner = planner
+        self._assumed = core.consumers.assumed
         self._queues = queues
         self._draws = draws
         self._end = end
@@ -59,55 +57,57 @@ class PopProcessor:
         found: list[Popped] = []
         for request in run:
             try:
-                popped, matches = self._take(request)
+                popped, plan = self._take(request)
             except Exception as error:
                 request.channel.refuse(request, error)
                 continue
             if popped.count:
                 found.append(popped)
             else:
-                self._answer_empty(popped, matches, may_hold=may_hold)
+                self._answer_empty(popped, plan.matches, may_hold=may_hold)
         if found:
             self._finish(found)
 
     # Pop messages
 
-    def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PullFilter | None]:
-        config = self._checks.pop(request)
-        matches = self._filters.of(request.header)
-        draw, revive_queue_id = self._draws.take(is_ordered=bool(request.header.order))
-        popped = Popped(request, self._clock.wall_ms(), revive_queue_id)
+    def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PopPlan]:
+        header, now_ms = request.header, self._clock.wall_ms()
+        header.born_time = header.born_time or now_ms
+        plan = self._planner.admit(header, now_ms)
+        if isinstance(plan, Refused):
+            raise plan.error(request.channel.peer)
+        self._assumed.note(plan.group, *plan.subscriptions)
+        draw, revive_queue_id = self._draws.take(is_ordered=bool(header.order))
+        popped = Popped(request, now_ms, revive_queue_id)
         try:
-            self._look_into_queues(popped, config, draw, matches)
+            self._look_into_queues(popped, plan, draw)
         except BaseException:
             self._end.take_back(popped.taken)
             raise
-        return popped, matches
+        return popped, plan
 
-    def _look_into_queues(self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None) -> None:
-        header = popped.request.header
+    def _look_into_queues(self, popped: Popped, plan: PopPlan, draw: int) -> None:
+        header, matches = popped.request.header, plan.matches
         is_retry_first = self._draws.is_retry_first(draw)
         if is_retry_first and not popped.is_ordered:
-            self._take_retry(popped, draw, matches)
+            self._take_retry(popped, plan, draw)
         if header.queue_id < 0:
-            self._take_all(popped, config, draw, matches, is_retry=False)
+            self._take_all(popped, plan.topic, plan.queue_count, draw, matches, is_retry=False)
         else:
             self._queues.take(popped, header.topic, header.queue_id, matches, is_retry=False)
         if not is_retry_first and popped.room > 0 and not popped.is_ordered:
-            self._take_retry(popped, draw, matches)
+            self._take_retry(popped, plan, draw)
 
-    def _take_retry(self, popped: Popped, draw: int, matches: PullFilter | None) -> None:
-        header = popped.request.header
-        config = self._draws.retry_topic(header.topic, header.consumer_group, draw)
+    def _take_retry(self, popped: Popped, plan: PopPlan, draw: int) -> None:
+        config = self._draws.retry_topic(plan, draw)
         if config is not None:
-            self._take_all(popped, config, draw, matches, is_retry=True)
+            self._take_all(popped, config.topic_name, config.read_queue_nums, draw, plan.matches, is_retry=True)
 
     def _take_all(
-        self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None, *, is_retry: bool
+        self, popped: Popped, topic: str, count: int, draw: int, matches: PullFilter | None, *, is_retry: bool
     ) -> None:
-        count = config.read_queue_nums
         queue_ids = [(draw + number) % count for number in range(count)]
-        self._queues.take_from_all(popped, config.topic_name, queue_ids, matches, is_retry=is_retry)
+        self._queues.take_from_all(popped, topic, queue_ids, matches, is_retry=is_retry)
 
     # Respond
 

@@ -8,7 +8,6 @@ supported.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from broker.ack.ack_frames import AckFrames
@@ -21,9 +20,11 @@ from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks, QueueKey
-from broker.pop.pop_checks import PopChecks
+from broker.pop.planner import PopPlanner
 from broker.pop.pop_counters import PopCounters
-from broker.pop.pop_filters import PopFilters
+from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_end import PopEnd
+from broker.pop.pop_frames import PopFrames
 from broker.pop.pop_offsets import PopOffsets
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import PopCheckPoint
@@ -32,9 +33,6 @@ from broker.processor.pop.ack import AckProcessor
 from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
-from broker.pop.pop_draws import PopDraws
-from broker.pop.pop_end import PopEnd
-from broker.pop.pop_frames import UsualPops
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.retry_topics import normal_topic
@@ -69,24 +67,23 @@ class PopService(Service):
         self.inflight = InflightMessages(core.config, core.clock.wall_ms(), self._came_free)
         self.counters = counters = PopCounters(core.config)
         self.buffer = MergeBuffer(core, self.log, self.offsets)
-        checks = PopChecks(core)
-        filters = PopFilters(core.config, core.consumers.assumed)
+        self.planner = PopPlanner(core, self.log)
         queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters)
         self.draws = draws = PopDraws(core, self.log, self.offsets)
         end = PopEnd(core, queues, self.offsets, self.log)
-        self.pops = PopProcessor(core, checks, filters, queues, draws, end, self.log)
+        self.pops = PopProcessor(core, self.planner, queues, draws, end, self.log)
         self.held = self.pops.held
-        self._usual_pops = partial(
-            UsualPops.of, core, checks, filters, queues, self.offsets, draws, end, self.log, self.held
-        )
+        self._pop_frames = PopFrames(core, self.planner, queues, self.offsets, draws, end, self.log, self.held)
         self.on_free.append(self.held.lock_released)
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
-        self.ack_planner = planner = AckPlanner(core, self.log)
-        admission = AckAdmission(core, planner)
-        self._ack_frames = AckFrames(core, planner, self.log, self.buffer, self.inflight, counters)
-        self._acks = AckProcessor(core, planner, admission, self.log, self.buffer, ordered, self.inflight, counters)
+        self.ack_planner = AckPlanner(core, self.log)
+        admission = AckAdmission(core, self.ack_planner)
+        self._ack_frames = AckFrames(core, self.ack_planner, self.log, self.buffer, self.inflight, counters)
+        self._acks = AckProcessor(
+            core, self.ack_planner, admission, self.log, self.buffer, ordered, self.inflight, counters
+        )
         self._changes = InvisibleTimeProcessor(core, admission, self.log, self.buffer, ordered, counters)
-        self._peeks = PeekProcessor(core, checks, self.offsets)
+        self._peeks = PeekProcessor(core, self.planner, self.offsets)
 
     def _freed(self, key: QueueKey) -> None:
         self._came_free(*key)
@@ -103,7 +100,7 @@ class PopService(Service):
         )
         pops = Route(RequestCode.POP_MESSAGE, PopMessageRequestHeader, None, group, sub, pull, batch=self.pops.pop)
         return [
-            replace(pops, usual=self._usual_pops(pops)),
+            replace(pops, usual=self._pop_frames.handler(pops)),
             Route(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, self._peeks.peek, group, sub, pull),
             replace(acks, usual=self._ack_frames.handler(acks)),
             Route(

@@ -1,4 +1,4 @@
-"""Draws of pops: the compiled path looks at the next one before it knows whether it serves the pop."""
+"""Draws of pops: the kernel looks at the next one before it knows whether it serves the pop."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Acknowledgements of pops through the compiled path beside single requests: the same log, responses and counts."""
+"""Acknowledgements through the compiled kernel beside the handler: the same log, responses and counts."""
 
 import random
 from collections.abc import Iterator
@@ -15,8 +15,9 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.pop.popped import template_of
+from broker.pop import kernels as pop_kernels
 from broker.pop import pop_frames
+from broker.pop.popped import template_of
 from broker.processor.pop.pop_service import PopService
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -63,7 +64,8 @@ def path_of(is_native: bool) -> Iterator[None]:
     with (
         patch.object(ack_frames, "DONE", done),
         patch.object(kernels, "_is_native", is_native and compiled is not None),
-        patch.multiple(pop_frames, _engine=compiled_pops if is_native else None, FOUND=found),
+        patch.object(pop_frames, "FOUND", found),
+        patch.object(pop_kernels, "_is_native", is_native and compiled_pops is not None),
         encoding(is_native),
     ):
         yield
@@ -72,7 +74,7 @@ def path_of(is_native: bool) -> Iterator[None]:
 class Twin:
     """A store in memory, and the pop service before it, which serves the requests of one code.
 
-    Acknowledgements take the compiled path, or that of single requests.
+    The compiled kernel serves the requests, or the handler.
     """
 
     code = RequestCode.ACK_MESSAGE
@@ -158,7 +160,7 @@ def ack_header(handle: PopHandle, **changes: Any) -> AckMessageRequestHeader:
     return AckMessageRequestHeader(**(fields | changes))
 
 
-def _unusual(chance: random.Random) -> AckMessageRequestHeader:
+def _odd(chance: random.Random) -> AckMessageRequestHeader:
     pick = chance.choice
     handle = handle_of(
         first_offset=pick((0, 5, -1, 1 << 62)), pop_time_ms=pick((_POPPED_MS, 0, -5, 1 << 61)),
@@ -182,7 +184,7 @@ def ack_of(chance: random.Random, plain: float) -> bytes:
         queue_id = chance.randrange(QUEUES)
         header = ack_header(handle_of(queue_id=queue_id, queue_offset=chance.randrange(_MESSAGES)))
     else:
-        header, oneway = _unusual(chance), chance.random() < 0.1
+        header, oneway = _odd(chance), chance.random() < 0.1
     return frame_of(chance, RequestCode.ACK_MESSAGE, header, plain, oneway=oneway)
 
 

@@ -1,4 +1,4 @@
-"""Pops through the compiled path beside the Python path: the same log, responses, offsets and counts for any bytes."""
+"""Pops through the compiled kernel beside the handler: the same log, responses, offsets and counts for any bytes."""
 
 import random
 from typing import Any, Final
@@ -84,8 +84,8 @@ def pop_header(**changes: Any) -> PopMessageRequestHeader:
     return PopMessageRequestHeader(**(fields | changes))
 
 
-def _unusual(chance: random.Random) -> PopMessageRequestHeader:
-    # None is held: the usual pops of a read wake a held one before the rest of the read is served.
+def _odd(chance: random.Random) -> PopMessageRequestHeader:
+    # None is held: the pops of a read that the kernel serves wake a held one before the rest of the read is served.
     pick = chance.choice
     return pop_header(
         consumer_group=pick((*_GROUPS, *_ODD_GROUPS, "Unknown")),
@@ -108,7 +108,7 @@ def pop_of(chance: random.Random, plain: float) -> bytes:
             queue_id=pick((-1, -1, -1, 0, 3)),
         )  # fmt: skip
     else:
-        header, oneway = _unusual(chance), chance.random() < 0.1
+        header, oneway = _odd(chance), chance.random() < 0.1
     return frame_of(chance, RequestCode.POP_MESSAGE, header, plain, oneway=oneway)
 
 
