@@ -31,10 +31,6 @@ class TagFilter:
         self._sorted = np.array(sorted(self.codes), dtype=np.int32)
         self._few = sorted(self.codes) if len(self.codes) <= _FEW else None
 
-    def few_codes(self, max_codes: int) -> list[int] | None:
-        """Return the hashes for a compiled search, which takes up to `max_codes`; None if there are more."""
-        return sorted(self.codes) if len(self.codes) <= max_codes else None
-
     def __call__(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which of `tags_codes` match.  Only their low 32 bits count, as in `Long.intValue`."""
         codes = tags_codes.astype(np.int32)

@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `PopBufferMergeService` (enablePopBufferMerge).
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -114,13 +114,8 @@ class MergeBuffer:
         held = self.find(ack)
         if held is None:
             return False
-        self.apply(held, ack.aol if isinstance(ack, BatchAckMsg) else (ack.ao,))
-        return True
-
-    def apply(self, held: BufferedPop, offsets: Iterable[int]) -> None:
-        """Acknowledge messages of a pop that `find` has returned, and that is still open."""
         checkpoint = held.checkpoint
-        for offset in offsets:
+        for offset in ack.aol if isinstance(ack, BatchAckMsg) else (ack.ao,):
             index = checkpoint.index_of(offset)
             if index >= 0:
                 checkpoint.bm |= 1 << index
@@ -132,6 +127,7 @@ class MergeBuffer:
         if checkpoint.bm == (1 << checkpoint.n) - 1:
             self._leave(_key(checkpoint), held)
             self._offsets.safe(held.taken)
+        return True
 
     def holds(self, ack: AckMsg) -> bool:
         """Return whether `acknowledge` would apply it."""

@@ -54,6 +54,22 @@ MUTANTS: Final = (
         "a consumer would get messages with the tags that it wanted before",
         ("tests/broker/pull/test_planner.py",),
     ),
+    Mutant(
+        "a plan kept for queues that do not exist yet",
+        "broker/pop/planner.py",
+        "retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting and None not in queues,\n",
+        "retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting,\n",
+        "pops of a new topic would stay slow, because its queues come without a rise of the version",
+        ("tests/broker/pop/test_planner.py",),
+    ),
+    Mutant(
+        "an acknowledgement with any revive queue",
+        "broker/ack/planner.py",
+        "        if 0 <= revive_queue_id < count:\n",
+        "        if 0 <= revive_queue_id:\n",
+        "a client could have acknowledgements written to queues that nobody reads",
+        ("tests/transcripts/test_acks.py",),
+    ),
     # Access control
     Mutant(
         "what names no topic or group free for every account",

@@ -114,7 +114,7 @@ def test_a_slave_and_a_pop_in_memory_need_the_handler() -> None:
     twin.config.plan_version.rise()
     with patch.object(buffer, "find", lambda ack: None):
         assert served_by_kernel(twin, [frame()]) == 1
-    with patch.object(buffer, "find", lambda ack: Any), patch.object(buffer, "apply", lambda held, offsets: None):
+    with patch.object(buffer, "find", lambda ack: Any), patch.object(buffer, "acknowledge", lambda ack: True):
         assert served_by_kernel(twin, [frame()]) == 0
 
 

@@ -50,8 +50,3 @@ def test_a_subscription_matches_by_the_codes_it_brought() -> None:
 @pytest.mark.parametrize(("expression_type", "expected"), [(None, True), ("", True), ("TAG", True), ("SQL92", False)])
 def test_what_is_a_list_of_tags(expression_type: str | None, expected: bool) -> None:
     assert is_tag_type(expression_type) is expected
-
-
-def test_a_compiled_search_gets_few_codes() -> None:
-    assert TagFilter([5, -1]).few_codes(2) == [-1, 5]
-    assert TagFilter([5, -1]).few_codes(1) is None
