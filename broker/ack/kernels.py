@@ -41,7 +41,7 @@ def ack_kernel(
     may be acknowledged now; None if the pop is in memory.
     """
     code = int(route.code)
-    fields = header_fields(code, route.header) if _is_native else None
+    fields = header_fields(code, route.header, kernel_native) if _is_native else None
     if fields is None or done.encoder is None:
         return None
 

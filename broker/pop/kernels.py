@@ -49,7 +49,7 @@ def pop_kernel(
     returns for a plan and a draw how many empty queues of a retry topic a pop reads; -1 if one has messages.
     """
     code = int(route.code)
-    fields = header_fields(code, route.header) if _is_native else None
+    fields = header_fields(code, route.header, kernel_native) if _is_native else None
     if fields is None or found.encoder is None:
         return None
     return kernel_native.PopKernel(
