@@ -6,17 +6,15 @@ Source: RocketMQ 5.3.3, `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.core import BrokerCore
-from broker.plan.table import MAX_KEPT_CHARS, PlanTable, Refused
-from broker.pop.planner import bad_queue, unknown_topic
-from broker.pop.revive.revive_log import AckPattern, ReviveLog
+from broker.plan.planner import Planner, ServedPlan
+from broker.plan.refusals import unknown_queue, unknown_topic
+from broker.plan.table import MAX_KEPT_CHARS, Refused
+from broker.pop.revive.revive_log import AckPattern, ReviveLog, may_begin_seal
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
-
-# The store looks for a seal in properties with this character.
-_HASH: Final = b"#"
 
 
 class Why(Enum):
@@ -42,7 +40,7 @@ class AckKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AckPlan:
+class AckPlan(ServedPlan):
     """How acknowledgements with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
     A kernel makes their records from `pattern`.  The timer takes times up to `max_delay_ms` from now, in slots of
@@ -59,28 +57,17 @@ class AckPlan:
     needs_handler: Why | None
     is_lasting: bool
 
-    @property
-    def is_for_kernel(self) -> bool:
-        """Whether a kernel serves acknowledgements with this plan."""
-        return self.needs_handler is None
 
-
-class AckPlanner:
+class AckPlanner(Planner[AckKey, AckPlan]):
     """Planner of acknowledgements, and of changes of the invisible time."""
 
     def __init__(self, core: BrokerCore, log: ReviveLog) -> None:
+        super().__init__(core.config.plan_version)
         self._config = core.config
         self._topics = core.topics
         self._log = log
-        self.version = core.config.plan_version
-        self._table: PlanTable[AckKey, AckPlan | Refused] = PlanTable(self.version)
-
-    def plan(self, key: AckKey) -> AckPlan | Refused:
-        """Return the plan for acknowledgements with a key, or why they are refused."""
-        return self._table.plan(key, self.new_plan)
 
     def new_plan(self, key: AckKey) -> AckPlan | Refused:
-        """Do as `plan`, from what there is now."""
         refused = self.refused_queue(key.topic, key.queue_id)
         if refused is None and key.revive_queue_id != ORDER_REVIVE_QUEUE:
             refused = self._refused_revive_queue(key.revive_queue_id)
@@ -93,7 +80,7 @@ class AckPlanner:
         if config is None:
             return unknown_topic(topic)
         if not 0 <= queue_id < config.read_queue_nums:
-            return bad_queue(ResponseCode.MESSAGE_ILLEGAL, config, queue_id)
+            return unknown_queue(config, queue_id, ResponseCode.MESSAGE_ILLEGAL)
         return None
 
     def _refused_revive_queue(self, revive_queue_id: int) -> Refused | None:
@@ -117,7 +104,7 @@ class AckPlanner:
             why = Why.SLAVE
         elif wheel is None:
             why = Why.WHEEL
-        elif pattern is None or _HASH in pattern.before_properties + b"".join(pattern.properties):
+        elif pattern is None or may_begin_seal((pattern.before_properties, *pattern.properties)):
             why = Why.NAME
         slot_ms, max_delay_ms = wheel or (0, 0)
         return AckPlan(

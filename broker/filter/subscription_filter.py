@@ -15,6 +15,8 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 
 ALL: Final = "*"
 TAG: Final = "TAG"
+# A kernel searches for up to so many tags.
+MAX_TAG_CODES: Final = 16
 _FEW: Final = 4
 # Max size of a cached filter, to limit memory; a longer one is parsed with every request.
 _MAX_CACHED_CHARS: Final = 4096

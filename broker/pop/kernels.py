@@ -6,8 +6,9 @@ That handler is the specification of the compiled kernel.  A kernel in Python wo
 from collections.abc import Callable
 from typing import Final
 
+from broker.filter.subscription_filter import MAX_TAG_CODES
 from broker.plan.table import PlanTable
-from broker.pop.planner import LATE_MS, MAX_MESSAGES, MAX_TAG_CODES, PopKey, PopPlan, PopPlanner
+from broker.pop.planner import LATE_MS, MAX_MESSAGES, PopKey, PopPlan, PopPlanner
 from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive.revive_log import CHECKPOINT_TAGS_CODE
 from sprocket.engine.choice import native

@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker.core import BrokerCore
-from broker.filter.subscription_filter import ALL, TAG, TagFilter
+from broker.filter.subscription_filter import ALL, MAX_TAG_CODES, TAG, TagFilter
 from broker.longpolling.held_pulls import PullFilter
-from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
+from broker.plan.planner import Planner, ServedPlan
+from broker.plan.refusals import unknown_group, unknown_queue, unknown_topic
+from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.pop.pop_filters import pop_filter, subscriptions
-from broker.pop.revive.revive_log import CheckpointForm, ReviveLog
-from broker.send.admission import FAQ
+from broker.pop.revive.revive_log import CheckpointForm, ReviveLog, may_begin_seal
 from broker.topic.retry_topics import retry_topic, retry_topic_v1, retry_topic_v2
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
@@ -34,10 +35,6 @@ from store.queue.consume_queue_table import is_file_name
 MAX_MESSAGES: Final = 32
 # A pop that arrives this long after its client stopped waiting is not answered.
 LATE_MS: Final = 500
-# A kernel searches for up to so many tags.
-MAX_TAG_CODES: Final = 16
-# The store looks for a seal in properties with this character.
-_HASH: Final = b"#"
 
 
 class Why(Enum):
@@ -74,7 +71,7 @@ def pop_key(header: PopMessageRequestHeader) -> PopKey:
 
 
 @dataclass(frozen=True, slots=True)
-class PopPlan:
+class PopPlan(ServedPlan):
     """How pops with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
     `codes` are the hash codes of the tags that `matches` wants; None: every message.  `subscriptions` are those that a
@@ -100,34 +97,23 @@ class PopPlan:
     needs_handler: Why | None
     is_lasting: bool
 
-    @property
-    def is_for_kernel(self) -> bool:
-        """Whether a kernel serves pops with this plan."""
-        return self.needs_handler is None
 
-
-class PopPlanner:
+class PopPlanner(Planner[PopKey, PopPlan]):
     """Planner of pops, and of requests that look at what could be popped."""
 
     def __init__(self, core: BrokerCore, log: ReviveLog) -> None:
+        super().__init__(core.config.plan_version)
         self._config = core.config
         self._topics = core.topics
         self._groups = core.groups
         self._reads = core.store.usual_reads
         self._log = log
-        self.version = core.config.plan_version
-        self._table: PlanTable[PopKey, PopPlan | Refused] = PlanTable(self.version)
 
     def admit(self, header: PopMessageRequestHeader, now_ms: int) -> PopPlan | Refused:
         """Return the plan of one pop, or why it is refused; here the numbers of its header count too."""
         return self._refused_numbers(header, now_ms) or self.plan(pop_key(header))
 
-    def plan(self, key: PopKey) -> PopPlan | Refused:
-        """Return the plan for pops with a key, or why they are refused."""
-        return self._table.plan(key, self.new_plan)
-
     def new_plan(self, key: PopKey) -> PopPlan | Refused:
-        """Do as `plan`, from what there is now."""
         expression, expression_type = (key.expression, key.expression_type) if key.expression else (ALL, TAG)
         is_lasting = len(key.group) + len(key.topic) + len(expression) <= MAX_KEPT_CHARS
         topic: TopicConfig | Refused = (
@@ -172,7 +158,7 @@ class PopPlanner:
             why = Why.WHEEL
         elif is_light(key.topic):
             why = Why.LIGHT
-        elif form is None or any(_HASH in part for part in form.properties):
+        elif form is None or may_begin_seal(form.properties):
             why = Why.NAME
         elif matches is not None and codes is None:
             why = Why.SQL
@@ -252,29 +238,14 @@ class PopPlanner:
             remark = f"the topic[{name}] peeking message is forbidden"
             return Refused(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_READABLE)
         if queue_id >= topic.read_queue_nums:
-            return bad_queue(ResponseCode.INVALID_PARAMETER, topic, queue_id)
+            return unknown_queue(topic, queue_id)
         found = self._groups.find(group)
         if found is None:
-            remark = f"subscription group [{group}] does not exist, {FAQ}"
-            return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            return unknown_group(group)
         if not found.consume_enable:
             remark = f"subscription group no permission, {group}"
             return Refused(ResponseCode.NO_PERMISSION, remark, Reason.GROUP_DISABLED)
         return topic
-
-
-def unknown_topic(topic: str) -> Refused:
-    """Return the refusal of a topic that does not exist."""
-    return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
-
-
-def bad_queue(code: ResponseCode, config: TopicConfig, queue_id: int) -> Refused:
-    """Return the refusal of a queue that a topic does not have."""
-    remark = (
-        f"queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
-        f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{PEER}]"
-    )
-    return Refused(code, remark, Reason.QUEUE_NOT_EXIST)
 
 
 @lru_cache(maxsize=1024)

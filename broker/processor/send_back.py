@@ -14,6 +14,7 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import offset_message_id
 from broker.metrics.message_flow import MessageFlow
+from broker.plan.refusals import unknown_group_of_retry
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TIMER_NAMES
 from broker.topic.topics import TopicTable
@@ -45,7 +46,6 @@ _V3_4_9 = 121
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
-_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 # Without an in-sync slave the retry is still stored; after an error the client would send it again.
@@ -88,8 +88,7 @@ class SendBackProcessor:
         header = request.header
         group = self._groups.find(header.group)
         if group is None:
-            remark = f"subscription group not exist, {header.group} {_FAQ}"
-            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            raise unknown_group_of_retry(header.group).error(request.channel.peer)
         broker = self._config.broker
         if not broker.broker_permission & PERM_WRITE:
             remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"

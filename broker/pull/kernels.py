@@ -2,10 +2,11 @@
 
 from typing import Protocol
 
+from broker.filter.subscription_filter import MAX_TAG_CODES
 from broker.plan.table import PlanTable
 from broker.pull import kernel
 from broker.pull.kernel import Note
-from broker.pull.planner import MAX_TAG_CODES, PullKey, PullPlanner
+from broker.pull.planner import PullKey, PullPlanner
 from sprocket.engine.choice import native
 from sprocket.remoting.engine import header_fields
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES

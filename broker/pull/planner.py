@@ -12,12 +12,13 @@ from broker.client.clients import ConsumerGroup, ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters, retry_group
 from broker.filter.sql_filter import SQL92, compiled
-from broker.filter.subscription_filter import TagFilter, is_tag_type, subscription_filter, tag_filter
+from broker.filter.subscription_filter import MAX_TAG_CODES, TagFilter, is_tag_type, subscription_filter, tag_filter
 from broker.filter.tokens import InvalidExpression
 from broker.longpolling.held_pulls import PullFilter
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
-from broker.send.admission import FAQ
+from broker.plan.planner import Planner, ServedPlan
+from broker.plan.refusals import FAQ, unknown_group, unknown_queue, unknown_topic
+from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.refusal_reasons import Reason
@@ -33,8 +34,6 @@ from store.queue.consume_queue import ConsumeQueue
 COMMIT_OFFSET: Final = 0x1
 SUSPEND: Final = 0x2
 SUBSCRIPTION: Final = 0x4
-# A kernel searches for up to so many tags.
-MAX_TAG_CODES: Final = 16
 # `ForbiddenType`
 _BY_BROKER, _BY_GROUP, _BY_TOPIC, _BY_BROADCASTING, _BY_SUBSCRIPTION = 1, 2, 3, 4, 5
 _LITE_PULL: Final = int(RequestCode.LITE_PULL_MESSAGE)
@@ -81,7 +80,7 @@ def pull_key(code: int, header: PullMessageRequestHeader) -> PullKey:
 
 
 @dataclass(frozen=True, slots=True)
-class PullPlan:
+class PullPlan(ServedPlan):
     """How pulls with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
     `codes` are the hash codes of the tags that `matches` wants; None: every message.  `broker_id` is the member of the
@@ -101,13 +100,8 @@ class PullPlan:
     needs_handler: Why | None
     is_lasting: bool
 
-    @property
-    def is_for_kernel(self) -> bool:
-        """Whether a kernel serves pulls with this plan."""
-        return self.needs_handler is None
 
-
-class PullPlanner:
+class PullPlanner(Planner[PullKey, PullPlan]):
     """Planner of pulls.
 
     `queue_of` returns a queue with an entry for each message, None if there is none now.  `state` returns why the state
@@ -125,6 +119,7 @@ class PullPlanner:
         queue_of: Callable[[str, int], ConsumeQueue | None],
         state: Callable[[], Why | None],
     ) -> None:
+        super().__init__(config.plan_version)
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -133,15 +128,8 @@ class PullPlanner:
         self._filters = filters
         self._queue_of = queue_of
         self._state = state
-        self.version = config.plan_version
-        self._table: PlanTable[PullKey, PullPlan | Refused] = PlanTable(self.version)
-
-    def plan(self, key: PullKey) -> PullPlan | Refused:
-        """Return the plan for pulls with a key, or why they are refused."""
-        return self._table.plan(key, self.new_plan)
 
     def new_plan(self, key: PullKey) -> PullPlan | Refused:
-        """Do as `plan`, from what there is now."""
         group = self._group(key)
         if isinstance(group, Refused):
             return group
@@ -190,8 +178,7 @@ class PullPlanner:
             return _forbidden(_BY_BROKER, remark, Reason.TURNED_OFF)
         group = self._groups.find(name)
         if group is None:
-            remark = f"subscription group [{name}] does not exist, {FAQ}"
-            return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            return unknown_group(name)
         if not group.consume_enable:
             return _forbidden(_BY_GROUP, f"subscription group no permission, {name}", Reason.GROUP_DISABLED)
         return group
@@ -199,16 +186,12 @@ class PullPlanner:
     def _topic(self, key: PullKey) -> TopicConfig | Refused:
         name, topic = key.topic, self._topics.get(key.topic)
         if topic is None:
-            return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please! {FAQ}")
+            return unknown_topic(name)
         if not topic.perm & PERM_READ:
             remark = f"the topic[{name}] pulling message is forbidden"
             return _forbidden(_BY_TOPIC, remark, Reason.TOPIC_NOT_READABLE)
         if not 0 <= key.queue_id < topic.read_queue_nums:
-            remark = (
-                f"queueId[{key.queue_id}] is illegal, topic:[{name}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{PEER}]"
-            )
-            return Refused(ResponseCode.INVALID_PARAMETER, remark, Reason.QUEUE_NOT_EXIST)
+            return unknown_queue(topic, key.queue_id)
         return topic
 
     # Which messages: the subscription comes with the request, else from the group's heartbeats

@@ -11,6 +11,7 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
+from broker.plan.refusals import FAQ
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
@@ -31,7 +32,6 @@ Below = Callable[[int], int]
 
 # This bit is no flag of a message.
 RETRY_MARK: Final = 1 << 32
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # `TopicSysFlag`
 _UNIT: Final = 0x1
 _UNIT_SUB: Final = 0x2

@@ -9,7 +9,8 @@ from typing import Any, Final
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
 from broker.message_id import UniqueKeys
-from broker.send.admission import FAQ, Admission, SendHeader
+from broker.plan.refusals import unknown_group_of_retry
+from broker.send.admission import Admission, SendHeader
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
 from broker.send.half_sends import HalfSends
 from broker.send.timed_sends import TimedSends
@@ -189,8 +190,7 @@ class MessageIntake:
         header: SendHeader = request.header
         config = self._groups.find(group)
         if config is None:
-            remark = f"subscription group not exist, {group} {FAQ}"
-            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            raise unknown_group_of_retry(group).error(request.channel.peer)
         most = config.retry_max_times
         if request.version >= _V3_4_9 and header.max_reconsume_times is not None:
             most = header.max_reconsume_times

@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.buildCkMsg`, `genCkUniqueId`, `AckM
 `PopAckConstants`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -107,6 +107,11 @@ class CheckpointForm(NamedTuple):
 def _place_of(revive_topic: str) -> str:
     """Return what stands between slot and queue id in the properties of a record that waits for the revive topic."""
     return f"\x02REAL_TOPIC\x01{revive_topic}\x02REAL_QID\x01"
+
+
+def may_begin_seal(properties: Iterable[bytes]) -> bool:
+    """Return whether the store would look for a seal in these parts of properties, which may hold a client's names."""
+    return any(b"#" in part for part in properties)
 
 
 def _is_separated(key: str) -> bool:
