@@ -6,10 +6,14 @@ happens into the files; read the difference before you commit it.
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from sprocket.remoting.bodies.topic import TopicConfig
 
 HERE = Path(__file__).parent
+Twin = TypeVar("Twin", bound=Any)
 
 
 def values_of(words: list[str]) -> dict[str, Any]:
@@ -21,8 +25,11 @@ def values_of(words: list[str]) -> dict[str, Any]:
     }
 
 
-class Script:
+class Script(Generic[Twin]):
     """One way to serve requests, driven by the commands of a transcript: each names a method that begins with `_`."""
+
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
 
     def run(self, command: str) -> list[str]:
         """Carry out a command; return the lines that follow from it."""
@@ -30,8 +37,22 @@ class Script:
         step: Callable[..., list[str]] = getattr(self, f"_{name}")
         return step(**values_of(words))
 
+    def _configure(self, **changes: Any) -> list[str]:
+        self.twin.config.replace_broker(replace(self.twin.config.broker, **changes))
+        return []
 
-def transcript(script: Script, text: str) -> str:
+    def _store(self, **changes: Any) -> list[str]:
+        self.twin.config.store = replace(self.twin.config.store, **changes)
+        self.twin.config.plan_version.rise()
+        return []
+
+    def _topic(self, name: str, queues: int, perm: int = 6) -> list[str]:
+        self.twin.core.topics.by_name[name] = TopicConfig(name, queues, queues, perm=perm)
+        self.twin.config.plan_version.rise()
+        return []
+
+
+def transcript(script: Script[Any], text: str) -> str:
     """Return a transcript with what follows from its commands now."""
     parts = []
     for part in text.strip().split("\n\n"):
@@ -42,9 +63,15 @@ def transcript(script: Script, text: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def compare(script: Script, path: Path) -> None:
+def compare(script: Script[Any], path: Path) -> None:
     """Compare what happens with a transcript, after it was written again if that is asked for."""
     found = transcript(script, path.read_text())
     if os.environ.get("REWRITE_TRANSCRIPTS"):
         path.write_text(found)
     assert found == path.read_text()
+
+
+def compare_handler(script: Script[Any], path: Path) -> None:
+    """Compare what the handler does, if it serves everything, with the transcript of the kernel."""
+    text = path.read_text()
+    assert transcript(script, text) == text.replace("served by: kernel", "served by: handler")

@@ -1,7 +1,6 @@
 """Transcripts of acknowledgements of pops, through the compiled kernel and the handler."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -10,14 +9,13 @@ import pytest
 
 from broker.ack.planner import AckKey, AckPlan
 from broker.plan.table import Refused
-from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from tests.broker.hot_path import property_map
 from tests.fuzz.twins.ack_targets import Twin, ack_header, compiled, handle_of
 from tests.store.reading import stored
-from tests.transcripts.script import HERE, Script, compare, transcript
+from tests.transcripts.script import HERE, Script, compare, compare_handler
 
 FILES: Final = sorted(HERE.glob("ack_*.txt"))
 HANDLE_FIELDS: Final = (
@@ -33,26 +31,12 @@ def described(plan: AckPlan | Refused) -> str:
     return f"slots of {plan.slot_ms} ms up to {plan.max_delay_ms} ms, handler needed: {why}"
 
 
-class AckScript(Script):
+class AckScript(Script[Twin]):
     """One way to serve acknowledgements."""
 
     def __init__(self, twin: Twin) -> None:
-        self.twin = twin
+        super().__init__(twin)
         twin.serve([encode_request(RequestCode.ACK_MESSAGE, 1, ack_header(handle_of()))])  # the timer gets its queue
-
-    def _configure(self, **changes: Any) -> list[str]:
-        self.twin.config.replace_broker(replace(self.twin.config.broker, **changes))
-        return []
-
-    def _store(self, **changes: Any) -> list[str]:
-        self.twin.config.store = replace(self.twin.config.store, **changes)
-        self.twin.config.plan_version.rise()
-        return []
-
-    def _topic(self, name: str, queues: int) -> list[str]:
-        self.twin.core.topics.by_name[name] = TopicConfig(name, queues, queues)
-        self.twin.config.plan_version.rise()
-        return []
 
     def _revive_topic(self, queues: int) -> list[str]:
         return self._topic(self.twin.service.log.topic, queues)
@@ -92,5 +76,4 @@ def test_the_kernel_does_what_the_transcript_says(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_handler_does_the_same(path: Path) -> None:
-    found = transcript(AckScript(Twin(False)), path.read_text())
-    assert found == path.read_text().replace("served by: kernel", "served by: handler")
+    compare_handler(AckScript(Twin(False)), path)

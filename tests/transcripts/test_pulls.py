@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -15,7 +14,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.frames import encode_request
 from tests.broker.hot_path import records
 from tests.fuzz.twins.pull_targets import ENGINES, Twin, pull_header
-from tests.transcripts.script import HERE, Script, compare, transcript
+from tests.transcripts.script import HERE, Script, compare, compare_handler
 
 FILES: Final = sorted(HERE.glob("pull_*.txt"))
 
@@ -28,11 +27,8 @@ def described(plan: PullPlan | Refused) -> str:
     return f"broker {plan.broker_id}, wanted {wanted}, handler needed: {plan.needs_handler and plan.needs_handler.name}"
 
 
-class PullScript(Script):
+class PullScript(Script[Twin]):
     """One way to serve pulls."""
-
-    def __init__(self, twin: Twin) -> None:
-        self.twin = twin
 
     def _subscribe(self, group: str, expression: str, model: str = "CLUSTERING", version: int = 5) -> list[str]:
         self.twin.subscribe(group, model, expression, version)
@@ -40,10 +36,6 @@ class PullScript(Script):
 
     def _reset(self, group: str, queue_id: int, offset: int) -> list[str]:
         self.twin.offsets.reset(group, "Orders", queue_id, offset)
-        return []
-
-    def _configure(self, **changes: Any) -> list[str]:
-        self.twin.config.replace_broker(replace(self.twin.config.broker, **changes))
         return []
 
     def _pull(self, code: int = 11, **changes: Any) -> list[str]:
@@ -71,6 +63,4 @@ def test_a_kernel_does_what_the_transcript_says(path: Path, is_native: bool) -> 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_handler_does_the_same(path: Path) -> None:
-    text = path.read_text()
-    found = transcript(PullScript(Twin(False, has_kernel=False)), text)
-    assert found == text.replace("served by: kernel", "served by: handler")
+    compare_handler(PullScript(Twin(False, has_kernel=False)), path)

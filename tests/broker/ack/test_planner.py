@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.ack.planner import AckKey, AckPlan, Why
+from broker.ack.planner import AckKey, Why
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
-from tests.broker.plan.changes import GROUPS, TOPICS, Changes
+from tests.broker.plan.changes import GROUPS, TOPICS, Changes, plans_seen
 from tests.broker.rig import create, running_broker
 from tests.tiers import seeds
 
@@ -32,14 +32,10 @@ async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, se
     async with running_broker(tmp_path) as (broker, client):
         planner, changes = broker.pop.ack_planner, Changes(broker, client, chance)
         keys = [key_of(chance) for _ in range(200)]
-        seen: set[object] = set()
         for topic in TOPICS:
             await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic))
-        for step in range(150):
-            for key in keys:
-                plan = planner.plan(key)
-                assert plan == planner.new_plan(key), (step, key)
-                seen.add(plan.needs_handler if isinstance(plan, AckPlan) else plan.code)
+
+        async def change() -> None:
             if chance.random() < 0.2:
                 queues = chance.choice((8, 12))
                 broker.topics.update([TopicConfig(broker.pop.log.topic, queues, queues)])
@@ -47,4 +43,6 @@ async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, se
                 broker.config.update(chance.choice(_CONFIGURATION).encode())
             else:
                 await changes.one()
+
+        seen = await plans_seen(planner, keys, change)
         assert {None, Why.ORDERED, Why.NAME} <= seen and len(seen) > 4, seen

@@ -1,11 +1,13 @@
 """Random changes of everything that plans are made from."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.client.clients import Member
+from broker.plan.planner import Planner, ServedPlan
+from broker.plan.table import Refused
 from broker.server import Broker
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -122,3 +124,28 @@ class Changes:
             await self.client.ask(RequestCode.SEND_MESSAGE_V2, send_header(topic, queue_id=queue_id), b"body")
         elif self.chance.random() < 0.3:
             await self.client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+
+
+Key = TypeVar("Key")
+P = TypeVar("P", bound=ServedPlan)
+
+
+async def plans_seen(
+    planner: Planner[Key, P],
+    keys: list[Key],
+    change: Callable[[], Awaitable[None]],
+    facts: Callable[[P | Refused], Any] = lambda plan: plan,
+) -> set[object]:
+    """Check after each of many changes that kept plans are those that would be made now, by what `facts` says of them.
+
+    Return why the handler is needed, and the codes of refusals.
+    """
+    seen: set[object] = set()
+    for step in range(150):
+        for key in keys:
+            kept = facts(planner.plan(key))  # a first request may create the group
+            assert kept == facts(planner.new_plan(key)), (step, key)
+            plan = planner.plan(key)
+            seen.add(plan.code if isinstance(plan, Refused) else plan.needs_handler)
+        await change()
+    return seen

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.pop.planner import PopKey, PopPlan, PopPlanner, Why
+from broker.pop.planner import PopKey, Why
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
-from tests.broker.plan.changes import GROUPS, TOPICS, Changes
+from tests.broker.plan.changes import GROUPS, TOPICS, Changes, plans_seen
 from tests.broker.rig import create, running_broker
 from tests.tiers import seeds
 
@@ -29,32 +29,24 @@ def key_of(chance: random.Random) -> PopKey:
     )
 
 
-def is_same(planner: PopPlanner, key: PopKey) -> bool:
-    """Return whether the kept plan is the one that would be made now; a first pop may create the group."""
-    kept = planner.plan(key)
-    return kept == planner.new_plan(key)
-
-
 @pytest.mark.parametrize("seed", seeds(8, quick=2))
 async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_broker(tmp_path, auto_create_subscription_group=True) as (broker, client):
         planner, changes = broker.pop.planner, Changes(broker, client, chance)
         keys = [key_of(chance) for _ in range(200)]
-        seen: set[object] = set()
         broker.groups.find("CG")
         for topic in TOPICS:
             await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic))
             await client.send(topic=topic)
-        for step in range(150):
-            for key in keys:
-                assert is_same(planner, key), (step, key)
-                plan = planner.plan(key)
-                seen.add(plan.needs_handler if isinstance(plan, PopPlan) else plan.code)
+
+        async def change() -> None:
             if chance.random() < 0.1:
                 broker.topics.update([TopicConfig(chance.choice(("%RETRY%CG_Orders", "%RETRY%CG+Orders")), 1, 1)])
             elif chance.random() < 0.4:
                 broker.config.update(chance.choice(_CONFIGURATION).encode())
             else:
                 await changes.one()
+
+        seen = await plans_seen(planner, keys, change)
         assert {Why.ORDERED, Why.NO_QUEUE} <= seen and len(seen) > 6, seen

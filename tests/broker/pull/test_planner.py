@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.pull.planner import PullKey, PullPlan, PullPlanner, Why
+from broker.pull.planner import PullKey, PullPlan, Why
 from sprocket.remoting.codes import RequestCode
-from tests.broker.plan.changes import GROUPS, TOPICS, Changes
+from tests.broker.plan.changes import GROUPS, TOPICS, Changes, plans_seen
 from tests.broker.rig import create, running_broker
 from tests.tiers import seeds
 
@@ -32,29 +32,17 @@ def facts(plan: Any) -> Any:
     return parts | {"queue": id(plan.queue)}
 
 
-def is_same(planner: PullPlanner, key: PullKey) -> bool:
-    """Return whether the kept plan is the one that would be made now; a first pull may create the group."""
-    kept = facts(planner.plan(key))
-    return bool(kept == facts(planner.new_plan(key)))
-
-
 @pytest.mark.parametrize("seed", seeds(8, quick=2))
 async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_broker(tmp_path, auto_create_subscription_group=True) as (broker, client):
         planner, changes = broker.pulls.planner, Changes(broker, client, chance)
         keys = [key_of(chance) for _ in range(200)]
-        seen: set[object] = set()
         broker.groups.find("CG")
         for topic in TOPICS:
             await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic))
             await client.send(topic=topic)
-        for step in range(150):
-            for key in keys:
-                assert is_same(planner, key), (step, key)
-                plan = planner.plan(key)
-                seen.add(plan.needs_handler if isinstance(plan, PullPlan) else plan.code)
-            await changes.one()
+        seen = await plans_seen(planner, keys, changes.one, facts)
         assert len(seen) > 5 and seen & {None, *Why}, seen
 
 
