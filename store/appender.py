@@ -58,7 +58,7 @@ _QUEUES_ROLLED_BACK: Final = failpoint("appender.queues_rolled_back")
 
 
 class UsualRecords(Protocol):
-    """Records that an engine makes (`engine.broker.sends.SendTurn`): plain messages for plain queues."""
+    """Records that an engine makes (`broker.send.kernel_native.SendTurn`): plain messages for plain queues."""
 
     def __len__(self) -> int: ...
 

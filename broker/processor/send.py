@@ -19,9 +19,9 @@ from broker.send.admission import RETRY_MARK, Admission, SendAdmission, SendHead
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.replies import Appended, Sent
+from broker.send.send_frames import SendFrames
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
 from broker.send.settled import Settled
-from broker.send.usual_sends import UsualSends
 from broker.timer.recall_handle import handle_of
 from sprocket.common.clock import Clock
 from sprocket.common.errors import NoLease, RequestError, StoreError
@@ -95,7 +95,7 @@ class SendProcessor:
                 (RequestCode.SEND_BATCH_MESSAGE, v2),
             )
         ]
-        usual = UsualSends.of(
+        usual = SendFrames.of(
             self._config, self._store, self._admission, self._waits, self._flow, self._intake.timer, routes[:2],
             self._refuse, self.send,
         )  # fmt: skip

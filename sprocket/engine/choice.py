@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 # twins in pure Python, by their whole names.
 MODULES: Final = (
     "broker.ack.kernel_native", "broker.pop.kernel_native", "broker.pull.kernel_native",
-    "broker.ends", "broker.moves", "broker.sends",
+    "broker.send.kernel_native",
+    "broker.ends", "broker.moves",
     "client.records", "client.sends",
     "remoting.connection", "remoting.framing", "remoting.header_reader", "remoting.read_frames",
     "remoting.session_frames", "remoting.signatures",
@@ -111,7 +112,7 @@ def broker_engine() -> Engine:
 
 
 def native(module: str) -> ModuleType | None:
-    """Return a module of the compiled engine, such as `broker.sends`; None if pure Python is in use."""
+    """Return a module of the compiled engine, such as `broker.send.kernel_native`; None if pure Python is in use."""
     engine = broker_engine() if module.startswith("broker.") else ENGINE
     return engine.modules.get(module)
 

@@ -16,7 +16,7 @@ from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
-from broker.send import usual_sends
+from broker.send import send_frames
 from broker.send.admission import SendAdmission
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
@@ -42,7 +42,7 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
 
 try:
-    from sprocket.engine.broker import sends as compiled
+    from broker.send import kernel_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 
@@ -131,7 +131,7 @@ def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors send through one twin."""
-    with encoding(is_native), patch.object(usual_sends, "_engine", compiled if is_native else None):
+    with encoding(is_native), patch.object(send_frames, "_engine", compiled if is_native else None):
         yield
 
 

@@ -36,12 +36,12 @@ from store.moves import USUAL_FLAGS
 from store.queue.logic_queue import LogicQueue
 
 if TYPE_CHECKING:
-    from sprocket.engine.broker.sends import SendRead, SendTurn
+    from broker.send.kernel_native import SendRead, SendTurn
 
 logger = logging.getLogger(__name__)
 
 # None with pure Python: then all sends are single requests.
-_engine: Final = native("broker.sends")
+_engine: Final = native("broker.send.kernel_native")
 if _engine is not None and (
     FIXED_IPV4_RAW.size,
     CONSUME_QUEUE_UNIT_BYTES,
@@ -75,7 +75,7 @@ class UsualStore(Protocol):
     def append_usual(self, records: UsualRecords, /) -> int: ...
 
 
-class UsualSends:
+class SendFrames:
     """Handler of the usual sends of each of `routes`.  Lives in the event loop's thread."""
 
     def __init__(
@@ -129,7 +129,7 @@ class UsualSends:
         routes: Sequence[Route],
         refuse: Refuse,
         send: Send,
-    ) -> "UsualSends | None":
+    ) -> "SendFrames | None":
         """Return the handler; None with pure Python, or if `store` does not take what it makes."""
         if _engine is None or not isinstance(store, UsualStore):
             return None
@@ -258,8 +258,8 @@ class UsualSends:
 
 def _log_not_served(channel: FramesChannel) -> None:
     peer = channel.peer
-    peer_lines.error(logger, peer, "event=usual_sends_failed peer=%s:%s", *peer, exc_info=True)
+    peer_lines.error(logger, peer, "event=send_frames_failed peer=%s:%s", *peer, exc_info=True)
 
 
 def _log_not_answered() -> None:
-    peer_lines.error(logger, "", "event=usual_sends_not_answered", exc_info=True)
+    peer_lines.error(logger, "", "event=send_frames_not_answered", exc_info=True)

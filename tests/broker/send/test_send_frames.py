@@ -392,7 +392,9 @@ def served_within_a_turn(twin: Twin, between: Callable[[RemotingChannel], None])
     return asyncio.run(run())
 
 
-@pytest.mark.skipif(native("broker.sends") is None, reason="SPROCKET_ENGINE=python makes responses elsewhere")
+@pytest.mark.skipif(
+    native("broker.send.kernel_native") is None, reason="SPROCKET_ENGINE=python makes responses elsewhere"
+)
 @pytest.mark.parametrize("name", ["eof_received", "close", "hold"])
 def test_the_end_of_a_connection_ends_the_wait_for_the_turn(name: str) -> None:
     twin = Twin(True, sync_flush=False)
