@@ -164,8 +164,12 @@ class RemotingChannel(Outgoing):
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
             self._handle(frames)
-        if decoder.error is not None and not self._is_waiting:
-            self._fail(decoder.error)
+        self._end_if_wrong()
+
+    def _end_if_wrong(self) -> None:
+        """Close the connection after a frame that is none, once all before it are served."""
+        if self._decoder.error is not None and not self._is_waiting:
+            self._fail(self._decoder.error)
 
     def _shed(self, overload: Overload, frames: Frames, size_bytes: int) -> Frames:
         """Return the frames of a read to serve, and refuse the others."""
@@ -246,6 +250,7 @@ class RemotingChannel(Outgoing):
     def serve_rest(self, frames: Frames, index: int) -> None:
         """Serve the frames of a usual read from `index` on."""
         self._serve(frames, self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf, index)
+        self._end_if_wrong()
 
     def serving_failed(self, error: Exception) -> None:
         """Close the connection if its peer is to blame for what the handler of a usual read raised.  Raises others."""
@@ -259,7 +264,7 @@ class RemotingChannel(Outgoing):
         self._reading = True
         try:
             if guard is not None:
-                frames = self._serve_guarded(guard, frames, ends_at)
+                frames = self._serve_guarded(guard, frames[index:] if index else frames, ends_at)
             else:
                 if self._pending.waiting and not index:
                     index = self._pending.resolve_usual(frames)

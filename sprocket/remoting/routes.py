@@ -311,7 +311,7 @@ class RouteTable:
         self._by_short_code: dict[int, Entry] = {}
         # Called for every frame before any of it is decoded, unless `serve_proved` has served the frame.
         self.guard = guard
-        self._proof_of = proof_of
+        self.proof_of = proof_of
         self.overload = overload
         settles: dict[Callable[[], None], None] = {}
         for route in routes:
@@ -378,10 +378,10 @@ class RouteTable:
 
         0 if the guard must see the next one.  Nothing but the proof has read these frames before.
         """
-        entry = None if self._proof_of is None else self._entry_at(frames, index)
-        if entry is None or entry.usual is None or self._proof_of is None:
+        entry = None if self.proof_of is None else self._entry_at(frames, index)
+        if entry is None or entry.usual is None or self.proof_of is None:
             return 0
-        proof = self._proof_of(entry.code, channel)
+        proof = self.proof_of(entry.code, channel)
         if proof is None:
             return 0
         if entry.usual.settle is None:

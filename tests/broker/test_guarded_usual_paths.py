@@ -1,5 +1,6 @@
 """Behind an access gate the compiled paths of sends and pulls give what the Python paths and the whole check give."""
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -11,7 +12,9 @@ from acl.auth.model import UserStatus
 from acl.auth.policy import AuthPolicy
 from acl.gate import Doorway
 from sprocket.engine.choice import ENGINE
+from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.routes import RouteTable
 from tests.fuzz.target import pieces_of
 from tests.fuzz.twins.gate_targets import (
     ALICE,
@@ -21,12 +24,13 @@ from tests.fuzz.twins.gate_targets import (
     Puller,
     Sender,
     compare,
+    passes_of,
     pull,
     pulls_of,
     send,
     sends_of,
 )
-from tests.fuzz.twins.send_targets import compiled
+from tests.fuzz.twins.send_targets import Output, compiled, path_of
 from tests.tiers import seeds
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
@@ -138,6 +142,44 @@ def test_a_change_between_two_reads_ends_what_was_proved(change: Callable[[Guard
 
         twin.serve(cast(Any, changing()))
         assert twin.guard.gate.refused == 20
+
+
+def test_what_was_proved_at_one_gate_proves_nothing_at_another() -> None:
+    """The routes of a connection change: its gate, other users, no gate, and its gate again."""
+    twin, strict = Sender(True), Guard()
+    strict.decide("alice12", "Deny")
+    routes = RouteTable(twin.processor.routes())
+    gates = [one.gate for one in (twin.guard, strict)]
+
+    async def run() -> None:
+        output = Output()
+        channel = RemotingChannel(twin.table, twin.counters)
+        channel.connection_made(output)
+
+        async def stored(read: bytes) -> int:
+            before = twin.store.max_offset("Orders", 1)
+            channel.data_received(read)
+            await asyncio.sleep(0)
+            return twin.store.max_offset("Orders", 1) - before
+
+        with passes_of(True), path_of(True):
+            for _ in range(3):
+                assert await stored(send(ALICE, 1)) == 1
+            for table, signed, unsigned in (
+                (strict.gate.stand_before(routes), 0, 0), (routes, 1, 1), (strict.gate.stand_before(routes), 0, 0),
+                (twin.table, 1, 0), (twin.guard.gate.stand_before(routes), 1, 0),
+            ):  # fmt: skip
+                channel.hold()
+                channel.serve(table)
+                for _ in range(2):
+                    assert await stored(send(ALICE, 1)) == signed
+                    assert await stored(send(ALICE, 1) * 20) == 20 * signed
+                    assert await stored(send(None, 1)) == unsigned
+                    assert await stored(send(None, 1) * 20) == 20 * unsigned
+
+    asyncio.run(run())
+    # Of four rounds at the strict gate, all 42 requests; of four at the other, the 21 unsigned ones.
+    assert [gate.refused for gate in gates] == [4 * 21, 4 * 42]
 
 
 def test_with_pure_python_the_gate_checks_each_request() -> None:

@@ -3,6 +3,7 @@
 
 A read is usual if it is of whole frames of one request code whose handler serves frames, and nothing waits on this
 connection.  `RemotingChannel.receive` and `send_frames` do the same for all reads and responses: they are the twins.
+Behind a guard, a handler gets only frames whose signatures it proves; the guard sees all others, and it alone refuses.
 """
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -60,6 +61,7 @@ cdef class Connection:
     # The handler of the frames that begin like the last one, in the table of then.
     cdef object handler
     cdef object handler_table
+    cdef object handler_code
     cdef int serialization
     cdef uint8_t start[JSON_START_BYTES]
     cdef Py_ssize_t start_bytes
@@ -80,9 +82,7 @@ cdef class Connection:
         if handler is not None:
             self._reading = True
             try:
-                if handler.settle is None:
-                    self._table.settle()
-                served = handler.serve(frames, 0, self)
+                served = self.serve_frames(handler, frames)
             except Exception as error:
                 self._reading = False
                 self.serving_failed(error)
@@ -96,13 +96,25 @@ cdef class Connection:
         if self._long.is_full and not self.is_closed:
             self._leave(())
 
+    cdef Py_ssize_t serve_frames(self, handler, ReadFrames frames) except -1:
+        """Let the handler serve the frames with which a read begins; return how many.  The twin of `serve_proved`."""
+        table, proof = self._table, None
+        if table.guard is not None:
+            proof_of = table.proof_of
+            proof = None if proof_of is None else proof_of(self.handler_code, self)
+            if proof is None:
+                return 0
+        if handler.settle is None:
+            table.settle()
+        return handler.serve(frames, 0, self) if proof is None else handler.serve_proved(frames, 0, self, proof)
+
     cdef ReadFrames whole_frames(self, data):
         """Return the frames of a usual read; None if it is not."""
         cdef ReadFrames frames
         table, decoder = self._table, self._decoder
         if self._held is not None or self._is_waiting or self.partial_bytes or not PyBytes_CheckExact(data):
             return None
-        if self._backlog or self._pending.waiting or table.guard is not None or decoder.error is not None:
+        if self._backlog or self._pending.waiting or self.stalled_at is not None or decoder.error is not None:
             return None
         if decoder.pending_bytes or (PyBytes_GET_SIZE(data) >= SMALL and table.overload is not None):
             return None
@@ -129,7 +141,8 @@ cdef class Connection:
         """Find the handler of the first frame."""
         cdef FrameParts parts
         entry = self._table.entry_of(frames[0])
-        self.handler, self.handler_table = None if entry is None else entry.usual, self._table
+        self.handler, self.handler_code = (None, None) if entry is None else (entry.usual, entry.code)
+        self.handler_table = self._table
         frames.part(0, &parts)
         self.serialization = parts.serialization
         self.start_bytes = min(parts.header_bytes, JSON_START_BYTES if parts.serialization == 0 else BINARY_START_BYTES)

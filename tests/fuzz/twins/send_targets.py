@@ -92,6 +92,8 @@ class Output(asyncio.Transport):
 
     def pause_reading(self) -> None: ...
 
+    def resume_reading(self) -> None: ...
+
 
 class Serving(Protocol):
     """One of two twins that must give the same responses."""
