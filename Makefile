@@ -7,7 +7,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BUILD_STAMP := $(VENV)/.build-done
 STAMP := $(VENV)/.setup-done
 ENGINE_STAMP := $(VENV)/.engine-done
-ENGINE_SOURCES := $(wildcard sprocket/engine/*/*.pyx broker/*/*_native.pyx)
+# Compiled modules beside their twins, without the ends of their names.
+BESIDE := */*_native. */*/*_native. */*/*/*_native.
+ENGINE_SOURCES := $(wildcard sprocket/engine/*/*.pyx $(addsuffix pyx,$(BESIDE)))
 # Arguments for pytest, the demo or the benchmarks, as in `make test ARGS="tests/store -q"`.
 ARGS ?=
 # `make test ALL=1` runs every test; docs/testing.md explains the tiers.
@@ -41,7 +43,7 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock | $(BUILD_STAMP)
 
 # pip above compiles nothing: it would do so in a folder of its own, and all of it would be compiled here a second time.
 # The compiler's output goes to a file: without a compiler it is long, and the one line after it says all.
-$(ENGINE_STAMP): setup.py $(ENGINE_SOURCES) $(wildcard sprocket/engine/*/*.pxd sprocket/engine/*/*.h broker/*/*.pxd) | $(BUILD_STAMP)
+$(ENGINE_STAMP): setup.py $(ENGINE_SOURCES) $(wildcard sprocket/engine/*/*.pxd sprocket/engine/*/*.h $(addsuffix pxd,$(BESIDE))) | $(BUILD_STAMP)
 	@$(BIN)/python -m tools.wheels --use || { \
 	  echo "Compiling the engine: $(words $(ENGINE_SOURCES)) modules on $$(nproc) processors"; \
 	  $(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2; }
@@ -105,4 +107,4 @@ lock: setup ## Write requirements.lock from what .venv holds now
 	@mv requirements.lock.new requirements.lock
 
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build sprocket/engine/*/*.c sprocket/engine/*/*.so broker/*/*_native.c broker/*/*_native.*.so
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build sprocket/engine/*/*.c sprocket/engine/*/*.so $(addsuffix c,$(BESIDE)) $(addsuffix *.so,$(BESIDE))

@@ -12,7 +12,7 @@ from setuptools import Extension, setup
 
 FOLDER = Path("sprocket", "engine")
 # Packages with modules beside their twins in pure Python.
-PACKAGES = ("broker", "store", "ha", "acl", "sprocket")
+PACKAGES = ("broker", "ha", "spark", "sprocket", "store")
 
 
 def sources() -> list[Path]:
@@ -41,7 +41,7 @@ def extensions() -> list[Extension]:
             [str(source)],
             # With this file, because its macros are part of a module.
             depends=[*depends, "setup.py"],
-            include_dirs=sorted({str(Path(path).parent) for path in depends}),
+            include_dirs=sorted({str(path.parent) for path in FOLDER.glob("*/*.h")}),
             define_macros=[("ENGINE_SOURCES", f'"{digest(source)}"')],
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
             optional=True,

@@ -13,7 +13,7 @@ from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 from store.appender import UsualRecords
 from store.queue.logic_queue import LogicQueue
 
-engine: Final = native("broker.moves")
+engine: Final = native("store.moves_native")
 # Other flags need more than the bytes of a record.
 USUAL_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
 

@@ -11,7 +11,7 @@ from typing import Final
 import sprocket
 from broker.config.live_config import LiveConfig
 from sprocket.common.figures import Declared, Figure
-from sprocket.engine.choice import broker_engine
+from sprocket.engine.choice import engine_of
 from sprocket.remoting.command import VERSION
 from store.message_store import MessageStore
 
@@ -47,7 +47,7 @@ def broker_figures(config: LiveConfig, store: MessageStore, space: DiskSpace = d
         Figure("brokerVersionDesc", "version of RocketMQ whose protocol the broker speaks", lambda: _VERSION_NAME),
         Figure("brokerVersion", "version of RocketMQ whose protocol the broker speaks, as a number", lambda: VERSION),
         Figure("sprocketVersion", "version of Sprocket", lambda: sprocket.__version__),
-        Figure("sprocketEngine", "engine in use: native (compiled) or python", lambda: broker_engine().name),
+        Figure("sprocketEngine", "engine in use: native (compiled) or python", lambda: engine_of("broker").name),
         Figure("dispatchBehindBytes", "0: queues are written with the log", lambda: 0),
         Figure(
             "startAcceptSendRequestTimeStamp",

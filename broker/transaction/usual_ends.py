@@ -32,7 +32,7 @@ from store.record.record import topic_field
 logger = logging.getLogger(__name__)
 
 # None with pure Python: then all ends are single requests.
-_engine: Final = native("broker.ends")
+_engine: Final = native("broker.transaction.kernel_native")
 if _engine is not None and _engine.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
 

@@ -1,8 +1,8 @@
 """Choice between the compiled engine and pure Python, once per process.
 
 SPROCKET_ENGINE names the engine: `native` is the compiled one, `python` the pure one.  With `auto`, the default, it is
-the compiled one if it was built.  All modules of a broker come from one engine, and so do all others: if one is
-missing, Python is used for all of them.
+the compiled one if it was built.  The modules of a package, and of those below it, come from one engine: if one is
+missing, Python is used for all of the package.
 """
 
 import hashlib
@@ -19,14 +19,16 @@ from typing import Final, NamedTuple
 # twins in pure Python, by their whole names.
 MODULES: Final = (
     "broker.ack.kernel_native", "broker.pop.kernel_native", "broker.pull.kernel_native",
-    "broker.send.kernel_native",
-    "broker.ends", "broker.moves",
+    "broker.send.kernel_native", "broker.transaction.kernel_native",
     "client.records", "client.sends",
     "remoting.connection", "remoting.framing", "remoting.header_reader", "remoting.read_frames",
     "remoting.session_frames", "remoting.signatures",
     "store.columns", "store.index_keys", "store.intake", "store.reads", "store.record_filters", "store.scan",
     "store.timer_units",
+    "store.moves_native",
 )  # fmt: skip
+# A module imports the package it is in, and a client must not import a store, nor a store a broker.
+_BELOW: Final = {"sprocket": (), "store": ("sprocket",), "broker": ("sprocket", "store")}
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (
     "Everything works; sends and recovery take 2 to 4 times as long. Faster: install a C compiler, run `make engine`."
@@ -101,25 +103,29 @@ def _pure(wanted: str, reason: str) -> Engine:
 
 
 _WANTED: Final = os.environ.get(VARIABLE, "")
-# A broker's modules import the package `broker`, and a client must not import a server.
-ENGINE: Final = choose(_WANTED, names=[name for name in MODULES if not name.startswith("broker.")])
+
+
+def _package(name: str) -> str:
+    return whole_name(name).partition(".")[0]
 
 
 @cache
-def broker_engine() -> Engine:
-    """Return the engine of a broker: that of all modules.  Raises EngineMissing as `choose`."""
-    return choose(_WANTED)
+def engine_of(package: str) -> Engine:
+    """Return the engine of a top-level package.  Raises EngineMissing as `choose`."""
+    return choose(_WANTED, names=[name for name in MODULES if _package(name) in (package, *_BELOW[package])])
+
+
+ENGINE: Final = engine_of("sprocket")
 
 
 def native(module: str) -> ModuleType | None:
-    """Return a module of the compiled engine, such as `broker.send.kernel_native`; None if pure Python is in use."""
-    engine = broker_engine() if module.startswith("broker.") else ENGINE
-    return engine.modules.get(module)
+    """Return a module of the compiled engine, such as `store.moves_native`; None if pure Python is in use."""
+    return engine_of(_package(module)).modules.get(module)
 
 
 def main() -> int:
     """Print one line about the engine in use, for `make setup`."""
-    engine = broker_engine()
+    engine = engine_of("broker")
     if engine.name == "native":
         print("Engine: native (compiled)")
     else:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.engine.choice import ENGINE, MODULES, broker_engine, whole_name
+from sprocket.engine.choice import ENGINE, MODULES, choose, whole_name
+from tests.engine.sources import ROOT, copy_sources
 
-ROOT = Path(__file__).resolve().parents[2]
 # What the recipe needs besides Python; the compiler is not among them.
 TOOLS = ("make", "sh", "rm", "cat", "touch", "nproc")
 pytestmark = pytest.mark.skipif(not (ROOT / ".venv" / "bin").exists(), reason="make works with .venv alone")
@@ -21,19 +21,9 @@ pytestmark = pytest.mark.skipif(not (ROOT / ".venv" / "bin").exists(), reason="m
 def tree(tmp_path: Path) -> Path:
     """A checkout that has been set up, but whose engine is not built."""
     tree = tmp_path / "tree"
-    engine = ROOT / "sprocket" / "engine"
-    compiled = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
-    shutil.copytree(engine, tree / "sprocket" / "engine", ignore=compiled)
-    for source in ROOT.glob("broker/*/*_native.pyx"):
-        folder = tree / source.parent.relative_to(ROOT)
-        folder.mkdir(parents=True)
-        for path in (source.parent / "__init__.py", *source.parent.glob("*_native.p*")):
-            shutil.copy(path, folder)
-    shutil.copy(ROOT / "broker" / "__init__.py", tree / "broker")
-    shutil.copy(ROOT / "sprocket" / "__init__.py", tree / "sprocket")
+    copy_sources(tree)
     for name in (
         "Makefile",
-        "setup.py",
         "setup.cfg",
         "pyproject.toml",
         "requirements.lock",
@@ -63,8 +53,8 @@ def make_engine(tree: Path, path: str) -> str:
 
 
 def built(tree: Path) -> list[str]:
-    packages = (tree / "sprocket", tree / "broker")
-    found = [path.relative_to(tree) for package in packages for path in package.glob("**/*.so")]
+    packages = {whole_name(name).partition(".")[0] for name in MODULES}
+    found = [path.relative_to(tree) for package in packages for path in (tree / package).glob("**/*.so")]
     return sorted(".".join((*path.parent.parts, path.name.partition(".")[0])) for path in found)
 
 
@@ -81,7 +71,7 @@ def test_a_wheel_from_these_sources_is_used_instead_of_a_compiler(tree: Path) ->
     (tree / "dist").mkdir()
     wheel = tree / "dist" / "sprocket_mq-1-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for module in broker_engine().modules.values():
+        for module in choose("native").modules.values():
             path = Path(str(module.__file__))
             archive.write(path, path.relative_to(ROOT))
     found, engine = make_engine(tree, "/usr/bin:/bin").splitlines()

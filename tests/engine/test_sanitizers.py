@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from sprocket.engine.choice import MODULES
+from tests.engine.sources import ROOT, copy_sources
 from tests.fuzz.all_targets import TWIN_TARGETS
 
-ROOT = Path(__file__).resolve().parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 SECONDS = os.environ.get("SPROCKET_FUZZ_SECONDS", "30")
 
@@ -31,16 +31,7 @@ def sanitized(tmp_path: Path) -> Path:
     """The folder of the modules, compiled with both sanitizers from a copy of the sources."""
     if shutil.which("gcc") is None or not runtime("libasan.so").is_absolute():
         pytest.skip("no gcc with its sanitizers")
-    copied = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
-    shutil.copytree(ROOT / "sprocket" / "engine", tmp_path / "sprocket" / "engine", ignore=copied)
-    # Cython looks for the declarations of a module by the name of its package.
-    shutil.copy(ROOT / "sprocket" / "__init__.py", tmp_path / "sprocket")
-    for package in (ROOT / "broker", ROOT / "broker" / "pull"):
-        (tmp_path / package.relative_to(ROOT)).mkdir()
-        shutil.copy(package / "__init__.py", tmp_path / package.relative_to(ROOT))
-    shutil.copy(ROOT / "setup.py", tmp_path)
-    for source in (ROOT / "broker" / "pull").glob("*_native.p[xy][xd]"):
-        shutil.copy(source, tmp_path / source.relative_to(ROOT))
+    copy_sources(tmp_path)
     environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "CC": "gcc"}
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", "built"]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)

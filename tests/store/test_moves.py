@@ -16,7 +16,7 @@ from tests.store.timer.wheel_run import HOST, REAL_TOPIC, WheelRun
 from tests.tiers import seeds
 
 try:
-    from sprocket.engine.broker import moves as compiled
+    from store import moves_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -36,8 +36,8 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
 
 try:
-    from sprocket.engine.broker import ends as compiled
-    from sprocket.engine.broker import moves as compiled_moves
+    from broker.transaction import kernel_native as compiled
+    from store import moves_native as compiled_moves
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_moves = None  # type: ignore[assignment]
 

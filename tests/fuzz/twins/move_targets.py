@@ -23,8 +23,8 @@ from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import sealed
 
 try:
-    from sprocket.engine.broker import ends as ends_engine
-    from sprocket.engine.broker import moves as compiled
+    from broker.transaction import kernel_native as ends_engine
+    from store import moves_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

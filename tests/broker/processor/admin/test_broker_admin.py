@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from sprocket.engine.choice import broker_engine
+from sprocket.engine.choice import engine_of
 from sprocket.remoting.bodies.stats import BrokerStatsData, HARuntimeInfo, KVTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -60,7 +60,7 @@ async def test_runtime_info(pair: Pair) -> None:
     response = await client.ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
     info = loads(response.body, KVTable).table
     assert info["brokerVersionDesc"] == "V5_3_3"
-    assert info["sprocketEngine"] == broker_engine().name
+    assert info["sprocketEngine"] == engine_of("broker").name
     assert info["msgPutTotalTodayNow"] == "5"
     assert info["putMessageTimesTotal"] == "5"
     assert int(info["commitLogMaxOffset"]) > 0

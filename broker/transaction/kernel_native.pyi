@@ -1,8 +1,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sprocket.engine.broker.moves import Moves
 from sprocket.engine.remoting.header_reader import HeaderReader
+from store.moves_native import Moves
 
 SOURCES: Final[str]
 TEXT: Final[int]

@@ -16,7 +16,7 @@ from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for 
 from sprocket.engine.remoting.framing cimport ResponseEncoder, Value
 from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
 from sprocket.engine.store.layout cimport QueueEntry, from_big32, from_big64
-from sprocket.engine.broker.moves cimport Move, Moves
+from store.moves_native cimport Move, Moves
 from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
 from sprocket.engine.remoting.wire_text cimport Text
 
