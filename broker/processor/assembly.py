@@ -23,9 +23,9 @@ from broker.processor.query import QueryProcessor
 from broker.processor.reply import ReplyProcessor
 from broker.processor.send import SendProcessor
 from broker.processor.send_back import SendBackProcessor
-from broker.send.admission import SendAdmission
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
+from broker.send.planner import SendPlanner
 from broker.timer.schedule import ScheduleService
 from broker.timer.timer_intake import TimerIntake
 from broker.transaction.transactions import Transactions
@@ -44,12 +44,12 @@ def message_routes(
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
-    admission = SendAdmission(config, topics, core.random_below)
+    planner = SendPlanner(config, topics, store, clock, core.random_below)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     on_reset = pop.reset, pulls.reset
     return [
-        *SendProcessor(config, store, admission, intake, waits, clock, core.flow, idempotent).routes(),
-        *ReplyProcessor(config, store, admission, core.producers, waits, clock).routes(),
+        *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
+        *ReplyProcessor(config, store, planner, core.producers, waits, clock).routes(),
         *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),
         *pulls.routes(),

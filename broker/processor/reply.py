@@ -17,7 +17,7 @@ from broker.client.clients import ProducerRegistry
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import host_bytes, offset_message_id
-from broker.send.admission import SendAdmission, SendHeader, check_accepting
+from broker.send.planner import SendHeader, SendPlanner
 from broker.send.replies import Appended
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
@@ -66,14 +66,14 @@ class ReplyProcessor:
         self,
         config: LiveConfig,
         store: ReplyStore,
-        admission: SendAdmission,
+        planner: SendPlanner,
         producers: ProducerRegistry,
         waits: ConfirmWaits,
         clock: Clock,
     ) -> None:
         self._config = config
         self._store = store
-        self._admission = admission
+        self._planner = planner
         self._producers = producers
         self._waits = waits
         self._clock = clock
@@ -95,8 +95,7 @@ class ReplyProcessor:
         """Push one reply; respond to its sender when the requester has it or cannot be reached."""
         header: SendHeader = request.header
         try:
-            check_accepting(self._config.broker, self._clock.wall_ms())
-            queue_id = self._queue(header, request.channel.peer)
+            queue_id = self._planner.admit(header, request.channel.peer).queue_id
         except RequestError as error:
             return Refusal(error.code, error.remark, self._constants(), reason=error.refusal_reason)
         properties = names.parse(header.properties)
@@ -121,13 +120,6 @@ class ReplyProcessor:
         )
         pushed.add_done_callback(lambda answer: self._pushed(request, queue_id, requester, answer))
         return None
-
-    def _queue(self, header: SendHeader, peer: tuple[str, int]) -> int:
-        """Return the queue in which the reply is stored.  Raises RequestError."""
-        admission = self._admission.admit(header, peer)
-        if 0 <= header.queue_id < admission.queue_limit:
-            return header.queue_id
-        return self._admission.queue(admission, header.queue_id, peer)
 
     def _has_room(self, size_bytes: int) -> bool:
         most = self._config.broker.reply_thread_pool_queue_capacity

@@ -15,15 +15,13 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import Answer, ConfirmWaits
 from broker.message_id import host_bytes
 from broker.metrics.message_flow import MessageFlow
-from broker.send.admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
-from broker.send.replies import Appended, Sent
+from broker.send.planner import RETRY_MARK, SendPlan, SendPlanner
+from broker.send.replies import Appended, SendReplies, Sent
 from broker.send.send_frames import SendFrames
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
-from broker.send.settled import Settled
 from broker.timer.recall_handle import handle_of
-from sprocket.common.clock import Clock
 from sprocket.common.errors import NoLease, RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codec.java_text import java_text
@@ -48,9 +46,6 @@ _MAX_CACHED_TAGS: Final = 4096
 class SendStore(Protocol):
     """Part of `MessageStore` that a send needs."""
 
-    @property
-    def store_host(self) -> bytes: ...
-
     def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
 
 
@@ -61,28 +56,24 @@ class SendProcessor:
         self,
         config: LiveConfig,
         store: SendStore,
-        admission: SendAdmission,
+        planner: SendPlanner,
         intake: MessageIntake,
         waits: ConfirmWaits,
-        clock: Clock,
         flow: MessageFlow,
         idempotent: IdempotentSends,
     ) -> None:
         self._config = config
         self._idempotent = idempotent
         self._store = store
-        self._admission = admission
+        self.planner = planner
         self._intake = intake
         self._waits = waits
-        self._clock = clock
         self._flow = flow
         self._tags: dict[bytes, int] = {b"": 0}
-        self._settle()
 
-    def _settle(self) -> None:
-        """Cache the values that change only with an update of the configuration."""
-        self._settled = Settled(self._config.broker, self._store.store_host)
-        self._replies, self._suffix = self._settled.replies, self._settled.suffix
+    @property
+    def _replies(self) -> SendReplies:
+        return self.planner.form().replies
 
     def routes(self) -> list[Route]:
         """The routes of this processor."""
@@ -95,31 +86,28 @@ class SendProcessor:
                 (RequestCode.SEND_BATCH_MESSAGE, v2),
             )
         ]
-        usual = SendFrames.of(
-            self._config, self._store, self._admission, self._waits, self._flow, self._intake.timer, routes[:2],
+        frames = SendFrames.of(
+            self._config, self._store, self.planner, self._waits, self._flow, self._intake.timer, routes[:2],
             self._refuse, self.send,
         )  # fmt: skip
-        if usual is None:
+        if frames is None:
             return routes
-        return [*(replace(route, usual=usual.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
+        return [*(replace(route, usual=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and respond to the sends of one read, all of one channel."""
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
             return
-        if not self._settled.is_for(self._config.broker, self._store.store_host):
-            self._settle()
         self._store_and_answer(run)
 
     def _store_and_answer(self, run: list[Request[Any]]) -> None:
         channel: Channel = run[0].channel
         peer = channel.peer
         born_host = host_bytes(*peer)
-        admitted: dict[str, Admission] = {}
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
-        tags, suffix = self._tags, self._suffix
+        tags, suffix, admit = self._tags, self.planner.form().suffix, self.planner.admit
         # One search for all sends: five searches per send would take longer than decoding its header.
         may_differ = len(run) == 1
         if may_differ:
@@ -128,21 +116,19 @@ class SendProcessor:
             texts = "".join([request.header.properties or "" for request in run])
             may_differ = holds_mark(texts)
         may_be_fifo = SHARDING_KEY in texts
-        # Written for speed: usual sends are handled here without a call, the others by `MessageIntake`.
+        # Written for speed: plain sends are handled here without a call, the others by `MessageIntake`.
         for request in run:
             header = request.header
             try:
-                topic, queue_id, text = header.topic, header.queue_id, header.properties
-                admission = admitted.get(topic) or self._admit(admitted, header, peer)
-                if not 0 <= queue_id < admission.queue_limit:
-                    queue_id = self._admission.queue(admission, queue_id, peer)
+                plan = admit(header, peer)
+                topic, queue_id, text = plan.topic, plan.queue_id, header.properties
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
                     messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
-                    self._send_batch(request, admission, queue_id, born_host)
+                    self._send_batch(request, plan, born_host)
                     continue
                 key, handle = None, b""
-                sys_flag = header.sys_flag | admission.flags
+                sys_flag = header.sys_flag | plan.flags
                 if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
                     at = properties.rfind(b"UNIQ_KEY\x01")
@@ -160,8 +146,8 @@ class SendProcessor:
                             header.born_timestamp, born_host, header.reconsume_times or 0,
                         )  # fmt: skip
                 if not key:
-                    message, key, handle = self._uncommon(request, admission, queue_id, born_host)
-                    if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, admission):
+                    message, key, handle = self._uncommon(request, plan, born_host, suffix)
+                    if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
                         messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
                         self._send_once(request, topic, [message])
                         continue
@@ -170,12 +156,6 @@ class SendProcessor:
             except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
         self._append(channel, messages, sent, may_be_fifo)
-
-    def _admit(self, admitted: dict[str, Admission], header: SendHeader, peer: tuple[str, int]) -> Admission:
-        if self._config.broker.start_accept_send_request_time_stamp:
-            check_accepting(self._config.broker, self._clock.wall_ms())
-        admission = admitted[header.topic] = self._admission.admit(header, peer)
-        return admission
 
     def _tags_code(self, properties: bytes) -> int:
         tag = find_last(properties, b"TAGS\x01") or b""
@@ -187,21 +167,21 @@ class SendProcessor:
         return code
 
     def _uncommon(
-        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+        self, request: Request[Any], plan: SendPlan, born_host: bytes, suffix: bytes
     ) -> tuple[PendingMessage, bytes, bytes]:
         """Return the message of a request that is no batch, its unique key, and its recall handle or nothing."""
-        text, sys_flag, intake = request.header.properties, request.header.sys_flag | admission.flags, self._intake
+        text, sys_flag, intake = request.header.properties, request.header.sys_flag | plan.flags, self._intake
         if text and not sys_flag & _SLOW_FLAGS:
             kind = kind_of(text)
             if kind is SendKind.HALF:
-                half = intake.halves.message(request, admission, queue_id, born_host, self._suffix)
+                half = intake.halves.message(request, plan, born_host, suffix)
                 if half is not None:
                     return *half, b""
             elif kind is SendKind.TIMED and not sys_flag & _SPECIAL_FLAGS:
-                timed = intake.timed.message(request, admission, queue_id, born_host, self._suffix)
+                timed = intake.timed.message(request, plan, born_host, suffix)
                 if timed is not None:
                     return timed
-        message, key = intake.message(request, admission, queue_id, born_host)
+        message, key = intake.message(request, plan, born_host)
         handle = None
         if message.topic == TIMER_TOPIC:
             handle = handle_of(message.properties, self._config.broker.broker_name, key)
@@ -274,11 +254,11 @@ class SendProcessor:
         _, physical_offset, size = appended[-1]
         self._waits.wait(physical_offset + size, answer, prepare)
 
-    def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
+    def _send_batch(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> None:
         """Store the messages of one batch request, all or none."""
-        messages, key, have_ids = self._intake.batch(request, admission, queue_id, born_host)
-        if have_ids and self._idempotent.takes_any(messages, admission):
-            self._send_once(request, admission.topic, messages, key)
+        messages, key, have_ids = self._intake.batch(request, plan, born_host)
+        if have_ids and self._idempotent.takes_any(messages, plan):
+            self._send_once(request, plan.topic, messages, key)
             return
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)
@@ -290,7 +270,7 @@ class SendProcessor:
             if error is not None:
                 self._refuse([request], error)
             elif request.wants_answer:
-                frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
+                frame = self._replies.batch_frame(request, code, plan.queue_id, key, appended, kept_as_one=kept_as_one)
                 request.channel.answer(request, frame, code=code)
 
         if self._waits.is_needed:

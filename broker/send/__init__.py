@@ -1,1 +1,1 @@
-"""Steps of a send: admission, intake, append, waiting for the confirm offset, response."""
+"""Steps of a send: plan, intake, append, waiting for the confirm offset, response."""

@@ -1,6 +1,6 @@
 """Fast path of sends of half messages, which does not parse the properties into a mapping.
 
-It returns None for any unusual send; `broker.send.intake` then makes the same message of it.
+It returns None for other forms of such a send; `broker.send.intake` then makes the same message of it.
 Source: RocketMQ 5.3.3, `TransactionalMessageBridge.parseHalfMessageInner`.
 """
 
@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from broker.config.live_config import LiveConfig
-from broker.send.admission import Admission
+from broker.send.planner import SendPlan
 from broker.transaction.half_message import QUEUE_ID, TRANSACTION_MASK
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Request
@@ -31,7 +31,7 @@ class HalfSends:
         self._tags_codes = tags_codes
 
     def message(
-        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
+        self, request: Request[Any], plan: SendPlan, born_host: bytes, suffix: bytes
     ) -> tuple[PendingMessage, bytes] | None:
         """Return the half message of a request of the kind HALF, and its unique key.
 
@@ -51,13 +51,13 @@ class HalfSends:
         key = find_last(properties, _UNIQUE_KEY)
         if not key:
             return None
-        place = key, admission.topic.encode(), queue_id
+        place = key, plan.topic.encode(), plan.queue_id
         properties += suffix + b"__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % place
         if len(properties) > MAX_PROPERTIES_BYTES:
             return None
         pending = PendingMessage(
             TRANS_HALF_TOPIC, QUEUE_ID, body, properties, self._tags_codes.of_tag(find_last(properties, _TAGS) or b""),
-            header.flag, (header.sys_flag | admission.sys_flag) & ~TRANSACTION_MASK, header.born_timestamp, born_host,
+            header.flag, (header.sys_flag | plan.sys_flag) & ~TRANSACTION_MASK, header.born_timestamp, born_host,
             header.reconsume_times or 0,
         )  # fmt: skip
         return pending, key

@@ -13,7 +13,7 @@ from broker.idempotence.known_ids import KnownIds
 from broker.idempotence.log_ids import MAX_ID_BYTES, NAME, UNIQUE_KEY_NAME, WAITING_TOPICS, first_send
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.metrics.message_flow import MessageFlow
-from broker.send.admission import Admission
+from broker.send.planner import SendPlan
 from broker.send.replies import Appended, SendReplies
 from broker.timer.recall_handle import handle_text
 from sprocket.common.clock import Clock
@@ -57,26 +57,26 @@ class IdempotentSends:
         self._clock = clock
         self._flow = flow
 
-    def takes(self, message: PendingMessage, admission: Admission) -> bool:
-        """Return whether `message`, which was sent to the topic of `admission`, must go through the window.
+    def takes(self, message: PendingMessage, plan: SendPlan) -> bool:
+        """Return whether `message`, which was sent to the topic of `plan`, must go through the window.
 
         Raises RequestError for a message that has an id and may not.  What a consumer returns to a retry topic has the
         id of the original, and is not a duplicate of it.
         """
-        if not self._ids.is_on or admission.is_retry or admission.keeps_batches:
+        if not self._ids.is_on or plan.is_retry or plan.keeps_batches:
             return False
         if not find_last(message.properties, NAME):
             return False
-        if message.topic != admission.topic and message.topic not in WAITING_TOPICS:
+        if message.topic != plan.topic and message.topic not in WAITING_TOPICS:
             raise _illegal("a message of a transaction cannot have it; send the message without it")
         for name in (NAME, UNIQUE_KEY_NAME):
             if len(find_last(message.properties, name) or b"") > MAX_ID_BYTES:
                 raise _illegal(f"it and UNIQ_KEY have at most {MAX_ID_BYTES} bytes; choose a shorter id")
         return True
 
-    def takes_any(self, messages: Sequence[PendingMessage], admission: Admission) -> bool:
+    def takes_any(self, messages: Sequence[PendingMessage], plan: SendPlan) -> bool:
         """Return whether a batch must go through the window.  Raises as `takes` for each message."""
-        return True in {self.takes(message, admission) for message in messages}
+        return True in {self.takes(message, plan) for message in messages}
 
     def held(self, again: Again, refuse: Refuse) -> bool:
         """Return whether the request was put off: later `again` or `refuse` is called.  Raises StoreBusy."""

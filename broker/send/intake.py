@@ -1,4 +1,4 @@
-"""Converter of unusual sends to stored messages: retries, delays, transactions, client batches.
+"""Converter of all kinds of sends to stored messages: retries, delays, transactions, client batches.
 
 Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.encode(MessageExtBatch)`.
 """
@@ -10,9 +10,9 @@ from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
 from broker.message_id import UniqueKeys
 from broker.plan.refusals import unknown_group_of_retry
-from broker.send.admission import Admission, SendHeader
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
 from broker.send.half_sends import HalfSends
+from broker.send.planner import SendHeader, SendPlan
 from broker.send.timed_sends import TimedSends
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
@@ -95,22 +95,20 @@ class MessageIntake:
 
     # One message
 
-    def message(
-        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
-    ) -> tuple[PendingMessage, bytes]:
+    def message(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> tuple[PendingMessage, bytes]:
         """Return the message of a request that is no batch, and its unique key."""
         header: SendHeader = request.header
         properties = self._properties(header)
         key = properties.setdefault(names.UNIQ_KEY, "") or self._unique_keys.next()
         properties[names.UNIQ_KEY] = key
-        topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
+        topic, queue_id, sys_flag = plan.topic, plan.queue_id, header.sys_flag | plan.sys_flag
         reconsume_times = header.reconsume_times or 0
-        if admission.is_retry and self._is_dead(request, group_of(topic)):
+        if plan.is_retry and self._is_dead(request, group_of(topic)):
             topic, queue_id = self._dead_letter_topic(topic), 0
             properties[names.DELAY] = "-1"
         delay_level = self._delay_level(properties)
         is_prepared = self._is_prepared(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
-        self._check_inner_batch(request, properties, sys_flag, admission.keeps_batches and topic == admission.topic)
+        self._check_inner_batch(request, properties, sys_flag, plan.keeps_batches and topic == plan.topic)
         if is_prepared:
             if delay_level > 0 or sys_flag & _INNER_BATCH or any(name in properties for name in TIMER_NAMES):
                 raise self._illegal("A transaction message has no delay and is no batch.")
@@ -207,43 +205,40 @@ class MessageIntake:
 
     # A batch of a client
 
-    def batch(
-        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
-    ) -> tuple[list[PendingMessage], str, bool]:
+    def batch(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> tuple[list[PendingMessage], str, bool]:
         """Return the messages of a batch request, at least one, the unique key of the batch, and whether any has an id.
 
         The id is that of idempotent messages (IDEMPOTENCE_ID).
         """
         header: SendHeader = request.header
         properties = self._properties(header)
-        if admission.is_retry:
-            remark = f"batch request does not support retry group {admission.topic}"
+        if plan.is_retry:
+            remark = f"batch request does not support retry group {plan.topic}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if names.IDEMPOTENCE_ID in properties:
             raise self._illegal(f"A batch has no {names.IDEMPOTENCE_ID}: give each of its messages its own.")
-        sys_flag = header.sys_flag | admission.sys_flag
+        sys_flag = header.sys_flag | plan.sys_flag
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
-        if admission.keeps_batches and names.UNIQ_KEY in properties:
-            kept = self._inner_batch(request, admission, queue_id, born_host, properties)
+        if plan.keeps_batches and names.UNIQ_KEY in properties:
+            kept = self._inner_batch(request, plan, born_host, properties)
             return [kept], properties[names.UNIQ_KEY], False
         common = self._encoded(properties)
         content, max_message_bytes = request.body, self._config.store.max_message_size
         members = self._members(content, MAX_BATCH_MESSAGES)
         try:
-            check_growth(content, len(members), admission.topic, common, max_message_bytes)
+            check_growth(content, len(members), plan.topic, common, max_message_bytes)
         except BadBatch as error:
             raise self._illegal(str(error)) from None
-        messages, have_ids = self._split(request, admission, queue_id, born_host, members, common)
+        messages, have_ids = self._split(request, plan, born_host, members, common)
         return messages, properties.get(names.UNIQ_KEY, ""), have_ids
 
     def _split(
         self,
         request: Request[Any],
-        admission: Admission,
-        queue_id: int,
+        plan: SendPlan,
         born_host: bytes,
         members: list[Member],
         common: bytes,
@@ -254,7 +249,7 @@ class MessageIntake:
         """
         header: SendHeader = request.header
         content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
-        topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
+        topic, queue_id, sys_flag = plan.topic, plan.queue_id, header.sys_flag | plan.sys_flag
         born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
         separated, light_queues, have_ids = names.VALUE_END_BYTES + common, 0, False
         messages: list[PendingMessage] = []
@@ -282,8 +277,7 @@ class MessageIntake:
     def _inner_batch(
         self,
         request: Request[Any],
-        admission: Admission,
-        queue_id: int,
+        plan: SendPlan,
         born_host: bytes,
         properties: dict[str, str],
     ) -> PendingMessage:
@@ -292,8 +286,8 @@ class MessageIntake:
         properties[names.INNER_NUM] = str(self._count(request.body))
         encoded = self._encoded(properties)
         return PendingMessage(
-            admission.topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,
-            header.sys_flag | admission.sys_flag | _KEPT_BATCH, header.born_timestamp, born_host,
+            plan.topic, plan.queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,
+            header.sys_flag | plan.sys_flag | _KEPT_BATCH, header.born_timestamp, born_host,
             header.reconsume_times or 0,
         )  # fmt: skip
 

@@ -1,30 +1,57 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from broker.plan.table import PlanTable, Refused
+from broker.send.planner import SendPlan
 from sprocket.engine.remoting.header_reader import HeaderReader
-from sprocket.engine.remoting.signatures import Proof
 
 SOURCES: Final[str]
 TEXT: Final[int]
 INT: Final[int]
 LONG: Final[int]
 BOOL: Final[int]
-RECORD_HEAD_BYTES: Final[int]
-QUEUE_ENTRY_BYTES: Final[int]
+SIZES: Final[tuple[int, int]]
 
-class SendKinds:
+class Prepared:
+    @property
+    def is_lasting(self) -> bool: ...
+    @property
+    def is_for_kernel(self) -> bool: ...
+
+class SendKernel:
     def __init__(
         self,
+        readers: dict[int, SendReader],
+        plan_of: Callable[[str, int], SendPlan | Refused],
+        table: PlanTable[bytes, Prepared],
+        max_sends: int,
+    ) -> None: ...
+    def configure(
+        self,
+        suffix: bytes,
         half_topic: str,
         timer_topic: str,
         broker_name: bytes,
         takes_halves: bool,
         times_of: Callable[[], tuple[int, int, int] | None],
         has_room: Callable[[int], bool],
+        waiting_queue: Callable[[str, int], Any],
     ) -> None: ...
+    def intake(
+        self,
+        begin: Callable[[], SendTurn | None],
+        store: Callable[[SendTurn], bool],
+        store_or_serve: Callable[[SendTurn], None],
+        end_later: Callable[[], None],
+        host_of: Callable[[str, int], bytes],
+        failed: Callable[[Any], None],
+        max_messages: int,
+        max_bytes: int,
+    ) -> SendIntake: ...
+    def begin(self, version: int, room_bytes: int, max_record_bytes: int) -> SendTurn: ...
 
 class SendReader(HeaderReader):
-    def __init__(self, code: int, fields: tuple[Any, ...], usual_flags: int) -> None: ...
+    def __init__(self, code: int, fields: tuple[Any, ...], plain_flags: int) -> None: ...
 
 class SendRead:
     code: Final[int]
@@ -38,20 +65,8 @@ class SendTurn:
     reads: Final[list[SendRead]]
     size_bytes: Final[int]
     timed: Final[int]
-    def __init__(
-        self,
-        readers: dict[int, SendReader],
-        suffix: bytes,
-        kinds: SendKinds,
-        max_sends: int,
-        least: int,
-        room_bytes: int,
-        max_record_bytes: int,
-        topic_of: Callable[[str], tuple[str, int, int] | None],
-        queue_of: Callable[[str, int], Any],
-    ) -> None: ...
+    version: Final[int]
     def __len__(self) -> int: ...
-    def filled_queues(self) -> list[Any]: ...
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
@@ -71,18 +86,5 @@ class SendTurn:
     def delays(self) -> dict[str, list[int]]: ...
 
 class SendIntake:
-    def __init__(
-        self,
-        begin: Callable[[], SendTurn | None],
-        store: Callable[[SendTurn], bool],
-        store_or_serve: Callable[[SendTurn], None],
-        end_later: Callable[[], None],
-        host_of: Callable[[str, int], bytes],
-        failed: Callable[[Any], None],
-        max_messages: int,
-        max_bytes: int,
-    ) -> None: ...
-    def serve(
-        self, code: int, frames: Sequence[Any], index: int, channel: Any, proof: Proof | None = None, /
-    ) -> int: ...
+    def serve(self, code: int, frames: Sequence[Any], index: int, channel: Any, proof: Any = None, /) -> int: ...
     def settle(self) -> None: ...

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled path of usual sends: from the frames of reads to records, ConsumeQueue entries and responses.
+"""Kernel of sends, compiled: from the frames of reads to records, ConsumeQueue entries and responses.
 
-Its twin is the Python path (`broker/processor/send.py`, `store/appender.py`, `broker/send/replies.py`).  Nothing is
-refused here: a read ends before the first send that is unusual, and the Python path serves that one.  So it accepts
-only sends about which both could not differ.
+Its specification is the handler (`broker/processor/send.py`, `store/appender.py`, `broker/send/replies.py`).  Nothing is
+refused here: `SendReader.take` stops before the first send for the handler.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -15,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal, put_hex
-from sprocket.engine.remoting.header_reader cimport FOREIGN, Header, HeaderReader, Outcome, UNUSUAL, USUAL
+from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
@@ -57,7 +56,7 @@ cdef enum:
     ROLE_BATCH = 8
     # Different topics and queues of one append; the next one begins with the send that exceeds them.
     MAX_TOPICS = 16
-    MAX_LANES = 64
+    MAX_QUEUES = 64
     # Different slots of the timer wheel that sends of one append have looked at.
     MAX_SLOTS = 64
     # Room for so many sends, and for headers of so many bytes, is made at once.
@@ -76,10 +75,12 @@ cdef bint CAN_FOLD = False
 crc32_prepare()
 CAN_FOLD = crc32_can_fold()
 
-# For a comparison with `FIXED_IPV4_RAW` and `CONSUME_QUEUE_DTYPE`.
-RECORD_HEAD_BYTES = sizeof(RecordFixed) + sizeof(RecordRestIpv4)
-QUEUE_ENTRY_BYTES = sizeof(QueueEntry)
-assert RECORD_HEAD_BYTES == FIXED_IPV4_BYTES
+# Of the head of a record, and of a queue entry.
+SIZES = (sizeof(RecordFixed) + sizeof(RecordRestIpv4), sizeof(QueueEntry))
+
+# The text of a key; beside it, the key has the queue's id.
+cdef int KEY_ROLES[1]
+KEY_ROLES[:] = [ROLE_TOPIC]
 
 _ROLES = {
     "topic": ROLE_TOPIC, "properties": ROLE_PROPERTIES, "queue_id": ROLE_QUEUE_ID, "sys_flag": ROLE_SYS_FLAG,
@@ -106,7 +107,7 @@ cdef struct Send:
     int32_t reconsume_times
     int32_t opaque
     int32_t tags_code
-    int lane
+    int queue
     int serialization
     bint is_fifo
     # Of a half or timed message: what it is, where it goes in the end, and for the latter when.
@@ -118,9 +119,11 @@ cdef struct Send:
 
 
 # One queue of the turn.
-cdef struct Lane:
+cdef struct Queue:
     int topic
     int64_t queue_id
+    int64_t flags  # of the plan, added to those of each message
+    bint is_there  # if not, only half and timed messages for it are taken
     int64_t next_offset
     int32_t magic
     const uint8_t *topic_bytes  # with their length, as in a record
@@ -140,8 +143,6 @@ cdef struct Tally:
 cdef struct Topic:
     const uint8_t *name
     Py_ssize_t name_bytes  # -1 for a topic of the broker, which no sender can name
-    int64_t queue_limit
-    int64_t flags
     Tally tallies[2]  # without and with a sharding key
 
 
@@ -153,6 +154,21 @@ cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
     return True
 
 
+cdef class Prepared:
+    """A plan, with what the kernel reads of it as C values."""
+
+    cdef readonly bint is_lasting
+    cdef readonly bint is_for_kernel
+    cdef str topic
+    cdef object queue  # None if there is none yet
+    cdef int64_t flags
+
+    def __init__(self, plan):
+        self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
+        if self.is_for_kernel:
+            self.topic, self.queue, self.flags = plan.topic, plan.queue, plan.flags
+
+
 cdef class SendKinds:
     """How a broker stores half and timed messages, for one configuration of it."""
 
@@ -161,70 +177,107 @@ cdef class SendKinds:
     cdef bint takes_halves
     cdef object times_of
     cdef object has_room
+    cdef object waiting_queue
 
     def __init__(self, str half_topic not None, str timer_topic not None, bytes broker_name not None,
-                 bint takes_halves, times_of, has_room):
+                 bint takes_halves, times_of, has_room, waiting_queue):
         """`times_of` returns (now, longest delay, width of a slot), ms, or None if timed messages are refused.
 
         `has_room` returns whether a slot of the wheel, given the time at which it begins, certainly takes messages.
+        `waiting_queue` returns a queue of one of both topics, None if there is none yet.
         """
         self.topics = ("", half_topic, timer_topic)
         self.broker_name, self.takes_halves = broker_name, takes_halves
-        self.times_of, self.has_room = times_of, has_room
+        self.times_of, self.has_room, self.waiting_queue = times_of, has_room, waiting_queue
+
+
+cdef class SendKernel:
+    """Kernel of the sends of some routes, with its plans."""
+
+    cdef dict readers  # of `SendReader`, by request code
+    cdef object plan_of
+    cdef object table
+    cdef Py_ssize_t max_sends
+    cdef bytes suffix
+    cdef SendKinds kinds
+
+    def __init__(self, dict readers not None, plan_of, table, Py_ssize_t max_sends):
+        """`plan_of` returns the plan for a topic and a queue id.  `table` is a `PlanTable` of this kernel.
+
+        A read adds at most `max_sends` to a turn.
+        """
+        self.readers, self.plan_of, self.table, self.max_sends = readers, plan_of, table, max_sends
+
+    def configure(self, bytes suffix not None, *kinds):
+        """Set what all messages have in common; `kinds` are the arguments of `SendKinds`.
+
+        `suffix` are the properties that the broker adds to each message, with the end of the last value.
+        """
+        self.suffix, self.kinds = suffix, SendKinds(*kinds)
+
+    def intake(self, *arguments):
+        """Return a `SendIntake`."""
+        return SendIntake(*arguments)
+
+    def begin(self, int64_t version, int64_t room_bytes, int64_t max_record_bytes):
+        """Return a turn without sends.  Its records have at most `room_bytes` together and `max_record_bytes` each."""
+        return SendTurn(self, version, room_bytes, max_record_bytes)
+
+    cdef Prepared plan(self, const Header *header):
+        """Return the plan of a send; make it if there is none."""
+        cdef bytes key = texts_key(header, KEY_ROLES, 1, header.numbers[ROLE_QUEUE_ID])
+        cdef dict plans = self.table.current()
+        cdef Prepared plan = plans.get(key)
+        if plan is None:
+            plan = Prepared(self.plan_of(text_of(&header.texts[ROLE_TOPIC]), header.numbers[ROLE_QUEUE_ID]))
+            self.table.keep(key, plan)
+        return plan
 
 
 cdef class SendReader(HeaderReader):
-    """Reader of the usual sends of one request code."""
+    """Reader of the sends of one request code."""
 
-    cdef int64_t usual_flags
+    cdef int64_t plain_flags
     cdef int properties_at  # index of their field
 
-    def __init__(self, int code, tuple fields, int64_t usual_flags):
-        """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `usual_flags` are unusual."""
+    def __init__(self, int code, tuple fields, int64_t plain_flags):
+        """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `plain_flags` are for the handler."""
         super().__init__(code, fields, _ROLES, frozenset({"properties"}))
-        self.usual_flags = usual_flags
+        self.plain_flags = plain_flags
         self.properties_at = self.index_of_role(ROLE_PROPERTIES)
         if self.properties_at < 0:
             raise ValueError("the header of a send has properties")
 
     cdef Py_ssize_t take(self, SendTurn turn, frames, Py_ssize_t index, const uint8_t *born_host, Proof proof) except -1:
-        """Add the usual sends from `index` on to `turn`; return how many."""
-        cdef Outcome outcome = FOREIGN
-        cdef Py_ssize_t first = turn.count
-        cdef Py_ssize_t end = min(<Py_ssize_t> len(frames), index + turn.max_sends)
+        """Add the sends from `index` on to `turn`, up to the first one for the handler; return how many."""
+        cdef Py_ssize_t first = index
+        cdef Py_ssize_t end = min(<Py_ssize_t> len(frames), index + turn.kernel.max_sends)
         turn.make_room(frames, index, end)
-        while index < end:
-            outcome = self.take_one(turn, frames, index, born_host, proof)
-            if outcome != USUAL:
-                break
+        while index < end and self.take_one(turn, frames, index, born_host, proof):
             index += 1
-        if outcome == UNUSUAL and not turn.is_full and turn.count - first < turn.least:
-            turn.drop_from(first)
-        return turn.count - first
+        return index - first
 
-    cdef Outcome take_one(
+    cdef bint take_one(
         self, SendTurn turn, frames, Py_ssize_t index, const uint8_t *born_host, Proof proof
-    ) except *:
-        """Add one frame to `turn` if it is usual, and admitted by `proof`."""
+    ) except -1:
+        """Add one frame to `turn`; return False if it is for the handler, or not admitted by `proof`."""
         cdef FrameParts frame
         cdef Header header
-        cdef Outcome outcome
         cdef Send *send = &turn.sends[turn.count]
         if not find_frame(frames, index, &frame) or not frame.body_bytes:
-            return UNUSUAL
+            return False
         header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
         header.texts[ROLE_PROPERTIES].size = 0
-        outcome = self.read_header(&frame, &header)
-        if outcome != USUAL:
-            return outcome
+        if self.read_header(&frame, &header) != USUAL:
+            return False
         if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
-            return UNUSUAL
+            return False
         send.born_host = born_host
         if not turn.take_properties(&header.texts[ROLE_PROPERTIES], send):
-            return UNUSUAL
+            return False
         if proof is not None and not self.is_proved(&header, send, &frame, proof):
-            return UNUSUAL
-        return USUAL if turn.add(&header, &frame, self.usual_flags) else UNUSUAL
+            return False
+        return turn.add(&header, &frame, self.plain_flags)
 
     cdef bint is_proved(self, Header *header, const Send *send, const FrameParts *frame, Proof proof) except -1:
         """Return whether `proof` covers the topic, and its account has signed the header and the body.
@@ -263,40 +316,37 @@ cdef class SendRead:
 
 
 cdef class SendTurn:
-    """Usual sends of one turn, in order: what they become in the log and in the queues, and their responses.
+    """Sends of one turn, in order: what they become in the log and in the queues, and their responses.
 
     A turn with one connection has one read.  All are one append.
     """
 
     cdef readonly list reads  # of `SendRead`
-    cdef dict readers  # of `SendReader`, by request code
+    cdef readonly int64_t version  # of the plans when it began
+    cdef SendKernel kernel
     cdef list scratch  # memory of properties without escapes
     cdef uint8_t *scratch_at
     cdef Py_ssize_t scratch_bytes  # left
     cdef Send *sends
     cdef Py_ssize_t capacity
-    cdef Py_ssize_t max_sends
-    cdef Py_ssize_t least
     cdef bint is_full  # whether a send was left because of what is here already
-    cdef Lane lanes[MAX_LANES]
+    cdef Queue queues[MAX_QUEUES]
     cdef Topic topics[MAX_TOPICS]
-    cdef int lane_count
+    cdef int queue_count
     cdef int topic_count
-    cdef list queues  # of the lanes
+    cdef list stored  # the store's queue of each
     cdef list names  # of the topics: str
-    cdef list kept  # keeps the memory of the lanes, of the topics and of the suffix
+    cdef list kept  # keeps the memory of the queues, of the topics and of the suffix
     cdef const uint8_t *suffix
     cdef Py_ssize_t suffix_bytes
     cdef int64_t room_bytes
     cdef int64_t max_record_bytes
     cdef readonly int64_t size_bytes  # of their records
-    cdef object topic_of
-    cdef object queue_of
     cdef Py_ssize_t count
     cdef bint waits  # whether the responses wait until the messages are safe
     # Half and timed messages
     cdef SendKinds kinds
-    cdef int kind_topics[KINDS]  # indexes of the broker's topics; -1 until one is needed
+    cdef int waiting_queues[KINDS]  # indexes of the broker's queues; -1 until one is needed
     cdef int64_t slots[MAX_SLOTS]  # begins of slots that have room
     cdef int slot_count
     cdef readonly Py_ssize_t timed  # messages with a delivery time
@@ -304,23 +354,13 @@ cdef class SendTurn:
     cdef int64_t max_delay_ms
     cdef int64_t slot_width_ms
 
-    def __cinit__(
-        self, dict readers not None, bytes suffix not None, SendKinds kinds not None, Py_ssize_t max_sends,
-        Py_ssize_t least, int64_t room_bytes, int64_t max_record_bytes, topic_of, queue_of,
-    ):
-        """A read adds at most `max_sends`; none if an unusual send follows fewer than `least`.
-
-        Then one append of the Python path is cheaper than two.  The records have at most `room_bytes` together and
-        `max_record_bytes` each.  `suffix` are the properties that the broker adds to each message, with the end of the
-        last value.  `topic_of` returns for a name (topic, limit of queue ids, flags), `queue_of` the plain queue of a
-        topic and an id; None if that is unusual.
-        """
-        self.readers, self.kinds, self.max_sends, self.least = readers, kinds, max_sends, least
+    def __cinit__(self, SendKernel kernel not None, int64_t version, int64_t room_bytes, int64_t max_record_bytes):
+        cdef bytes suffix = kernel.suffix
+        self.kernel, self.kinds, self.version = kernel, kernel.kinds, version
         self.room_bytes, self.max_record_bytes = room_bytes, max_record_bytes
-        self.topic_of, self.queue_of = topic_of, queue_of
         self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix)
-        self.reads, self.scratch, self.queues, self.names, self.kept = [], [], [], [], [suffix]
-        self.kind_topics[<int> HALF] = self.kind_topics[<int> TIMED] = self.now_ms = -1
+        self.reads, self.scratch, self.stored, self.names, self.kept = [], [], [], [], [suffix]
+        self.waiting_queues[<int> HALF] = self.waiting_queues[<int> TIMED] = self.now_ms = -1
 
     def __dealloc__(self):
         free(self.sends)
@@ -329,10 +369,10 @@ cdef class SendTurn:
         return self.count
 
     cdef SendRead take(self, int code, frames, Py_ssize_t index, channel, bytes born_host, Proof proof):
-        """Add the usual sends of one read from `index` on; return None if there are none."""
+        """Add the sends of one read from `index` on, up to the first one for the handler; return None for none."""
         cdef SendRead read
         cdef Py_ssize_t first = self.count
-        cdef SendReader reader = self.readers.get(code)
+        cdef SendReader reader = self.kernel.readers.get(code)
         cdef Py_ssize_t count = 0
         self.is_full = False
         if reader is None or PyBytes_GET_SIZE(born_host) != HOST_BYTES or index < 0:
@@ -381,43 +421,38 @@ cdef class SendTurn:
         while self.count > first:
             self.count -= 1
             send = &self.sends[self.count]
-            tally = &self.topics[self.lanes[send.lane].topic].tallies[send.is_fifo]
+            tally = &self.topics[self.queues[send.queue].topic].tallies[send.is_fifo]
             self.size_bytes -= send.size
             self.timed -= send.kind == TIMED
-            self.lanes[send.lane].count -= 1
+            self.queues[send.queue].count -= 1
             tally.count -= 1
             tally.total_bytes -= send.size
 
-    cdef bint add(self, const Header *header, const FrameParts *frame, int64_t usual_flags) except -1:
-        """Take one send, whose properties were taken; return False if it is unusual."""
+    cdef bint add(self, const Header *header, const FrameParts *frame, int64_t plain_flags) except -1:
+        """Take one send, whose properties were taken; return False if it is for the handler."""
         cdef Send *send = &self.sends[self.count]
         cdef Properties properties
-        cdef int topic = self.topic_at(&header.texts[ROLE_TOPIC])
-        cdef int lane
-        if topic < 0:
+        cdef int queue = self.queue_at(header)
+        if queue < 0:
             return False
-        cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID]
-        cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.topics[topic].flags
-        if not 0 <= queue_id < self.topics[topic].queue_limit:
-            return False
+        cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.queues[queue].flags
         if not read_properties(send.properties, send.properties_bytes, &properties):
             return False
-        send.kind, send.queue_id, send.real_topic = properties.special.kind, <int32_t> queue_id, topic
+        send.kind, send.real_topic = properties.special.kind, self.queues[queue].topic
+        send.queue_id = <int32_t> header.numbers[ROLE_QUEUE_ID]
         send.is_fifo = properties.is_fifo and send.kind != HALF
         if send.kind == HALF:
             flags &= ~<int64_t> TRANSACTION_MASK
-        if flags & ~usual_flags:
+        if flags & ~plain_flags:
             return False
-        if send.kind == PLAIN:
-            lane = self.lane_at(topic, queue_id)
-        else:
-            lane = self.place_special(send, &properties.special)
-        if lane < 0:
+        if send.kind != PLAIN:
+            queue = self.place_special(send, &properties.special)
+        if queue < 0 or not self.queues[queue].is_there:
             return False
         send.body, send.body_bytes = frame.body, frame.body_bytes
         send.key, send.key_bytes = properties.key, properties.key_bytes
         send.tags_code = java_hash(properties.tag, properties.tag_bytes)
-        send.size = FIXED_IPV4_BYTES + send.body_bytes + self.lanes[lane].topic_size + 2 + self.stored_bytes(send)
+        send.size = FIXED_IPV4_BYTES + send.body_bytes + self.queues[queue].topic_size + 2 + self.stored_bytes(send)
         if send.size > self.max_record_bytes:
             return False
         if send.size > self.room_bytes - self.size_bytes:
@@ -426,18 +461,18 @@ cdef class SendTurn:
         send.flag, send.sys_flag = <int32_t> header.numbers[ROLE_FLAG], <int32_t> flags
         send.born_timestamp = header.numbers[ROLE_BORN_TIMESTAMP]
         send.reconsume_times = <int32_t> header.numbers[ROLE_RECONSUME_TIMES]
-        send.opaque, send.serialization, send.lane = <int32_t> header.opaque, frame.serialization, lane
+        send.opaque, send.serialization, send.queue = <int32_t> header.opaque, frame.serialization, queue
         self.note(send)
         return True
 
     cdef void note(self, const Send *send) noexcept:
         """Count a send that was taken."""
-        cdef Lane *lane = &self.lanes[send.lane]
-        cdef Tally *tally = &self.topics[lane.topic].tallies[send.is_fifo]
+        cdef Queue *queue = &self.queues[send.queue]
+        cdef Tally *tally = &self.topics[queue.topic].tallies[send.is_fifo]
         self.count += 1
         self.size_bytes += send.size
         self.timed += send.kind == TIMED
-        lane.count += 1
+        queue.count += 1
         tally.count += 1
         tally.total_bytes += send.size
         tally.largest_bytes = max(tally.largest_bytes, send.size)
@@ -445,9 +480,9 @@ cdef class SendTurn:
     # Half and timed messages
 
     cdef int place_special(self, Send *send, const Special *special) except -2:
-        """Return the index of the queue in which a half or timed message waits; -1 if the message is unusual."""
+        """Return the index of the queue in which a half or timed message waits; -1 if the message is for the handler."""
         if special.kind == HALF:
-            return self.lane_at(self.kind_topic(HALF), 0) if self.kinds.takes_halves else -1
+            return self.waiting_queue_at(HALF) if self.kinds.takes_halves else -1
         if self.now_ms < 0:
             times = self.kinds.times_of()
             if times is None:
@@ -459,7 +494,7 @@ cdef class SendTurn:
             return -1
         # The last slot that begins before the time: a slot is delivered at its end.
         send.slot_ms = deliver_ms - 1 - (deliver_ms - 1) % self.slot_width_ms
-        return self.lane_at(self.kind_topic(TIMED), 0) if self.slot_has_room(send.slot_ms) else -1
+        return self.waiting_queue_at(TIMED) if self.slot_has_room(send.slot_ms) else -1
 
     cdef bint slot_has_room(self, int64_t slot_ms) except -1:
         """Return whether a slot takes any number of messages; it is asked for once in a turn."""
@@ -476,14 +511,13 @@ cdef class SendTurn:
         self.slot_count += 1
         return True
 
-    cdef int kind_topic(self, Kind kind) except -2:
-        """Return the index of the broker's topic for a kind of message; -1 if it would be one too many."""
-        if self.kind_topics[<int> kind] < 0:
-            if self.topic_count == MAX_TOPICS:
-                self.is_full = True
-                return -1
-            self.kind_topics[<int> kind] = self.add_topic(self.kinds.topics[<int> kind], NULL, -1)
-        return self.kind_topics[<int> kind]
+    cdef int waiting_queue_at(self, Kind kind) except -2:
+        """Return the index of the queue in which messages of a kind wait; -1 if it would be one too many."""
+        cdef int *known = &self.waiting_queues[<int> kind]
+        if known[0] < 0 and self.has_room_for_queue(-1):
+            name = self.kinds.topics[<int> kind]
+            known[0] = self.add_queue(self.add_topic(name, NULL, -1), 0, 0, self.kinds.waiting_queue(name, 0))
+        return known[0]
 
     cdef int add_topic(self, str name, const uint8_t *octets, Py_ssize_t size) except -1:
         cdef Topic *topic = &self.topics[self.topic_count]
@@ -495,7 +529,7 @@ cdef class SendTurn:
         return self.topic_count - 1
 
     cdef bint take_properties(self, const Text *text, Send *send) except -1:
-        """Get the properties' bytes; return False if they are no text, or have an unusual escape."""
+        """Get the properties' bytes; return False if they are no text, or have an escape that the handler must read."""
         send.properties, send.properties_bytes = text.at, text.size
         if text.has_escapes:
             # Together not longer than all headers of the read, which `scratch` has room for.
@@ -519,51 +553,59 @@ cdef class SendTurn:
             )
         return size
 
-    cdef int topic_at(self, const Text *name) except -2:
-        """Return the index of a topic; -1 if it is unusual, or one too many."""
+    cdef int topic_at(self, const Text *name) noexcept:
+        """Return the index of a topic; -1 if the turn has no queue of it yet."""
         cdef int i
-        cdef Topic *topic
+        cdef const Topic *topic
         for i in range(self.topic_count):
             topic = &self.topics[i]
             if topic.name_bytes == name.size and not memcmp(topic.name, name.at, name.size):
                 return i
-        if self.topic_count == MAX_TOPICS:
-            self.is_full = True
-            return -1
-        octets = PyBytes_FromStringAndSize(<const char *> name.at, name.size)
-        found = self.topic_of(octets.decode("ascii"))
-        if found is None:
-            return -1
-        self.kept.append(octets)
-        i = self.add_topic(found[0], <const uint8_t *> PyBytes_AS_STRING(octets), PyBytes_GET_SIZE(octets))
-        self.topics[i].queue_limit, self.topics[i].flags = found[1], found[2]
-        return i
+        return -1
 
-    cdef int lane_at(self, int topic, int64_t queue_id) except -2:
-        """Return the index of a queue; -1 if it is unusual, or one too many, or `topic` is -1."""
+    cdef int queue_at(self, const Header *header) except -2:
+        """Return the index of the queue of a send; -1 if it is for the handler, or one too many."""
+        cdef int topic = self.topic_at(&header.texts[ROLE_TOPIC])
+        cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID]
+        cdef Prepared plan
+        cdef bytes name
         cdef int i
-        cdef Lane *lane
-        cdef bytes topic_bytes
-        if topic < 0:
-            return -1
-        for i in range(self.lane_count):
-            if self.lanes[i].queue_id == queue_id and self.lanes[i].topic == topic:
+        for i in range(self.queue_count if topic >= 0 else 0):
+            if self.queues[i].queue_id == queue_id and self.queues[i].topic == topic:
                 return i
-        if self.lane_count == MAX_LANES:
-            self.is_full = True
+        if not self.has_room_for_queue(topic):
             return -1
-        queue = self.queue_of(self.names[topic], queue_id)
-        if queue is None:
+        plan = self.kernel.plan(header)
+        if not plan.is_for_kernel:
             return -1
-        lane, topic_bytes = &self.lanes[self.lane_count], queue.topic_bytes
-        lane.magic = queue.magic
-        self.queues.append(queue)
-        self.kept.append(topic_bytes)
-        lane.topic, lane.queue_id, lane.count, lane.entries = topic, queue_id, 0, NULL
-        lane.topic_bytes = <const uint8_t *> PyBytes_AS_STRING(topic_bytes)
-        lane.topic_size = PyBytes_GET_SIZE(topic_bytes)
-        self.lane_count += 1
-        return self.lane_count - 1
+        if topic < 0:
+            name = plan.topic.encode("ascii")
+            self.kept.append(name)
+            topic = self.add_topic(plan.topic, <const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        return self.add_queue(topic, queue_id, plan.flags, plan.queue)
+
+    cdef bint has_room_for_queue(self, int topic) noexcept:
+        """Return whether another queue of a topic fits; `topic` is -1 if that is new."""
+        if self.queue_count < MAX_QUEUES and (topic >= 0 or self.topic_count < MAX_TOPICS):
+            return True
+        self.is_full = True
+        return False
+
+    cdef int add_queue(self, int topic, int64_t queue_id, int64_t flags, stored) except -1:
+        """Add a queue of the store, or None if there is none yet; return its index."""
+        cdef Queue *queue = &self.queues[self.queue_count]
+        cdef bytes topic_bytes
+        queue.topic, queue.queue_id, queue.flags, queue.is_there = topic, queue_id, flags, stored is not None
+        queue.count, queue.entries = 0, NULL
+        if queue.is_there:
+            topic_bytes = stored.topic_bytes
+            self.kept.append(topic_bytes)
+            queue.magic = stored.magic
+            queue.topic_bytes = <const uint8_t *> PyBytes_AS_STRING(topic_bytes)
+            queue.topic_size = PyBytes_GET_SIZE(topic_bytes)
+        self.stored.append(stored)
+        self.queue_count += 1
+        return self.queue_count - 1
 
     # Into the store
 
@@ -571,35 +613,35 @@ cdef class SendTurn:
         self, uint8_t *to, int64_t physical_offset, int64_t store_timestamp, const uint8_t *store_host
     ) noexcept nogil:
         cdef Send *send
-        cdef Lane *lane
+        cdef Queue *queue
         for i in range(self.count):
             send = &self.sends[i]
-            lane = &self.lanes[send.lane]
-            send.physical_offset, send.queue_offset = physical_offset, lane.next_offset
-            lane.entries[0].physical_offset = from_big64(physical_offset)
-            lane.entries[0].size = from_big32(<int32_t> send.size)
-            lane.entries[0].tags_code = from_big64(<int64_t> send.tags_code)
-            lane.entries += 1
-            lane.next_offset += 1
-            self.write_record(to, send, lane, store_timestamp, store_host)
+            queue = &self.queues[send.queue]
+            send.physical_offset, send.queue_offset = physical_offset, queue.next_offset
+            queue.entries[0].physical_offset = from_big64(physical_offset)
+            queue.entries[0].size = from_big32(<int32_t> send.size)
+            queue.entries[0].tags_code = from_big64(<int64_t> send.tags_code)
+            queue.entries += 1
+            queue.next_offset += 1
+            self.write_record(to, send, queue, store_timestamp, store_host)
             to += send.size
             physical_offset += send.size
 
     cdef void write_record(
-        self, uint8_t *to, const Send *send, const Lane *lane, int64_t store_timestamp, const uint8_t *store_host
+        self, uint8_t *to, const Send *send, const Queue *queue, int64_t store_timestamp, const uint8_t *store_host
     ) noexcept nogil:
         """Write one record: fixed fields, body, topic, properties, seal."""
         cdef uint8_t *begin = to
         cdef RecordHead head
-        head.size, head.magic, head.flag, head.sys_flag = <int32_t> send.size, lane.magic, send.flag, send.sys_flag
+        head.size, head.magic, head.flag, head.sys_flag = <int32_t> send.size, queue.magic, send.flag, send.sys_flag
         head.body_crc = masked_crc(send.body, send.body_bytes, CAN_FOLD)
-        head.queue_id, head.queue_offset = <int32_t> lane.queue_id, send.queue_offset
+        head.queue_id, head.queue_offset = <int32_t> queue.queue_id, send.queue_offset
         head.physical_offset, head.prepared_transaction_offset = send.physical_offset, 0
         head.born_timestamp, head.store_timestamp = send.born_timestamp, store_timestamp
         head.born_host, head.store_host = send.born_host, store_host
         head.reconsume_times, head.body_bytes = send.reconsume_times, <int32_t> send.body_bytes
         to = put(put_head(to, &head), send.body, send.body_bytes)
-        to = put(to, lane.topic_bytes, lane.topic_size)
+        to = put(to, queue.topic_bytes, queue.topic_size)
         to = self.write_properties(to, send)
         put_seal(to, masked_crc(begin, to - begin, CAN_FOLD))
 
@@ -619,10 +661,6 @@ cdef class SendTurn:
             to, send.kind, send.key, send.key_bytes, send.slot_ms, topic.name, topic.name_bytes, send.queue_id
         )
 
-    def filled_queues(self):
-        """Return the queues that get records, each once."""
-        return [self.queues[i] for i in range(self.lane_count) if self.lanes[i].count]
-
     def encode(self, int64_t physical_offset, int64_t store_timestamp, bytes store_host):
         """Return the records for `physical_offset`, and each queue that gets any with its entries.
 
@@ -633,16 +671,16 @@ cdef class SendTurn:
         cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
         cdef const uint8_t *host = <const uint8_t *> PyBytes_AS_STRING(store_host)
         cdef list entries = []
-        cdef Lane *lane
+        cdef Queue *queue
         if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
-            raise ValueError("usual records name an IPv4 address")
-        for i in range(self.lane_count):
-            lane = &self.lanes[i]
-            if lane.count:
-                queue = self.queues[i]
-                content = PyBytes_FromStringAndSize(NULL, lane.count * sizeof(QueueEntry))
-                lane.next_offset, lane.entries = queue.next_offset, <QueueEntry *> PyBytes_AS_STRING(content)
-                entries.append((queue, content))
+            raise ValueError("records of a kernel name an IPv4 address")
+        for i in range(self.queue_count):
+            queue = &self.queues[i]
+            if queue.count:
+                stored = self.stored[i]
+                content = PyBytes_FromStringAndSize(NULL, queue.count * sizeof(QueueEntry))
+                queue.next_offset, queue.entries = stored.next_offset, <QueueEntry *> PyBytes_AS_STRING(content)
+                entries.append((stored, content))
         if self.size_bytes > LONG_BYTES:
             with nogil:
                 self.write_all(to, physical_offset, store_timestamp, host)
@@ -763,7 +801,7 @@ cdef class SendTurn:
         cdef list sizes = []
         for i in range(self.count):
             send = &self.sends[i]
-            if send.is_fifo == is_fifo and self.names[self.lanes[send.lane].topic] == topic:
+            if send.is_fifo == is_fifo and self.names[self.queues[send.queue].topic] == topic:
                 sizes.append(send.size)
         return sizes
 
@@ -779,7 +817,7 @@ cdef class SendTurn:
 
 
 cdef class SendIntake:
-    """Takes the usual sends of reads: those of one connection at once, those of several as one turn."""
+    """Takes the sends of reads for the kernel: those of one connection at once, those of several as one turn."""
 
     cdef object begin
     cdef object store
@@ -794,10 +832,10 @@ cdef class SendIntake:
 
     def __init__(self, begin, store, store_or_serve, end_later, host_of, failed, Py_ssize_t max_messages,
                  int64_t max_bytes):
-        """`begin` returns an empty `SendTurn`, or None if no sends are usual now.
+        """`begin` returns an empty `SendTurn`, or None if the handler serves all sends now.
 
-        `store` appends and answers a turn, or returns False if it did nothing; `store_or_serve` then lets the Python
-        path serve it.  `end_later` lets `settle` be called at the end of the turn of the loop.  `host_of` returns the
+        `store` appends and answers a turn, or returns False if it did nothing; `store_or_serve` then lets the handler
+        serve it.  `end_later` lets `settle` be called at the end of the turn of the loop.  `host_of` returns the
         bytes of an address and a port; `failed` is called in an except clause, and gets the channel.  More than
         `max_messages` or `max_bytes` are not put off.
         """
@@ -806,7 +844,7 @@ cdef class SendIntake:
         self.max_messages, self.max_bytes = max_messages, max_bytes
 
     def serve(self, int code, frames, Py_ssize_t index, channel, Proof proof=None):
-        """Take the usual sends from `index` on; return how many, 0 if others must serve the next one.
+        """Take the sends from `index` on, up to the first one for the handler; return how many.
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
@@ -824,7 +862,7 @@ cdef class SendIntake:
                     return 0
                 read = self.take(turn, code, frames, index, channel, proof)
         except Exception:
-            # Nothing is stored: the Python path serves them, and responds to each.
+            # Nothing is stored: the handler serves them, and responds to each.
             self.failed(channel)
             return 0
         if read is None:
@@ -835,7 +873,7 @@ cdef class SendIntake:
         self.last_channel = channel_id
         if self.turn is None:
             if is_alone:
-                # False: the Python path finds the message that is refused.
+                # False: the handler finds the message that is refused.
                 return read.count if self.store(turn) else 0
             self.turn = turn
             self.end_later()

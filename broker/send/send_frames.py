@@ -1,72 +1,54 @@
-"""The compiled path of usual sends: one call reads them, one makes their records, one their responses.
+"""Sends that the kernel serves: one call reads them, one makes their records, one their responses.
 
-It serves the usual sends with which a read begins.  `SendProcessor.send`, its twin, serves all others; both store the
-same bytes and give the same responses.  See docs/engine-requests.md.
+`SendProcessor.send` is the handler, which serves all others, and with pure Python every one; both store the same bytes
+and give the same responses.  See docs/engine-requests.md.
 
 If several connections send, the sends of all reads of one turn of the loop are one append, at the end of the turn or
-before the first request that this path does not serve.
+before the first request that the kernel does not serve.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import host_bytes
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
-from broker.send.admission import SendAdmission
-from broker.send.settled import Settled
+from broker.send.kernels import send_kernel
+from broker.send.planner import SendPlanner
+from broker.send.replies import SendReplies
+from broker.send.send_form import SendForm
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
-from sprocket.remoting.engine import header_fields
-from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.appender import UsualRecords
-from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from store.moves import USUAL_FLAGS
 from store.queue.logic_queue import LogicQueue
 
 if TYPE_CHECKING:
-    from broker.send.kernel_native import SendRead, SendTurn
+    from broker.send.kernel_native import SendKernel, SendRead, SendTurn
 
 logger = logging.getLogger(__name__)
 
-# None with pure Python: then all sends are single requests.
-_engine: Final = native("broker.send.kernel_native")
-if _engine is not None and (
-    FIXED_IPV4_RAW.size,
-    CONSUME_QUEUE_UNIT_BYTES,
-) != (_engine.RECORD_HEAD_BYTES, _engine.QUEUE_ENTRY_BYTES):
-    raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
-
-# If an unusual send follows fewer usual ones, all go one way: a second append costs more than it saves.
-_MIN_USUAL: Final = 16
-_MAX_USUAL: Final = 1024
 # Sends, and bytes of their records, after which a turn is stored at once: a longer append would hold up the loop.
 _MAX_MESSAGES: Final = 4096
 _MAX_BYTES: Final = 1 << 20
 _SUCCESS: Final = ResponseCode.SUCCESS
 
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
-# Stores and answers sends of one connection by the Python path.
+# Serves sends of one connection by the handler.
 Send = Callable[[list[Request[Any]]], None]
 
 
 @runtime_checkable
-class UsualStore(Protocol):
-    """Part of `MessageStore` that usual sends need."""
-
-    @property
-    def store_host(self) -> bytes: ...
+class FramesStore(Protocol):
+    """Part of `MessageStore` that takes the records of a kernel."""
 
     def usual_limits(self) -> tuple[int, int]: ...
 
@@ -76,24 +58,24 @@ class UsualStore(Protocol):
 
 
 class SendFrames:
-    """Handler of the usual sends of each of `routes`.  Lives in the event loop's thread."""
+    """`FramesHandler` of the sends of each of `routes`.  Lives in the event loop's thread."""
 
     def __init__(
         self,
         config: LiveConfig,
-        store: UsualStore,
-        admission: SendAdmission,
+        store: FramesStore,
+        planner: SendPlanner,
         waits: ConfirmWaits,
         flow: MessageFlow,
         timer: TimerIntake,
         routes: Sequence[Route],
         refuse: Refuse,
         send: Send,
-        engine: ModuleType,
+        kernel: "SendKernel",
     ) -> None:
         self._config = config
         self._store = store
-        self._admission = admission
+        self._planner = planner
         self._waits = waits
         self._flow = flow
         self._timer = timer
@@ -101,13 +83,10 @@ class SendFrames:
         self._send = send
         # Decodes the sends of a failed append, so that each gets its refusal.
         self._table = RouteTable(routes)
-        self._engine = engine
-        self._readers = {}
-        for route in routes:
-            fields = header_fields(int(route.code), route.header, engine)
-            if fields is not None:
-                self._readers[int(route.code)] = engine.SendReader(int(route.code), fields, USUAL_FLAGS)
-        self._intake = engine.SendIntake(
+        self._kernel = kernel
+        self._form: SendForm | None = None
+        self._replies: SendReplies  # of the form
+        self._intake = kernel.intake(
             self._begin, self._stored, self._store_or_serve, self._end_later, host_bytes, _log_not_served,
             _MAX_MESSAGES, _MAX_BYTES,
         )  # fmt: skip
@@ -115,14 +94,13 @@ class SendFrames:
         self._is_scheduled = False
         # Appends whose sends are not answered yet.
         self._waiting = 0
-        self._configure()
 
     @classmethod
     def of(
         cls,
         config: LiveConfig,
         store: object,
-        admission: SendAdmission,
+        planner: SendPlanner,
         waits: ConfirmWaits,
         flow: MessageFlow,
         timer: TimerIntake,
@@ -130,20 +108,18 @@ class SendFrames:
         refuse: Refuse,
         send: Send,
     ) -> "SendFrames | None":
-        """Return the handler; None with pure Python, or if `store` does not take what it makes."""
-        if _engine is None or not isinstance(store, UsualStore):
+        """Return the handler; None with pure Python, or if `store` does not take what the kernel makes."""
+        kernel = send_kernel(routes, planner)
+        if kernel is None or not isinstance(store, FramesStore):
             return None
-        return cls(config, store, admission, waits, flow, timer, routes, refuse, send, _engine)
+        return cls(config, store, planner, waits, flow, timer, routes, refuse, send, kernel)
 
-    def _configure(self) -> None:
-        broker = self._config.broker
-        self._settled = Settled(broker, self._store.store_host)
-        suffix = self._settled.suffix
-        # A suffix with a character that the compiled path looks for would make all messages unusual.
-        self._is_usual = suffix.isascii() and b"#" not in suffix and not broker.start_accept_send_request_time_stamp
-        self._kinds = self._engine.SendKinds(
-            TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(), not broker.reject_transaction_message,
-            self._timer.usual_times, self._timer.has_room,
+    def _configure(self, form: SendForm) -> None:
+        broker, self._form, self._replies = self._config.broker, form, form.replies
+        self._kernel.configure(
+            form.suffix, TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(),
+            not broker.reject_transaction_message, self._timer.usual_times, self._timer.has_room,
+            self._store.plain_queue,
         )  # fmt: skip
 
     def handler(self, code: int) -> FramesHandler:
@@ -151,18 +127,14 @@ class SendFrames:
         return CodeFrames(code, self._intake.serve, self.settle, self._intake.serve)
 
     def _begin(self) -> "SendTurn | None":
-        """Return a turn without sends; None if the Python path must serve all sends now."""
-        store = self._store
-        if not self._settled.is_for(self._config.broker, store.store_host):
-            self._configure()
-        room_bytes, max_record_bytes = store.usual_limits()
-        if not (self._is_usual and room_bytes and self._waits.may_acknowledge):
+        """Return a turn without sends; None if the handler must serve all sends now."""
+        form = self._planner.form()
+        if form is not self._form:
+            self._configure(form)
+        room_bytes, max_record_bytes = self._store.usual_limits()
+        if not (form.is_for_kernel and room_bytes and self._waits.may_acknowledge):
             return None
-        turn: SendTurn = self._engine.SendTurn(
-            self._readers, self._settled.suffix, self._kinds, _MAX_USUAL, _MIN_USUAL, room_bytes, max_record_bytes,
-            self._admission.usual, store.plain_queue,
-        )  # fmt: skip
-        return turn
+        return self._kernel.begin(self._planner.version.number, room_bytes, max_record_bytes)
 
     def _end_later(self) -> None:
         if not self._is_scheduled:
@@ -177,15 +149,11 @@ class SendFrames:
         """Store and answer what was put off to the end of the turn."""
         if not (self._fits(turn) and self._stored(turn)):
             for read in turn.reads:
-                self._serve_in_python(read)
+                self._serve_by_handler(read)
 
     def _fits(self, turn: "SendTurn") -> bool:
         """Return whether `turn` can still be appended: something else may have been, between its reads and now."""
-        store = self._store
-        room_bytes, _ = store.usual_limits()
-        return turn.size_bytes <= room_bytes and all(
-            store.plain_queue(queue.topic, queue.queue_id) is queue for queue in turn.filled_queues()
-        )
+        return turn.version == self._planner.version.number and turn.size_bytes <= self._store.usual_limits()[0]
 
     def _stored(self, turn: "SendTurn") -> bool:
         """Append `turn`, and answer or refuse its sends; return False if nothing of that was done."""
@@ -206,7 +174,7 @@ class SendFrames:
         return True
 
     def _prepare(self, turn: "SendTurn") -> None:
-        turn.prepare(*self._settled.replies.encoders(_SUCCESS))
+        turn.prepare(*self._replies.encoders(_SUCCESS))
 
     def _answer_later(self, turn: "SendTurn", error: StoreError | None, code: ResponseCode) -> None:
         self._waiting -= 1
@@ -217,7 +185,7 @@ class SendFrames:
             self._answer(turn, code, at_once=not self._waiting)
 
     def _answer(self, turn: "SendTurn", code: ResponseCode, *, at_once: bool) -> None:
-        turn.answer(code, *self._settled.replies.encoders(code), at_once, self._refuse_read, _log_not_answered)
+        turn.answer(code, *self._replies.encoders(code), at_once, self._refuse_read, _log_not_answered)
 
     def _count(self, turn: "SendTurn") -> None:
         for topic, is_fifo, messages, total_bytes, largest_bytes in turn.by_topic():
@@ -240,8 +208,8 @@ class SendFrames:
     def _refuse_read(self, read: "SendRead", error: Exception) -> None:
         self._refuse(self._requests(read), error)
 
-    def _serve_in_python(self, read: "SendRead") -> None:
-        """Let the Python path serve the sends of a read: it refuses those alone that it must."""
+    def _serve_by_handler(self, read: "SendRead") -> None:
+        """Let the handler serve the sends of a read: it refuses those alone that it must."""
         requests: list[Request[Any]] = []
         try:
             requests = self._requests(read)

@@ -36,7 +36,7 @@ _DECIDING: Final = frozenset(
         names.IDEMPOTENCE_ID,
     }
 )
-# Names with a meaning to a broker.  A half or timed message with a second one of them does not have the usual form.
+# Names with a meaning to a broker.  A half or timed message with a second one of them is OTHER.
 _NAMED: Final = re.compile(
     r"(?:\A|\x02)(DELAY|TIMER_\w+|TRAN_\w+|TRANSACTION_\w+|__transactionId__|CLUSTER|POP_CK|INNER_\w+|REAL_\w+)(?=\x01)"
 )

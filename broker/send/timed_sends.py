@@ -1,6 +1,6 @@
 """Fast path of sends with a delivery time, which does not parse the properties into a mapping.
 
-It returns None for any unusual send; `broker.send.intake` then makes the same message of it.
+It returns None for other forms of such a send; `broker.send.intake` then makes the same message of it.
 Source: RocketMQ 5.3.3, `HookUtils.handleScheduleMessage`.
 """
 
@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from broker.config.live_config import LiveConfig
-from broker.send.admission import Admission
+from broker.send.planner import SendPlan
 from broker.timer.recall_handle import handle_text
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
@@ -32,7 +32,7 @@ class TimedSends:
         self._timer = timer
 
     def message(
-        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
+        self, request: Request[Any], plan: SendPlan, born_host: bytes, suffix: bytes
     ) -> tuple[PendingMessage, bytes, bytes] | None:
         """Return the message of a request of the kind TIMED, its unique key and its recall handle.
 
@@ -48,7 +48,7 @@ class TimedSends:
         asked = _ASKED.search(properties)
         if not key or asked is None or not key.isalnum():
             return None
-        topic, timed = admission.topic, {asked[1].decode(): asked[2].decode()}
+        topic, queue_id, timed = plan.topic, plan.queue_id, {asked[1].decode(): asked[2].decode()}
         if self._timer.place(topic, queue_id, timed)[0] != TIMER_TOPIC:
             return None
         out_ms, real_topic = timed[names.TIMER_OUT_MS], topic.encode()
@@ -58,7 +58,7 @@ class TimedSends:
             return None
         pending = PendingMessage(
             TIMER_TOPIC, 0, body, properties, self._tags_codes.of_tag(find_last(properties, _TAGS) or b""), header.flag,
-            header.sys_flag | admission.sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
+            header.sys_flag | plan.sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
         )  # fmt: skip
         handle = handle_text(real_topic, self._config.broker.broker_name.encode(), int(out_ms), key)
         return pending, key, handle

@@ -21,9 +21,9 @@ from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
-from broker.send.admission import SendAdmission
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
+from broker.send.planner import SendPlanner
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topics import TopicTable
@@ -168,8 +168,8 @@ async def hot_path(
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     ids = KnownIds(config, message_store, SystemClock(), loop.call_later)
     idempotent = IdempotentSends(config, ids, message_store, waits, SystemClock(), flow)
-    admission = SendAdmission(config, topics, below)
-    sends = SendProcessor(config, message_store, admission, intake, waits, clock, flow, idempotent)
+    planner = SendPlanner(config, topics, message_store, clock, below)
+    sends = SendProcessor(config, message_store, planner, intake, waits, flow, idempotent)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)

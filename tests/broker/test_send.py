@@ -197,7 +197,11 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
                 raise MemoryError
             return append(messages)
 
+        def broken_records(records: Any) -> Any:
+            raise MemoryError
+
         path.store.append = broken  # type: ignore[method-assign]
+        path.store.append_usual = broken_records  # type: ignore[method-assign]
         batch = client_batch((0, b"in a batch", b""))
         frames = [send_frame(0, path.send_header(), b"yes")]
         frames.append(send_frame(1, path.send_header(batch=True), batch))
@@ -208,6 +212,7 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
         codes = sorted((answer["opaque"], answer["code"]) for answer in answers)
         assert codes == [(0, 0), (1, 0), (2, 1), (3, 1), (5, 0)]
         # No unasked response follows.
+        del path.store.append_usual
         again = await exchange(path, send_frame(9, path.send_header(), b"yes"), 1)
         assert [answer["opaque"] for answer in again] == [9]
 
@@ -320,6 +325,7 @@ async def test_changed_configuration_shows_in_what_is_stored(tmp_path: Path) -> 
         assert response.ext_fields["TRACE_ON"] == "false"
         assert property_map(path.record(TOPIC, 0, 1))["TRACE_ON"] == "false"
         path.store.store_host = bytes((10, 9, 8, 7)) + STORE_HOST[4:]
+        path.config.plan_version.rise()
         assert header_of(await path.send()).msg_id.startswith("0A090807")
 
 

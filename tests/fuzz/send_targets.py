@@ -15,9 +15,9 @@ from broker.idempotence.known_ids import KnownIds
 from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
-from broker.send.admission import Admission
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
+from broker.send.planner import SendPlanner
 from broker.timer.timer_intake import TimerIntake
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -27,6 +27,7 @@ from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.routes import RouteTable, UnroutableRequest, open_frame
+from store.queue.logic_queue import LogicQueue
 from store.record.record import Appended, PendingMessage, TagsCodes
 from store.scan.record_batch import RecordBatch
 from tests.broker.idempotence.at_once import call_at_once
@@ -78,6 +79,9 @@ class Store:
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
         return [(number, 4096 + number, 300) for number, _ in enumerate(messages)]
 
+    def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
+        return None
+
     def segment_before(self, store_timestamp_ms: int) -> int:
         return 0
 
@@ -92,18 +96,20 @@ def _processor() -> SendProcessor:
     clock = ManualClock()
     config = LiveConfig(broker_config(), store_config(Path("/nowhere")))
     # Every topic takes messages, and every group is there.
-    admission: Any = SimpleNamespace(admit=lambda header, peer: Admission(TopicConfig(header.topic, 4, 4)))
+    topics: Any = SimpleNamespace(
+        get=lambda topic: TopicConfig(topic, 4, 4), get_or_create=lambda topic, queues: None, unsaved=set()
+    )
     groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
-    topics: Any = SimpleNamespace(get_or_create=lambda topic, queues: None)
     waits: Any = SimpleNamespace(is_needed=False, may_acknowledge=True)
     timer = TimerIntake(config, clock, random.Random(1).randrange, lambda slot_time: 0)
     intake = MessageIntake(
         config, topics, groups, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer
     )
     store, flow = Store(), MessageFlow()
+    planner = SendPlanner(config, topics, store, clock, random.Random(1).randrange)
     ids = KnownIds(config, store, clock, call_at_once)
     idempotent = IdempotentSends(config, ids, store, waits, clock, flow)
-    return SendProcessor(config, store, admission, intake, waits, clock, flow, idempotent)
+    return SendProcessor(config, store, planner, intake, waits, flow, idempotent)
 
 
 PROCESSOR: Final = _processor()

@@ -12,7 +12,6 @@ from broker.config.live_config import LiveConfig
 from broker.filter.java_numbers import NotComparable
 from broker.filter.sql_filter import SqlFilter
 from broker.filter.tokens import InvalidExpression
-from broker.send.admission import Admission
 from broker.send.intake import MessageIntake
 from broker.topic.attributes import QUEUE_TYPE
 from sprocket.common.config import properties
@@ -33,6 +32,7 @@ from store.queue.logic_queue import QueueType
 from store.record.record import TagsCodes
 from tests.fuzz.target import Target
 from tests.send_headers import send_header
+from tests.send_plans import send_plan
 
 MESSAGES = (b"", b"a\x015\x02", b"a\x01x\x02b\x01true\x02", b"a\x011e400\x02b\x01\x02", b"a\x01" + b"9" * 400 + b"\x02")
 SERVERS = (broker_configuration(None, None), namesrv_configuration(None), controller_configuration(None))
@@ -108,19 +108,20 @@ def _intake() -> MessageIntake:
 
 
 INTAKE = _intake()
-ADMISSIONS = [
-    Admission(TopicConfig("Orders", attributes=attributes)) for attributes in ({}, {QUEUE_TYPE: str(QueueType.BATCH)})
+PLANS = [
+    send_plan(TopicConfig("Orders", attributes=attributes), 0)
+    for attributes in ({}, {QUEUE_TYPE: str(QueueType.BATCH)})
 ]
 HOST_BYTES = bytes(8)
 
 
 def batch_body(data: bytes) -> None:
     """A client's batch is taken apart without a byte left, kept as one, or refused with its reason."""
-    for admission, text in zip(ADMISSIONS, ("a\x01b\x02", "UNIQ_KEY\x01u\x02"), strict=True):
+    for plan, text in zip(PLANS, ("a\x01b\x02", "UNIQ_KEY\x01u\x02"), strict=True):
         header = send_header(batch=True, properties=text)
         request: Request[Any] = Request(code=320, header=header, body=data)
         try:
-            messages, _, _ = INTAKE.batch(request, admission, 0, HOST_BYTES)
+            messages, _, _ = INTAKE.batch(request, plan, HOST_BYTES)
         except RequestError as error:
             assert str(error)
             continue

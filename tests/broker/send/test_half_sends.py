@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.send.send_kinds import SendKind, kind_of
-from tests.broker.send.test_timed_sends import ADMISSION, HOST, KEY, SUFFIX, Intake
+from tests.broker.send.test_timed_sends import HOST, KEY, PLAN, SUFFIX, Intake
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01bench\x02"
 
@@ -21,14 +21,14 @@ HALF = "TRAN_MSG\x01true\x02PGROUP\x01bench\x02"
     ],
 )
 @pytest.mark.parametrize("sys_flag", [0, 4, 8 | 1])
-def test_a_usual_one_is_made_quickly_and_is_the_same(tmp_path: Path, properties: str, sys_flag: int) -> None:
+def test_a_common_form_is_made_quickly_and_is_the_same(tmp_path: Path, properties: str, sys_flag: int) -> None:
     intake = Intake(tmp_path)
     request = intake.request(properties)
     request.header.sys_flag = sys_flag
     assert kind_of(properties) is SendKind.HALF
-    quick = intake.whole.halves.message(request, ADMISSION, 3, HOST, SUFFIX)
+    quick = intake.whole.halves.message(request, PLAN, HOST, SUFFIX)
     assert quick is not None
-    assert quick == intake.whole.message(request, ADMISSION, 3, HOST)
+    assert quick == intake.whole.message(request, PLAN, HOST)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,13 @@ def test_a_usual_one_is_made_quickly_and_is_the_same(tmp_path: Path, properties:
         (KEY + HALF + "k\x01" + "v" * 32_700 + "\x02", b"body"),
     ],
 )
-def test_what_is_unusual_is_left_to_the_long_way(tmp_path: Path, properties: str, body: bytes) -> None:
+def test_other_forms_are_left_to_the_long_way(tmp_path: Path, properties: str, body: bytes) -> None:
     intake = Intake(tmp_path)
     is_half = kind_of(properties) is SendKind.HALF
-    assert (
-        not is_half or intake.whole.halves.message(intake.request(properties, body), ADMISSION, 3, HOST, SUFFIX) is None
-    )
+    assert not is_half or intake.whole.halves.message(intake.request(properties, body), PLAN, HOST, SUFFIX) is None
 
 
 def test_none_is_made_where_half_messages_are_rejected(tmp_path: Path) -> None:
     intake = Intake(tmp_path)
     intake.config.update(b"rejectTransactionMessage=true")
-    assert intake.whole.halves.message(intake.request(KEY + HALF), ADMISSION, 3, HOST, SUFFIX) is None
+    assert intake.whole.halves.message(intake.request(KEY + HALF), PLAN, HOST, SUFFIX) is None

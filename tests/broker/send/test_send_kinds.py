@@ -12,7 +12,7 @@ from sprocket.common.errors import RequestError
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import encode
 from tests.broker.hot_path import TOPIC, hot_path, properties, property_map
-from tests.broker.send.test_timed_sends import ADMISSION, HOST, Intake
+from tests.broker.send.test_timed_sends import HOST, PLAN, Intake
 from tests.broker.test_send import exchange
 from tests.send_headers import send_frame
 
@@ -94,7 +94,7 @@ def test_what_is_called_plain_is_stored_as_it_came(tmp_path: Path) -> None:
             continue
         plain += 1
         try:
-            message, key = intake.whole.message(intake.request(text), ADMISSION, 3, HOST)
+            message, key = intake.whole.message(intake.request(text), PLAN, HOST)
         except RequestError as error:
             raise AssertionError(f"{items} is refused: {error}") from error
         added = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}

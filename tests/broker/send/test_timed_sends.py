@@ -8,7 +8,6 @@ import pytest
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
 from broker.message_id import UniqueKeys
-from broker.send.admission import Admission
 from broker.send.intake import MessageIntake
 from broker.send.send_kinds import SendKind, kind_of
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -24,6 +23,7 @@ from store.record.record import TagsCodes
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock
 from tests.send_headers import send_header
+from tests.send_plans import send_plan
 
 HOST = bytes((10, 1, 2, 3, 0, 0, 1, 1))
 KEY = "UNIQ_KEY\x01" + "7F0000010B2A18B4AAC2" + "0" * 12 + "\x02"
@@ -48,7 +48,7 @@ class Intake:
         return Request(code=RequestCode.SEND_MESSAGE_V2, header=header, body=body)
 
 
-ADMISSION = Admission(TopicConfig("Ort", 4, 4))
+PLAN = send_plan(TopicConfig("Ort", 4, 4), 3)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ ADMISSION = Admission(TopicConfig("Ort", 4, 4))
         KEY + f"TIMER_DELIVER_MS\x01{ManualClock().wall_ms() + 3000}\x02",
     ],
 )
-def test_a_usual_one_is_made_quickly_and_is_the_same(tmp_path: Path, properties: str) -> None:
+def test_a_common_form_is_made_quickly_and_is_the_same(tmp_path: Path, properties: str) -> None:
     intake = Intake(tmp_path)
     request = intake.request(properties)
     assert kind_of(properties) is SendKind.TIMED
-    quick = intake.whole.timed.message(request, ADMISSION, 3, HOST, SUFFIX)
+    quick = intake.whole.timed.message(request, PLAN, HOST, SUFFIX)
     assert quick is not None
-    message, key = intake.whole.message(request, ADMISSION, 3, HOST)
+    message, key = intake.whole.message(request, PLAN, HOST)
     assert quick[0] == message
     handle = handle_of(message.properties, "broker-a", key) or b""
     assert quick[1:] == (key, handle)
@@ -102,12 +102,10 @@ def test_a_usual_one_is_made_quickly_and_is_the_same(tmp_path: Path, properties:
         (KEY + "TIMER_DELIVER_MS\x0112\x02", b"body"),  # past: straight to its topic
     ],
 )
-def test_what_is_unusual_is_left_to_the_long_way(tmp_path: Path, properties: str, body: bytes) -> None:
+def test_other_forms_are_left_to_the_long_way(tmp_path: Path, properties: str, body: bytes) -> None:
     intake = Intake(tmp_path)
     is_timed = kind_of(properties) is SendKind.TIMED
-    assert (
-        not is_timed or intake.whole.timed.message(intake.request(properties, body), ADMISSION, 3, HOST, SUFFIX) is None
-    )
+    assert not is_timed or intake.whole.timed.message(intake.request(properties, body), PLAN, HOST, SUFFIX) is None
 
 
 @pytest.mark.parametrize("delay", ["TIMER_DELAY_SEC\x0199999999\x02", "TIMER_DELAY_MS\x01soon\x02"])
@@ -115,7 +113,7 @@ def test_what_is_refused_is_refused_in_the_same_words(tmp_path: Path, delay: str
     intake = Intake(tmp_path)
     request = intake.request(KEY + delay)
     with pytest.raises(RequestError) as quick:
-        intake.whole.timed.message(request, ADMISSION, 3, HOST, SUFFIX)
+        intake.whole.timed.message(request, PLAN, HOST, SUFFIX)
     with pytest.raises(RequestError) as slow:
-        intake.whole.message(request, ADMISSION, 3, HOST)
+        intake.whole.message(request, PLAN, HOST)
     assert (quick.value.code, quick.value.remark) == (slow.value.code, slow.value.remark)

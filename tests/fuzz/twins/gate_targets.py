@@ -25,7 +25,7 @@ from tests.clock import ManualClock
 from tests.fuzz.target import Target
 from tests.fuzz.twins import pull_targets, send_targets
 from tests.fuzz.twins.pull_targets import pull_header
-from tests.fuzz.twins.send_targets import DELAYED, USUAL
+from tests.fuzz.twins.send_targets import DELAYED, PLAIN
 from tests.fuzz.twins.wire_targets import rewritten
 from tests.send_headers import send_header
 
@@ -39,9 +39,9 @@ BOB: Final = Credentials("bobby2", "secret-of-bobby2")
 SENDERS: Final = (ALICE, ALICE, ALICE, ALICE, BOB, Credentials("alice12", "guessed"), Credentials("nobody", "x"), None)
 # Properties with a meaning, to the broker or to the gate.
 NAMED: Final = (
-    DELAYED, USUAL + "INNER_MULTI_DISPATCH\x01Bills\x02", USUAL + "xINNER_MULTI_DISPATCH\x01Bills\x02",
-    USUAL + "TIMER_DEL_UNIQKEY\x01Bills+key\x02", USUAL + "DELTIMER_DEL_UNIQKEY\x01Bills+key\x02",
-    USUAL + "K\x01INNER_MULTI_DISPATCH\x02",
+    DELAYED, PLAIN + "INNER_MULTI_DISPATCH\x01Bills\x02", PLAIN + "xINNER_MULTI_DISPATCH\x01Bills\x02",
+    PLAIN + "TIMER_DEL_UNIQKEY\x01Bills+key\x02", PLAIN + "DELTIMER_DEL_UNIQKEY\x01Bills+key\x02",
+    PLAIN + "K\x01INNER_MULTI_DISPATCH\x02",
 )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def send(
 ) -> bytes:
     """A send; `spelling` chooses another form of its header."""
     body = bytes(opaque % 90 + 1)
-    fields = to_ext_fields(send_header(**{"queue_id": opaque % 4, "properties": USUAL, **changes}))
+    fields = to_ext_fields(send_header(**{"queue_id": opaque % 4, "properties": PLAIN, **changes}))
     return _request(310, opaque, fields, body, who, serialization, spelling)
 
 

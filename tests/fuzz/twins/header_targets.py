@@ -8,7 +8,7 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.base import to_ext_fields
 from tests.fuzz.target import Target
-from tests.fuzz.twins.send_targets import USUAL, Twin, compiled
+from tests.fuzz.twins.send_targets import PLAIN, Twin, compiled
 from tests.send_headers import send_header
 
 _PREFIX_BYTES: Final = 8
@@ -16,7 +16,7 @@ _BODY: Final = b"body"
 
 
 def _frame(queue_id: int, opaque: int, more: dict[str, str]) -> bytes:
-    fields = to_ext_fields(send_header(queue_id=queue_id, properties=USUAL)) | more
+    fields = to_ext_fields(send_header(queue_id=queue_id, properties=PLAIN)) | more
     return encode_request(RequestCode.SEND_MESSAGE_V2, opaque, fields, len(_BODY), serialization=JSON) + _BODY
 
 

@@ -1,4 +1,4 @@
-"""Sends through the compiled path beside single requests: the same log, queues, responses, errors for any bytes."""
+"""Sends through the compiled kernel beside single requests: the same log, queues, responses, errors for any bytes."""
 
 import asyncio
 import random
@@ -16,10 +16,10 @@ from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
-from broker.send import send_frames
-from broker.send.admission import SendAdmission
+from broker.send import kernels
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
+from broker.send.planner import SendPlanner
 from broker.timer.timer_intake import TimerIntake
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
@@ -53,9 +53,10 @@ TOPICS: Final = ("Orders", "Trades", "Tagged", "T" * 200, "%RETRY%G", "NoWrite")
 class Topics:
     """Topics that are there; no other may be created."""
 
-    unsaved: Final[set[str]] = set()
-
     def __init__(self) -> None:
+        self.unsaved: set[str] = set()
+        self.relied_on: list[str] = []
+        self.rely_on = self.relied_on.append
         self.by_name = {name: TopicConfig(name, 4, 4) for name in TOPICS}
         self.by_name["Tagged"] = TopicConfig("Tagged", 2, 2, topic_filter_type="MULTI_TAG")
         self.by_name["NoWrite"] = TopicConfig("NoWrite", 4, 4, perm=4)
@@ -133,12 +134,12 @@ def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors send through one twin."""
-    with encoding(is_native), patch.object(send_frames, "_engine", compiled if is_native else None):
+    with encoding(is_native), patch.object(kernels, "_is_native", is_native and compiled is not None):
         yield
 
 
 class Twin:
-    """A store in memory, and a path of sends before it: the compiled one, or single requests."""
+    """A store in memory, and sends before it: through the kernel, or as single requests."""
 
     def __init__(
         self,
@@ -154,21 +155,21 @@ class Twin:
         self.sim = SimStore(self.disk, small_config(sync_flush=sync_flush, **store), self.clock)
         self.store = self.sim.open()
         self.store.store_host = HOST
-        config = LiveConfig(broker_config(), self.sim.store.config)
-        topics: Any = Topics()
+        self.config = config = LiveConfig(broker_config(), self.sim.store.config)
+        self.topics: Any = Topics()
+        topics = self.topics
         groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
         below = random.Random(7).randrange
         self.timer = timer = TimerIntake(config, self.clock, below, lambda slot_time: messages_at)
         waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None), role)
         keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
         intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
-        admission = SendAdmission(config, topics, below)
+        planner = SendPlanner(config, topics, self.store, self.clock, below)
+        self.store.on_queues_removed.append(config.plan_version.rise)
         ids = KnownIds(config, self.store, self.clock, call_at_once)
         with path_of(is_native):
             idempotent = IdempotentSends(config, ids, self.store, waits, self.clock, self.flow)
-            self.processor = SendProcessor(
-                config, self.store, admission, intake, waits, self.clock, self.flow, idempotent
-            )
+            self.processor = SendProcessor(config, self.store, planner, intake, waits, self.flow, idempotent)
             self.table = RouteTable(self.processor.routes())
         self.counters = ChannelCounters()
 
@@ -234,7 +235,7 @@ PROPERTIES: Final = (
     "UNIQ_KEY\x01a-b\x02", "KEYS\x01k UNIQ_KEY\x02UNIQ_KEY\x01A\x02", "xUNIQ_KEY\x01B\x02UNIQ_KEY\x01A\x02",
 )  # fmt: skip
 DELAYED: Final = PROPERTIES[4]
-USUAL: Final = "UNIQ_KEY\x010A000001000000000000000000000001\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+PLAIN: Final = "UNIQ_KEY\x010A000001000000000000000000000001\x02WAIT\x01true\x02TAGS\x01TagA\x02"
 
 # Properties of half and timed messages, and of messages that are nearly such.
 KINDS: Final = (
@@ -260,7 +261,7 @@ NEARLY: Final = (
 def send_of(chance: random.Random, plain: float) -> bytes:
     """A frame of a send, as clients write it with the probability `plain`."""
     if chance.random() < plain:
-        fields = to_ext_fields(send_header(queue_id=chance.randrange(4), properties=USUAL))
+        fields = to_ext_fields(send_header(queue_id=chance.randrange(4), properties=PLAIN))
         code, body, oneway = 310, chance.randbytes(chance.choice((1, 100, 300))), False
     else:
         topic = chance.choice((*TOPICS, "Orders", "Unknown", "bad/topic"))
@@ -286,7 +287,7 @@ def send_of(chance: random.Random, plain: float) -> bytes:
 
 
 def _frames(written: bytes) -> list[Any]:
-    """Return responses by their bytes: the Python path writes the refusals of a read before its other responses."""
+    """Return responses by their bytes: the handler writes the refusals of a read before its other responses."""
     decoder = FrameDecoder()
     frames = sorted(decoder.feed(written))
     assert decoder.error is None and not decoder.pending_bytes

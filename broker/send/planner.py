@@ -1,0 +1,222 @@
+"""Plans of sends: all rules about which topics and queues take messages, and what a topic's messages have in common.
+
+The compiled kernel, the handler and replies have the same plans.
+Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator`.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from broker.config.live_config import LiveConfig
+from broker.names import illegal_topic
+from broker.plan.planner import Planner, ServedPlan
+from broker.plan.refusals import FAQ
+from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
+from broker.send.send_form import SendForm
+from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.topics import TopicTable
+from sprocket.common.clock import Clock
+from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, is_light
+from store.queue.logic_queue import LogicQueue, QueueType
+
+logger = logging.getLogger(__name__)
+
+SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
+# Return a random number from 0 to below the argument; chooses a queue.
+Below = Callable[[int], int]
+
+# This bit is no flag of a message.
+RETRY_MARK: Final = 1 << 32
+# `TopicSysFlag`
+_UNIT: Final = 0x1
+_UNIT_SUB: Final = 0x2
+
+
+class Why(Enum):
+    """Why the handler must serve a send."""
+
+    ANY_QUEUE = "the header names no queue, so one is drawn"
+    UNSAVED = "responses wait until the topic is in its file"
+    LIGHT = "the number of light topics has no bound"
+    RETRY = "a retry may be a dead letter"
+    BATCHES = "the topic keeps a client's batch as one record"
+
+
+class SendKey(NamedTuple):
+    """What the header of a send says about its plan."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlan(ServedPlan):
+    """How sends with one key are served; `needs_handler` says why a kernel leaves them to the handler.
+
+    `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
+    `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
+    `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).
+    """
+
+    topic: str
+    queue_id: int
+    write_queues: int
+    queue: LogicQueue | None
+    flags: int
+    sys_flag: int
+    is_retry: bool
+    keeps_batches: bool
+    needs_handler: Why | None
+    is_lasting: bool
+
+
+class PlannedStore(Protocol):
+    """Part of `MessageStore` that plans are made from."""
+
+    @property
+    def store_host(self) -> bytes: ...
+
+    def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
+
+
+class SendPlanner(Planner[SendKey, SendPlan]):
+    """Planner of sends and replies.
+
+    Stricter than the reference in one point: it checks the topic's own write permission.  RocketMQ only shows that
+    permission to clients in the route.
+    """
+
+    def __init__(self, config: LiveConfig, topics: TopicTable, store: PlannedStore, clock: Clock, below: Below) -> None:
+        super().__init__(config.plan_version)
+        self._config = config
+        self._topics = topics
+        self._store = store
+        self._clock = clock
+        self._below = below
+        self._forms: PlanTable[None, SendForm] = PlanTable(self.version)
+
+    def form(self) -> SendForm:
+        """Return what all records and responses have in common."""
+        return self._forms.plan(None, lambda _: SendForm(self._config.broker, self._store.store_host))
+
+    def new_plan(self, key: SendKey) -> SendPlan | Refused:
+        return self._decided(key, self._topics.get(key.topic))
+
+    def admit(self, header: SendHeader, peer: tuple[str, int]) -> SendPlan:
+        """Return the plan of one send, with the queue that it goes to; create a topic that is created on first use.
+
+        Raises RequestError, or StoreError if a new topic cannot be saved.
+        """
+        key = SendKey(header.topic, header.queue_id)
+        plan = self.plan(key)
+        if isinstance(plan, Refused):
+            created = self._created(header, peer) if plan.code == ResponseCode.TOPIC_NOT_EXIST else None
+            if created is not None:
+                plan = self._decided(key, created)
+            if isinstance(plan, Refused):
+                if plan.reason is Reason.QUEUE_NOT_EXIST:
+                    peer_lines.warning(logger, peer, "event=send_refused reason=queue_id topic=%s queue=%d", *key)
+                raise plan.error(peer)
+        if self._topics.unsaved:
+            self._topics.rely_on(key.topic)
+        if plan.needs_handler is Why.ANY_QUEUE:
+            return replace(plan, queue_id=self._below(plan.write_queues))
+        return plan
+
+    def _created(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig | None:
+        """Return the topic of a send, created on first use; None if it may not be created."""
+        topic, is_retry = header.topic, header.topic.startswith(RETRY_PREFIX)
+        sys_flag = (_UNIT_SUB if is_retry else _UNIT) if header.unit_mode else 0
+        created = self._topics.create_on_send(
+            topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            topic_sys_flag=sys_flag,
+            peer=f"{peer[0]}:{peer[1]}",
+        )
+        if created is None and is_retry:
+            return self._topics.get_or_create(topic, 1, topic_sys_flag=sys_flag)
+        return created
+
+    # What a plan says
+
+    def _decided(self, key: SendKey, topic: TopicConfig | None) -> SendPlan | Refused:
+        refused = self._refused_time() or self._refused_topic(key.topic, topic)
+        if refused is None and topic is not None:
+            # After a topic lost queues, consumers may still read its old queues, so producers may write to them.
+            queue_limit = max(topic.write_queue_nums, topic.read_queue_nums)
+            if key.queue_id < queue_limit if key.queue_id >= 0 else topic.write_queue_nums > 0:
+                return self._plan(key, topic)
+            refused = _no_queue(topic, key.queue_id)
+        assert refused is not None
+        return refused._replace(is_lasting=refused.is_lasting and len(key.topic) <= MAX_KEPT_CHARS)
+
+    def _plan(self, key: SendKey, topic: TopicConfig) -> SendPlan:
+        name, queue, why = key.topic, None, None
+        is_retry = name.startswith(RETRY_PREFIX)
+        keeps_batches = topic.attributes.get(QUEUE_TYPE) == QueueType.BATCH
+        is_unsaved = name in self._topics.unsaved
+        if key.queue_id < 0:
+            why = Why.ANY_QUEUE
+        elif is_unsaved:
+            why = Why.UNSAVED
+        elif is_light(name):
+            why = Why.LIGHT
+        elif is_retry:
+            why = Why.RETRY
+        elif keeps_batches:
+            why = Why.BATCHES
+        else:
+            queue = self._store.plain_queue(name, key.queue_id)
+        sys_flag = int(SysFlag.MULTI_TAGS) if topic.topic_filter_type == "MULTI_TAG" else 0
+        return SendPlan(
+            name, key.queue_id, topic.write_queue_nums, queue, sys_flag | (RETRY_MARK if is_retry else 0), sys_flag,
+            is_retry, keeps_batches, why,
+            is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
+        )  # fmt: skip
+
+    # Refusals
+
+    def _refused_time(self) -> Refused | None:
+        """Return the refusal before startAcceptSendRequestTimeStamp."""
+        start_ms = self._config.broker.start_accept_send_request_time_stamp
+        if not start_ms or self._clock.wall_ms() >= start_ms:
+            return None
+        until = datetime.fromtimestamp(start_ms / 1000).astimezone()
+        remark = f"broker unable to service, until {until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
+        return Refused(ResponseCode.SYSTEM_ERROR, remark, Reason.NOT_READY, is_lasting=False)
+
+    def _refused_topic(self, name: str, topic: TopicConfig | None) -> Refused | None:
+        broker = self._config.broker
+        if topic is None and (illegal := illegal_topic(name)) is not None:
+            return Refused(ResponseCode.INVALID_PARAMETER, illegal)
+        if topic is not None and topic.order and not broker.broker_permission & PERM_WRITE:
+            remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
+            return Refused(ResponseCode.NO_PERMISSION, remark, Reason.BROKER_NOT_WRITABLE)
+        if name in NOT_ALLOWED_SEND_TOPICS:
+            remark = f"Sending message to topic[{name}] is forbidden."
+            return Refused(ResponseCode.NO_PERMISSION, remark, Reason.SYSTEM_TOPIC)
+        if topic is None:
+            return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!{FAQ}")
+        if not topic.perm & PERM_WRITE:
+            remark = f"the topic[{name}] sending message is forbidden"
+            return Refused(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_WRITABLE)
+        return None
+
+
+def _no_queue(topic: TopicConfig, queue_id: int) -> Refused:
+    remark = (
+        f"request queueId[{queue_id}] is illegal, {topic.topic_name} has {topic.write_queue_nums} write queues and "
+        f"{topic.read_queue_nums} read queues, Producer: {PEER}"
+    )
+    return Refused(ResponseCode.INVALID_PARAMETER, remark, Reason.QUEUE_NOT_EXIST)
