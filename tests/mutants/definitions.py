@@ -63,6 +63,14 @@ MUTANTS: Final = (
         ("tests/broker/pop/test_planner.py",),
     ),
     Mutant(
+        "a send to a topic that is not in its file served by the kernel",
+        "broker/send/planner.py",
+        "        elif is_unsaved:\n",
+        "        elif False:\n",
+        "a power cut would take the topic of an acknowledged message",
+        ("tests/transcripts/test_sends.py",),
+    ),
+    Mutant(
         "an acknowledgement with any revive queue",
         "broker/ack/planner.py",
         "        if 0 <= revive_queue_id < count:\n",
