@@ -9,7 +9,7 @@ STAMP := $(VENV)/.setup-done
 ENGINE_STAMP := $(VENV)/.engine-done
 # Compiled modules beside their twins, without the ends of their names.
 BESIDE := */*_native. */*/*_native. */*/*/*_native.
-ENGINE_SOURCES := $(wildcard sprocket/engine/*/*.pyx $(addsuffix pyx,$(BESIDE)))
+ENGINE_SOURCES := $(wildcard $(addsuffix pyx,$(BESIDE)))
 # Arguments for pytest, the demo or the benchmarks, as in `make test ARGS="tests/store -q"`.
 ARGS ?=
 # `make test ALL=1` runs every test; docs/testing.md explains the tiers.
@@ -107,4 +107,4 @@ lock: setup ## Write requirements.lock from what .venv holds now
 	@mv requirements.lock.new requirements.lock
 
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build sprocket/engine/*/*.c sprocket/engine/*/*.so $(addsuffix c,$(BESIDE)) $(addsuffix *.so,$(BESIDE))
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info build $(addsuffix c,$(BESIDE)) $(addsuffix *.so,$(BESIDE))

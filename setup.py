@@ -11,19 +11,18 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("sprocket", "engine")
-# Packages with modules beside their twins in pure Python.
+# Packages whose modules are beside their twins in pure Python.
 PACKAGES = ("broker", "ha", "spark", "sprocket", "store")
 
 
 def sources() -> list[Path]:
     """Return the sources of the compiled modules."""
-    beside = {path for package in PACKAGES for path in Path(package).glob("**/*_native.pyx")}
-    return sorted({*FOLDER.glob("*/*.pyx"), *beside})
+    return sorted(path for package in PACKAGES for path in Path(package).glob("**/*_native.pyx"))
 
 
 def shared() -> list[Path]:
     """Return what the sources share."""
-    beside = (source.with_suffix(".pxd") for source in sources() if source.stem.endswith("_native"))
+    beside = (source.with_suffix(".pxd") for source in sources())
     return sorted([*FOLDER.glob("*/*.pxd"), *FOLDER.glob("*/*.h"), *filter(Path.exists, beside)])
 
 

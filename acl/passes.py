@@ -14,7 +14,7 @@ from sprocket.engine.choice import native
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.properties import INNER_MULTI_DISPATCH, TIMER_DEL_UNIQKEY
 
-_engine: Final = native("remoting.signatures")
+_engine: Final = native("sprocket.remoting.signatures_native")
 # Names of one pass; when there are more, all are forgotten.  Longer ones, which no broker has, are not kept.
 MAX_NAMES: Final = 1024
 _MAX_CHARS: Final = MAX_TOPIC_CHARS + MAX_GROUP_CHARS

@@ -126,7 +126,7 @@ _CRC: Final = struct.Struct(">I")
 _BEFORE_CRC: Final = struct.Struct(HEAD.struct.format[: -len("I")])
 _HEAD_BYTES: Final = HEAD.struct.size
 # The compiled engine, None with pure Python.
-_ENGINE: Final = native("remoting.session_frames")
+_ENGINE: Final = native("ha.session_frames_native")
 if _ENGINE is not None and (_HEAD_BYTES, _HEAD_BYTES + REPORT.struct.size) != (
     _ENGINE.HEAD_BYTES,
     _ENGINE.REPORT_BYTES,

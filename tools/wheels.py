@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
-from sprocket.engine.choice import MODULES, digests, whole_name
+from sprocket.engine.choice import MODULES, digests
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DIST: Final = ROOT / "dist"
@@ -140,7 +140,7 @@ def use() -> bool:
     """Copy into this checkout the engine of a wheel made from its sources; return whether there is one for Python."""
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     sources = digests(ROOT, MODULES)
-    wanted = {whole_name(name).replace(".", "/") + suffix: sources[name].encode() for name in MODULES}
+    wanted = {name.replace(".", "/") + suffix: sources[name].encode() for name in MODULES}
     for wheel in sorted(DIST.glob("sprocket_mq-*.whl"), key=lambda path: path.stat().st_mtime, reverse=True):
         modules = engine_of(wheel, wanted)
         for name, module in modules.items():

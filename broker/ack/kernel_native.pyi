@@ -4,8 +4,8 @@ from typing import Any, Final
 from broker.ack.acknowledged import AckedPop
 from broker.ack.planner import AckPlan
 from broker.plan.table import PlanTable, Refused
-from sprocket.engine.remoting.header_reader import HeaderReader
 from sprocket.remoting.framing import Frames
+from sprocket.remoting.header_reader_native import HeaderReader
 
 SOURCES: Final[str]
 TEXT: Final[int]

@@ -10,15 +10,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
-from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
+from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.broker.record_parts cimport put_parts, take_parts
-from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal
-from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES,
 )
-from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
+from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport (
     Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,

@@ -4,8 +4,8 @@ from typing import Any, Final
 from broker.plan.table import PlanTable, Refused
 from broker.pop.kernels import Note
 from broker.pop.planner import PopPlan
-from sprocket.engine.remoting.header_reader import HeaderReader
 from sprocket.remoting.framing import Frames
+from sprocket.remoting.header_reader_native import HeaderReader
 from store.queue.logic_queue import LogicQueue
 from store.queue.usual_reads import UsualReads
 

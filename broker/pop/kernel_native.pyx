@@ -11,19 +11,19 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
-from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
+from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
 from sprocket.engine.broker.record_parts cimport put_parts, take_parts
-from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal
-from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
 from broker.pull.kernel_native cimport Frames
-from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
+from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport (
     Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,

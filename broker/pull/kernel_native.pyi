@@ -4,8 +4,8 @@ from typing import Any, Final
 from broker.plan.table import PlanTable, Refused
 from broker.pull.kernel import Note
 from broker.pull.planner import PullPlan
-from sprocket.engine.remoting.header_reader import HeaderReader
 from sprocket.remoting.framing import Frames
+from sprocket.remoting.header_reader_native import HeaderReader
 from store.queue.usual_reads import UsualReads
 
 SOURCES: Final[str]

@@ -13,16 +13,16 @@ from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
+from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
-from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal
-from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport QueueEntry, from_big64
-from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
-from sprocket.engine.remoting.signatures cimport Proof
+from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
+from sprocket.remoting.signatures_native cimport Proof
 
 cdef extern from *:
     """

@@ -3,7 +3,7 @@ from typing import Any, Final
 
 from broker.plan.table import PlanTable, Refused
 from broker.send.planner import SendPlan
-from sprocket.engine.remoting.header_reader import HeaderReader
+from sprocket.remoting.header_reader_native import HeaderReader
 
 SOURCES: Final[str]
 TEXT: Final[int]

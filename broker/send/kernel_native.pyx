@@ -11,15 +11,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
-from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
+from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
-from sprocket.engine.remoting.framing cimport ResponseEncoder, Value, put_decimal, put_hex
-from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal, put_hex
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
-from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
+from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
 from sprocket.engine.broker.send_kinds cimport (
@@ -27,7 +27,7 @@ from sprocket.engine.broker.send_kinds cimport (
     put_base64, put_handle,
 )
 from sprocket.engine.broker.send_properties cimport Properties, read_properties
-from sprocket.engine.remoting.signatures cimport Proof
+from sprocket.remoting.signatures_native cimport Proof
 from sprocket.engine.remoting.wire_text cimport Text, unescaped
 
 cdef extern from *:

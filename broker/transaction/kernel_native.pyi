@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sprocket.engine.remoting.header_reader import HeaderReader
+from sprocket.remoting.header_reader_native import HeaderReader
 from store.moves_native import Moves
 
 SOURCES: Final[str]

@@ -11,13 +11,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
-from sprocket.engine.remoting.header_reader import BOOL, INT, LONG, TEXT  # for callers
+from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
-from sprocket.engine.remoting.framing cimport ResponseEncoder, Value
-from sprocket.engine.remoting.header_reader cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
+from sprocket.remoting.frames_native cimport ResponseEncoder, Value
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
 from sprocket.engine.store.layout cimport QueueEntry, from_big32, from_big64
 from store.moves_native cimport Move, Moves
-from sprocket.engine.remoting.read_frames cimport FrameParts, find_frame
+from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.remoting.wire_text cimport Text
 
 cdef extern from *:

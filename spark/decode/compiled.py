@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark.decode import columns_native as columns
 from spark.decode.binary_array import Positions, as_text
-from sprocket.engine.store import columns
 from sprocket.remoting.message.properties import NAME_END_BYTES
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.scan.compiled import integers

@@ -14,7 +14,7 @@ from sprocket.engine.choice import native
 if TYPE_CHECKING:
     from spark.decode.compiled import UsualRecords
 
-IS_COMPILED: Final = native("store.columns") is not None
+IS_COMPILED: Final = native("spark.decode.columns_native") is not None
 
 if IS_COMPILED:
     from spark.decode.compiled import UsualRecords, gather

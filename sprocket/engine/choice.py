@@ -15,20 +15,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
-# Those of `sprocket.engine`, each in a folder that is named after the package with its users, and those beside their
-# twins in pure Python, by their whole names.
+# Each is beside its twin in pure Python.
 MODULES: Final = (
     "broker.ack.kernel_native", "broker.pop.kernel_native", "broker.pull.kernel_native",
     "broker.send.kernel_native", "broker.transaction.kernel_native",
-    "client.records", "client.sends",
-    "remoting.connection", "remoting.framing", "remoting.header_reader", "remoting.read_frames",
-    "remoting.session_frames", "remoting.signatures",
-    "store.columns", "store.index_keys", "store.intake", "store.reads", "store.record_filters", "store.scan",
-    "store.timer_units",
-    "store.moves_native",
+    "ha.session_frames_native",
+    "spark.decode.columns_native",
+    "sprocket.client.pull.record_decoder_native", "sprocket.client.send.sends_native",
+    "sprocket.remoting.flow.connection_native", "sprocket.remoting.frames_native",
+    "sprocket.remoting.header_reader_native", "sprocket.remoting.read_frames_native",
+    "sprocket.remoting.signatures_native",
+    "store.dispatch.record_intake_native", "store.index.key_scan_native", "store.moves_native",
+    "store.queue.gathered_native", "store.queue.record_filter_native", "store.scan.scan_native",
+    "store.timer.timer_units_native",
 )  # fmt: skip
 # A module imports the package it is in, and a client must not import a store, nor a store a broker.
-_BELOW: Final = {"sprocket": (), "store": ("sprocket",), "broker": ("sprocket", "store")}
+_BELOW: Final = {
+    "sprocket": (), "store": ("sprocket",), "spark": ("sprocket", "store"), "ha": ("sprocket", "store"),
+    "broker": ("sprocket", "store", "ha"),
+}  # fmt: skip
 VARIABLE: Final = "SPROCKET_ENGINE"
 COST: Final = (
     "Everything works; sends and recovery take 2 to 4 times as long. Faster: install a C compiler, run `make engine`."
@@ -59,7 +64,7 @@ def choose(wanted: str, root: Path = _ROOT, names: Iterable[str] = MODULES) -> E
     if wanted == "python":
         return Engine("python", f"{VARIABLE} is python", {})
     try:
-        modules = {name: import_module(whole_name(name)) for name in names}
+        modules = {name: import_module(name) for name in names}
     except ModuleNotFoundError:
         return _pure(wanted, "the compiled engine is not built")
     except ImportError as error:
@@ -70,18 +75,12 @@ def choose(wanted: str, root: Path = _ROOT, names: Iterable[str] = MODULES) -> E
     return Engine("native", "the compiled engine was built", modules)
 
 
-def whole_name(name: str) -> str:
-    """Return the name by which a module of `MODULES` is imported."""
-    return name if name.endswith("_native") else f"sprocket.engine.{name}"
-
-
 def digests(root: Path, names: Iterable[str]) -> dict[str, str]:
     """Return the digest of the sources of each module below `root`; empty if there are none, as in a wheel."""
     shared, found = hashlib.sha256(), {}
-    sources = {name: root.joinpath(*whole_name(name).split(".")).with_suffix(".pyx") for name in names}
-    engine, beside = root / "sprocket" / "engine", [sources[name] for name in sources if name.endswith("_native")]
-    declared = [path for path in (source.with_suffix(".pxd") for source in beside) if path.exists()]
-    for path in sorted([*engine.glob("*/*.pxd"), *engine.glob("*/*.h"), *declared]):
+    sources = {name: root.joinpath(*name.split(".")).with_suffix(".pyx") for name in names}
+    engine, beside = root / "sprocket" / "engine", (source.with_suffix(".pxd") for source in sources.values())
+    for path in sorted([*engine.glob("*/*.pxd"), *engine.glob("*/*.h"), *filter(Path.exists, beside)]):
         shared.update(path.read_bytes())
     for name, source in sources.items():
         whole = shared.copy()
@@ -106,7 +105,7 @@ _WANTED: Final = os.environ.get(VARIABLE, "")
 
 
 def _package(name: str) -> str:
-    return whole_name(name).partition(".")[0]
+    return name.partition(".")[0]
 
 
 @cache

@@ -15,7 +15,7 @@ from sprocket.remoting.codec.codec_binary import LONG_CODES
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.base import Header, Int, Long
 
-_framing: Final = native("remoting.framing")
+_framing: Final = native("sprocket.remoting.frames_native")
 
 # What `Request.language` holds for a ROCKETMQ header.
 _LANGUAGES: Final = tuple(map(str, range(256)))
@@ -23,7 +23,7 @@ _INTEGERS: Final = tuple(msgspec.inspect.type_info(kind) for kind in (Int, Long)
 
 
 def header_decoder(code: int, header: type[Header], engine: Any = _framing) -> Any:
-    """Return the compiled decoder of the requests of `code`, from the module `sprocket.engine.remoting.framing`.
+    """Return the compiled decoder of the requests of `code`, from the module `sprocket.remoting.frames_native`.
 
     None with pure Python, if the header has a field that only the Python code decodes, or if a ROCKETMQ header names
     the code differently.
@@ -82,7 +82,7 @@ def response_encoder(
     constant: bytes,
     engine: Any = _framing,
 ) -> Any:
-    """Return the compiled encoder of a `ResponseTemplate`, from the module `sprocket.engine.remoting.framing`.
+    """Return the compiled encoder of a `ResponseTemplate`, from the module `sprocket.remoting.frames_native`.
 
     `before_opaque` are code, language and version, `after_opaque` flag, length of the remark and remark; `keys` and
     `constant` are encoded as in a ROCKETMQ header.  None with pure Python, or if a format is unusual.

@@ -33,14 +33,14 @@ PREFIX_BYTES = 12
 LONG_PREFIX_BYTES = 15
 BINARY_CODE_BYTES = 2
 
-_native = native("remoting.read_frames")
+_native = native("sprocket.remoting.read_frames_native")
 # The compiled loop over whole usual frames, if it is in use.
 _cut_usual = None if _native is None else _native.cut
 
 # One whole frame, its header not yet decoded: serialization, header, body.  A plain tuple because a named
 # one takes three times as long to make, and there is one per message.
 Frame = tuple[int, bytes, bytes]
-# The frames of one read: a list, or `sprocket.engine.remoting.read_frames.ReadFrames`, which makes a tuple for each
+# The frames of one read: a list, or `sprocket.remoting.read_frames_native.ReadFrames`, which makes a tuple for each
 # frame that is asked for.  So what serves usual frames asks for none of them.
 Frames = Sequence[Frame]
 

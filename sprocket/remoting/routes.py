@@ -86,7 +86,7 @@ Check = Callable[[Request[Any]], Response | None]
 
 # Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
-# Called with a request code and a channel.  Returns the `Proof` of `sprocket.engine.remoting.signatures` that admits
+# Called with a request code and a channel.  Returns the `Proof` of `sprocket.remoting.signatures_native` that admits
 # requests of the code without the guard; None if the guard must see them.
 ProofOf = Callable[[int, Any], object | None]
 # Share of a lane's requests to serve (0 to 1), and the reason for refusing the rest.

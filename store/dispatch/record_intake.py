@@ -2,7 +2,7 @@
 
 Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
 master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
-also handle every unusual record.  The compiled twin is `sprocket/engine/store/intake.pyx`.
+also handle every unusual record.  The compiled twin is `store/dispatch/record_intake_native.pyx`.
 """
 
 import struct
@@ -39,7 +39,7 @@ _FIELDS: Final = struct_of(
 _COPIED_BYTES: Final = 64 * 1024
 _SHORT: Final = struct.Struct(">H")
 # The compiled engine, None with pure Python.
-_ENGINE: Final = native("store.intake")
+_ENGINE: Final = native("store.dispatch.record_intake_native")
 # More records than this take less time in the arrays of a scan than one by one; compiled, no number of them does.
 _FEW: Final = 256 if _ENGINE is None else 1 << 31
 
@@ -117,7 +117,7 @@ def _walk(
     require_seal: bool,
     queue_of: QueueOf,
 ) -> Taken:
-    """Twin of `sprocket.engine.store.intake.take`, for any number of records and any tags."""
+    """Twin of `store.dispatch.record_intake_native.take`, for any number of records and any tags."""
     # Written for speed: a record costs few calls.
     content = bytes(segment) if len(segment) <= _COPIED_BYTES else segment
     fields_at, at, store_timestamp = _FIELDS.unpack_from, 0, 0

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.engine.store import index_keys
 from sprocket.remoting.codec.java_hash import java_hash_code
+from store.index import key_scan_native as index_keys
 from store.index.key_scan import KEY_SEPARATOR, IndexEntries, index_hash, keys_of
 from store.scan.compiled import integers
 from store.scan.record_batch import RecordBatch

@@ -5,7 +5,7 @@ Both have the same signatures and give the same entries; `tests/store/index/test
 
 from sprocket.engine.choice import native
 
-if native("store.index_keys") is None:
+if native("store.index.key_scan_native") is None:
     from store.index.key_scan import entries_of
 else:
     from store.index.compiled import entries_of

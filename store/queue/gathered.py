@@ -56,5 +56,5 @@ def gathered_in_python(
     return size_bytes, last, [memoryview(b"".join(slices))] if size_bytes <= join_bytes else slices
 
 
-_native: Final = native("store.reads")
+_native: Final = native("store.queue.gathered_native")
 gathered: Final = gathered_in_python if _native is None else _native.gathered

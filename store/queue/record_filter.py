@@ -40,7 +40,7 @@ _CHUNK_RECORDS: Final = 128
 # Maximum values with a cached verdict.
 _MAX_VERDICTS: Final = 4096
 # Compiled search for wanted records, or None.
-engine: Final = native("store.record_filters")
+engine: Final = native("store.queue.record_filter_native")
 _HEAD: Final = RECORD_IPV4_DTYPE[[*_FIELDS]]
 
 # Entries of a ConsumeQueue, or one field of them.
@@ -77,7 +77,7 @@ class RecordFilter:
         names: Sequence[bytes] = (),
     ) -> None:
         self.matches = matches
-        # `sprocket.engine.store.record_filters.ValueChooser` or None
+        # `store.queue.record_filter_native.ValueChooser` or None
         self.chooser: Any = None
         if engine is not None and 0 < len(names) <= engine.MAX_NAMES:
             self.chooser = engine.ValueChooser(tuple(names), self)

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.engine.store import scan
 from sprocket.remoting.message import record as layout
 from sprocket.remoting.message.properties import VALUE_END_OCTET, find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import RECORD_FIXED_DTYPE
 from store.record.checksum import SEAL_BYTES
 from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, topic_name
+from store.scan import scan_native as scan
 from store.scan.distinct_names import Integers
 from store.scan.heads import Buffer
 from store.scan.log_walk import Chain

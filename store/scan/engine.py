@@ -5,7 +5,7 @@ Both have the same signatures and give the same records; `tests/store/scan/test_
 
 from sprocket.engine.choice import native
 
-if native("store.scan") is None:
+if native("store.scan.scan_native") is None:
     from store.scan.log_walk import chain
     from store.scan.record_batches import batches
     from store.scan.record_crc import claimed_crcs, crcs_hold

@@ -19,7 +19,7 @@ from store.timer.timer_wheel import Slot
 
 _log = logging.getLogger(__name__)
 
-_units: Final = native("store.timer_units")
+_units: Final = native("store.timer.timer_units_native")
 
 # Units of a slot to read in one turn before the first of them is delivered.
 _WALK_UNITS: Final = 2048

@@ -25,7 +25,7 @@ from store.timer.timer_state import TimerState
 
 _log = logging.getLogger(__name__)
 
-_engine: Final = native("store.timer_units")
+_engine: Final = native("store.timer.timer_units_native")
 if _engine is not None and _engine.UNIT_BYTES != UNIT_BYTES:
     raise ImportError("the compiled engine has another layout of units than store/layout.py: run `make engine`")
 # So many messages that wait are worth a turn at once.

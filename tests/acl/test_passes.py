@@ -30,7 +30,7 @@ from tests.acl.matrix import Doors, Outcome
 from tests.clock import ManualClock
 from tests.tiers import seeds
 
-signatures = native("remoting.signatures")
+signatures = native("sprocket.remoting.signatures_native")
 pytestmark = pytest.mark.skipif(signatures is None, reason="passes need the compiled engine")
 
 ALICE, BOB = (Credentials(name, f"secret-of-{name}") for name in ("alice12", "bobby2"))

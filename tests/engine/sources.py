@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from sprocket.engine.choice import MODULES, whole_name
+from sprocket.engine.choice import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -14,7 +14,7 @@ def copy_sources(tree: Path) -> None:
     shutil.copytree(ROOT / "sprocket" / "engine", tree / "sprocket" / "engine", ignore=ignored)
     shutil.copy(ROOT / "setup.py", tree)
     for name in MODULES:
-        *packages, module = whole_name(name).split(".")
+        *packages, module = name.split(".")
         # Cython looks for the declarations of a module by the names of its packages.
         for depth in range(1, len(packages) + 1):
             folder = Path(*packages[:depth])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.engine.choice import ENGINE, MODULES, choose, whole_name
+from sprocket.engine.choice import ENGINE, MODULES, choose
 from tests.engine.sources import ROOT, copy_sources
 
 # What the recipe needs besides Python; the compiler is not among them.
@@ -53,7 +53,7 @@ def make_engine(tree: Path, path: str) -> str:
 
 
 def built(tree: Path) -> list[str]:
-    packages = {whole_name(name).partition(".")[0] for name in MODULES}
+    packages = {name.partition(".")[0] for name in MODULES}
     found = [path.relative_to(tree) for package in packages for path in (tree / package).glob("**/*.so")]
     return sorted(".".join((*path.parent.parts, path.name.partition(".")[0])) for path in found)
 
@@ -63,7 +63,7 @@ def test_with_a_compiler(tree: Path) -> None:
     compiling, engine = make_engine(tree, os.environ["PATH"]).splitlines()
     assert compiling.startswith(f"Compiling the engine: {len(MODULES)} modules on ")
     assert engine == "Engine: native (compiled)"
-    assert built(tree) == sorted(map(whole_name, MODULES))
+    assert built(tree) == sorted(MODULES)
 
 
 @pytest.mark.skipif(ENGINE.name != "native", reason="the engine is not built")
@@ -77,9 +77,9 @@ def test_a_wheel_from_these_sources_is_used_instead_of_a_compiler(tree: Path) ->
     found, engine = make_engine(tree, "/usr/bin:/bin").splitlines()
     assert found == f"Engine of dist/{wheel.name}, made from these sources"
     assert engine == "Engine: native (compiled)"
-    assert built(tree) == sorted(map(whole_name, MODULES))
+    assert built(tree) == sorted(MODULES)
 
-    source = tree.joinpath(*whole_name(MODULES[0]).split(".")).with_suffix(".pyx")
+    source = tree.joinpath(*MODULES[0].split(".")).with_suffix(".pyx")
     source.write_text(source.read_text() + "# another source\n")
     done = subprocess.run([sys.executable, "-m", "tools.wheels", "--use"], cwd=tree, check=False)
     assert done.returncode == 1

@@ -70,10 +70,10 @@ def test_fuzz_targets_under_sanitizers(sanitized: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_sanitizers_see_an_access_outside(sanitized: Path) -> None:
     """The test of the test: a read behind the end of a buffer ends the process."""
-    folder = sanitized / "sprocket" / "engine" / "store"
+    folder = sanitized / "store" / "scan"
     code = (
-        f"import sprocket.engine.store as store; store.__path__.insert(0, {str(folder)!r})\n"
-        "from sprocket.engine.store import scan\n"
+        f"import store.scan; store.scan.__path__.insert(0, {str(folder)!r})\n"
+        "from store.scan import scan_native as scan\n"
         "import ctypes, array\n"
         "small = array.array('b', bytes(100))\n"
         "class Lie(ctypes.Structure): _fields_ = [('b', ctypes.c_char * 4096)]\n"

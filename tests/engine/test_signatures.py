@@ -9,7 +9,7 @@ import pytest
 
 from sprocket.engine.choice import native
 
-signatures = native("remoting.signatures")
+signatures = native("sprocket.remoting.signatures_native")
 pytestmark = pytest.mark.skipif(signatures is None, reason="the compiled engine is not built")
 
 

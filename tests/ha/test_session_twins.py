@@ -14,7 +14,7 @@ from tests.ha.sessions import Ends, SessionMemoryLog
 from tests.tiers import seeds
 
 try:
-    from sprocket.engine.remoting import session_frames as compiled
+    from ha import session_frames_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

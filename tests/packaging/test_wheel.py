@@ -147,5 +147,5 @@ def test_the_plugin_breaks_no_tests_without_its_extra(light: Environment, tmp_pa
 
 def test_the_wheel_carries_types_and_no_sources_of_the_engine(light: Environment) -> None:
     assert (light.site / "sprocket" / "py.typed").exists()
-    assert not list(light.site.glob("sprocket/engine/*/*.pyx"))
+    assert not list(light.site.glob("*/**/*.p[yx][xd]"))
     assert not (light.site / "sprocket_cli" / "demo").exists()

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from sprocket.common.clock import Clock
 from sprocket.engine.choice import native
 
-_native: Final = native("client.sends")
+_native: Final = native("sprocket.client.send.sends_native")
 
 
 def derived_id(topic: str, key: str) -> str:

@@ -21,7 +21,7 @@ _FIXED_BYTES = FIXED_IPV4_RAW.size
 _V6_FLAGS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _INNER_FLAGS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _COMPRESSED = int(SysFlag.COMPRESSED)
-_records = native("client.records")
+_records = native("sprocket.client.pull.record_decoder_native")
 if _records is not None and _records.LAYOUT != {
     "fixed_bytes": _FIXED_BYTES, "v6_flags": _V6_FLAGS, "inner_flags": _INNER_FLAGS
 }:  # fmt: skip

@@ -11,7 +11,7 @@ from sprocket.remoting.frames import NotEncodable, request_prefix
 from sprocket.remoting.framing import JSON
 from sprocket.remoting.request_format import request_format
 
-_native: Final = native("client.sends")
+_native: Final = native("sprocket.client.send.sends_native")
 # Fields of `SendMessageRequestHeaderV2` that differ between the messages of one queue, and the opaque.
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
 _FORMATS: Final = {_SYS_FLAG: b'"%d"', _BORN: b'"%d"', _FLAG: b'"%d"', _PROPERTIES: b"%b"}

@@ -22,7 +22,7 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 
-_native: Final = native("client.sends")
+_native: Final = native("sprocket.client.send.sends_native")
 # Code of requests with one message.
 PLAIN = int(RequestCode.SEND_MESSAGE_V2)
 # Total size, magic, body CRC, flag, body length; then the body, i16 length of properties, properties.

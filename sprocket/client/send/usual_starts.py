@@ -17,7 +17,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.channel import RemotingChannel
 
 # The compiled engine, None with pure Python.
-ENGINE: Final = native("client.sends")
+ENGINE: Final = native("sprocket.client.send.sends_native")
 # A message and the time for its attempt, s; None: the Python path must start it, and nothing was done.
 UsualStart = Callable[[Message, float], Attempt | None]
 

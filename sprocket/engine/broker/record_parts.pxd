@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from sprocket.engine.remoting.framing cimport Value
+from sprocket.remoting.frames_native cimport Value
 from sprocket.engine.store.record_writer cimport Octets, octets_of, put
 
 

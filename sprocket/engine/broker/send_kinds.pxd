@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from sprocket.engine.remoting.framing cimport Value, put_decimal
+from sprocket.remoting.frames_native cimport Value, put_decimal
 from sprocket.engine.store.layout cimport VALUE_END
 from sprocket.engine.store.record_writer cimport put
 from sprocket.engine.remoting.wire_text cimport Cursor, take_number

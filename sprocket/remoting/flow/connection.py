@@ -26,7 +26,7 @@ class ConnectionType(Protocol):
 
 
 class PythonConnection:
-    """Twin of `sprocket.engine.remoting.connection.Connection`: every read and every response takes one way."""
+    """Twin of `sprocket.remoting.flow.connection_native.Connection`: every read and every response takes one way."""
 
     def receive(self, data: bytes) -> None:
         """Serve the frames of any read."""
@@ -51,7 +51,7 @@ class PythonConnection:
         self.send_frames(request_code, count, frames, code, read_at, was_later=was_later, at_once=at_once)
 
 
-_compiled: Final = native("remoting.connection")
+_compiled: Final = native("sprocket.remoting.flow.connection_native")
 if _compiled is not None and min(LARGE_READ_BYTES, COUNTED_BYTES) < _compiled.SMALL_BYTES:
     raise ImportError("the compiled connection calls reads or responses small that are large: run `make engine`")
 if TYPE_CHECKING or _compiled is None:

@@ -50,7 +50,7 @@ def test_hash_is_that_of_java() -> None:
     assert {text: java_hash_code(text) for text in HASHES} == HASHES
 
 
-@pytest.mark.skipif(native("client.sends") is None, reason="the compiled engine is not built")
+@pytest.mark.skipif(native("sprocket.client.send.sends_native") is None, reason="the compiled engine is not built")
 def test_compiled_ids_are_those_of_python() -> None:
     chance = random.Random(1)
     clocks = [ManualClock(1_700_000_000_000), ManualClock(1_700_000_000_000)]

@@ -20,7 +20,7 @@ _TEXTS = (
 )
 
 
-@pytest.mark.parametrize("engine", [None, native("client.sends")], ids=["python", "native"])
+@pytest.mark.parametrize("engine", [None, native("sprocket.client.send.sends_native")], ids=["python", "native"])
 def test_the_prefix_is_that_of_the_general_encoder(engine: object) -> None:
     randoms = random.Random(1)
     for topic, group, broker in (("Orders", "G", "broker-a"), ("%RETRY%g", "100%d", 'a "b"\\\x00é')):

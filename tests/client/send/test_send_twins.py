@@ -97,7 +97,7 @@ def test_a_deleted_attribute_is_left_to_python() -> None:
 
 
 def test_other_classes_are_refused() -> None:
-    from sprocket.engine.client import sends as client_sends
+    from sprocket.client.send import sends_native as client_sends
 
     with pytest.raises(ValueError, match="other attributes"):
         client_sends.Preparer(SendRequest, SendRequest, 310, 10)

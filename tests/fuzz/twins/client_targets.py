@@ -20,7 +20,7 @@ from sprocket.remoting.routes import open_frame
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine.client import sends as compiled
+    from sprocket.client.send import sends_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -25,8 +25,8 @@ from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import BASE, PROPERTIES, log_of
 
 try:
+    from spark.decode import columns_native as engine
     from spark.decode import compiled
-    from sprocket.engine.store import columns as engine
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

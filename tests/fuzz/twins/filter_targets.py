@@ -13,7 +13,7 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine.store import record_filters as compiled
+    from store.queue import record_filter_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

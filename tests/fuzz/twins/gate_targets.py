@@ -30,7 +30,7 @@ from tests.fuzz.twins.wire_targets import rewritten
 from tests.send_headers import send_header
 
 try:
-    from sprocket.engine.remoting import signatures
+    from sprocket.remoting import signatures_native as signatures
 except ImportError:  # no C compiler: `tests/engine` says so
     signatures = None  # type: ignore[assignment]
 

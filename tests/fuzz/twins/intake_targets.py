@@ -20,7 +20,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import BASE, TAGS_CODES, TOPICS, log_of, sealed
 
 try:
-    from sprocket.engine.store import intake as compiled
+    from store.dispatch import record_intake_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

@@ -16,8 +16,8 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine.client import records
-    from sprocket.engine.store import reads
+    from sprocket.client.pull import record_decoder_native as records
+    from store.queue import gathered_native as reads
 except ImportError:  # no C compiler: `tests/engine` says so
     reads = records = None  # type: ignore[assignment]
 

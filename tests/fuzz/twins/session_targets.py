@@ -7,7 +7,7 @@ from sprocket.common.errors import ProtocolError
 from tests.fuzz.target import Target
 
 try:
-    from sprocket.engine.remoting import session_frames as compiled
+    from ha import session_frames_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

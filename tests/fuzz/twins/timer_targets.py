@@ -26,8 +26,8 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
 
 try:
-    from sprocket.engine.store import timer_units as compiled
     from store import moves_native as compiled_moves
+    from store.timer import timer_units_native as compiled
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = compiled_moves = None  # type: ignore[assignment]
 

@@ -24,8 +24,8 @@ from sprocket.remoting.routes import Action, Lane, Resource, Route, RouteTable, 
 from tests.fuzz.target import Target, pieces_of
 
 try:
-    from sprocket.engine.remoting import framing as compiled
-    from sprocket.engine.remoting import read_frames
+    from sprocket.remoting import frames_native as compiled
+    from sprocket.remoting import read_frames_native as read_frames
 except ImportError:  # no C compiler: `tests/engine` says so
     compiled = None  # type: ignore[assignment]
 

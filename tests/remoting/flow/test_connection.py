@@ -21,7 +21,9 @@ from tests.fuzz.target import pieces_of
 from tests.fuzz.twins.send_targets import Output
 from tests.tiers import seeds
 
-pytestmark = pytest.mark.skipif(native("remoting.connection") is None, reason="the compiled engine is not built")
+pytestmark = pytest.mark.skipif(
+    native("sprocket.remoting.flow.connection_native") is None, reason="the compiled engine is not built"
+)
 
 _AT_ONCE, _PUT_OFF, _SINGLE = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE, RequestCode.HEART_BEAT
 _CODES = (_AT_ONCE, _AT_ONCE, _PUT_OFF, _SINGLE, RequestCode.POP_MESSAGE)

@@ -13,7 +13,7 @@ from tests.tiers import seeds
 _ENTRY = struct.Struct(">qiq")
 _BASE = 1 << 40
 _SEGMENT = memoryview(random.Random(1).randbytes(4096))
-_reads = native("store.reads")
+_reads = native("store.queue.gathered_native")
 # Numbers that a damaged entry may hold.
 _HOSTILE = (0, -1, 1, _BASE - 1, _BASE, _BASE + 4096, _BASE + 4097, (1 << 63) - 1, -(1 << 63))
 _HOSTILE_SIZES = (0, -1, 1, 4096, 4097, 0x7FFFFFFF, -(1 << 31))

@@ -82,7 +82,7 @@ def test_any_bytes(data: bytes) -> None:
 def test_columns_without_room_are_refused() -> None:
     import numpy as np
 
-    from sprocket.engine.store import scan
+    from store.scan import scan_native as scan
 
     columns = tuple(np.empty(3, np.int64) for _ in range(7))
     for room in (4, -1, 1 << 62):
@@ -95,7 +95,7 @@ def test_columns_without_room_are_refused() -> None:
 def test_positions_outside_of_the_data_are_refused() -> None:
     import numpy as np
 
-    from sprocket.engine.store import scan
+    from store.scan import scan_native as scan
 
     def number(value: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         return np.array([value], np.int64)

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sprocket.engine.remoting.signatures import SigningKey
+from sprocket.remoting.signatures_native import SigningKey
 
 SOURCES: Final[str]
 TEXT: Final[int]

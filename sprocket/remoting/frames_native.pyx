@@ -14,8 +14,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from sprocket.engine.store.layout cimport from_big16, from_big32
-from sprocket.engine.remoting.read_frames cimport PREFIX_BYTES
-from sprocket.engine.remoting.signatures cimport SigningKey, sha1_digest
+from sprocket.remoting.read_frames_native cimport PREFIX_BYTES
+from sprocket.remoting.signatures_native cimport SigningKey, sha1_digest
 from sprocket.engine.remoting.slots cimport SLOT, set_slot, slot_of
 from sprocket.engine.remoting.wire_text cimport (
     Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text, unescaped,

@@ -18,7 +18,7 @@ from sprocket.engine.store.layout cimport (
 )
 from sprocket.engine.store.record_check cimport Log, Parts, crc_holds, last_value, lengths_fit
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare
-from sprocket.engine.store.scan cimport Bytes, memory
+from store.scan.scan_native cimport Bytes, memory
 
 cdef extern from *:
     """

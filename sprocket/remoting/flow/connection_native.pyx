@@ -10,9 +10,9 @@ from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
-from sprocket.engine.remoting.read_frames import cut
+from sprocket.remoting.read_frames_native import cut
 
-from sprocket.engine.remoting.read_frames cimport FrameParts, ReadFrames
+from sprocket.remoting.read_frames_native cimport FrameParts, ReadFrames
 
 cdef extern from *:
     """

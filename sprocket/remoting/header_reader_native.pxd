@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from sprocket.engine.remoting.read_frames cimport FrameParts
-from sprocket.engine.remoting.signatures cimport SigningKey
+from sprocket.remoting.read_frames_native cimport FrameParts
+from sprocket.remoting.signatures_native cimport SigningKey
 from sprocket.engine.remoting.wire_text cimport Cursor, Text
 
 cdef enum:
