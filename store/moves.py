@@ -15,7 +15,7 @@ from store.queue.logic_queue import LogicQueue
 
 engine: Final = native("store.moves_native")
 # Other flags need more than the bytes of a record.
-USUAL_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
+PLAIN_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_MASK
 
 
 @runtime_checkable
@@ -35,10 +35,10 @@ def _is_moving(store_type: type) -> bool:
     return issubclass(store_type, MovingStore)
 
 
-def new_moves(store: object, barred_topics: Collection[str]) -> Any | None:
+def new_moves(store: object, barred_topics: Collection[str] = ()) -> Any | None:
     """Return an empty `Moves` of the engine, for the next `append_usual` of `store`.
 
-    Records for `barred_topics` are unusual.  None with pure Python, or if the store accepts only messages now.
+    Records for `barred_topics` are for Python.  None with pure Python, or if the store accepts only messages now.
     """
     store_type: type = type(store)
     if engine is None or not _is_moving(store_type):
@@ -52,4 +52,4 @@ def new_moves(store: object, barred_topics: Collection[str]) -> Any | None:
     def queue_of(topic: str, queue_id: int) -> LogicQueue | None:
         return None if topic in barred_topics else plain_queue(topic, queue_id)
 
-    return engine.Moves(USUAL_FLAGS, room_bytes, max_record_bytes, queue_of)
+    return engine.Moves(PLAIN_FLAGS, room_bytes, max_record_bytes, queue_of)

@@ -1,4 +1,4 @@
-# Records that go on to their real topic, for the compiled path that ends transactions.
+# Records that go on to their real topic, for the kernel of ends of transactions.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -6,7 +6,7 @@ from sprocket.engine.store.layout cimport QueueEntry, TimerUnit
 from sprocket.engine.store.record_writer cimport RecordHead
 
 cdef enum:
-    MAX_LANES = 64
+    MAX_TARGETS = 64
 
 
 # The properties of a stored record that say where its message goes, without those that say more than that.
@@ -30,11 +30,11 @@ cdef struct Move:
     int64_t tags_code
     int64_t enqueue_ms  # of a timed message; -1 for any other
     int64_t dequeue_ms
-    int lane
+    int target
 
 
 # One queue that gets records.
-cdef struct Lane:
+cdef struct Target:
     const uint8_t *name
     Py_ssize_t name_bytes
     const uint8_t *topic_bytes  # with their length, as in a record
@@ -50,19 +50,19 @@ cdef class Moves:
     cdef Move *moves
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
-    cdef Lane lanes[MAX_LANES]
-    cdef int lane_count
-    cdef list queues  # of the lanes
-    cdef list names  # of the lanes: str
-    cdef list kept  # keeps the memory of what the moves and lanes point to
-    cdef int64_t usual_flags
+    cdef Target targets[MAX_TARGETS]
+    cdef int target_count
+    cdef list queues  # of the targets
+    cdef list names  # of the targets: str
+    cdef list kept  # keeps the memory of what the moves and targets point to
+    cdef int64_t plain_flags
     cdef int64_t room_bytes
     cdef int64_t max_record_bytes
     cdef object queue_of
     cdef readonly int64_t size_bytes
 
-    cdef Move *half(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t queue_offset,
-                    int64_t physical_offset, const uint8_t *group, Py_ssize_t group_bytes, bint is_commit) except? NULL
+    cdef Move *read(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, Place *place) except? NULL
+    cdef bint take_for(self, Move *move, const Place *place, queue) except -1
     cdef Move *next_move(self) except NULL
     cdef int take_unit(self, const TimerUnit *unit, const uint8_t *log, int64_t base, int64_t end, bytes topic_field,
                        int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2
@@ -71,7 +71,7 @@ cdef class Moves:
     cdef bint take(self, Move *move, const Place *place) except -1
     cdef bint fits(self, Move *move) noexcept
     cdef Py_ssize_t stored_bytes(self, const Move *move) noexcept nogil
-    cdef int lane_at(self, const Place *place) except -2
-    cdef int lane_of(self, queue) except -2
-    cdef int add_lane(self, queue) except -2
+    cdef int target_at(self, const Place *place) except -2
+    cdef int target_of(self, queue) except -2
+    cdef int add_target(self, queue) except -2
     cdef uint8_t *write_record(self, uint8_t *to, Move *move) noexcept nogil

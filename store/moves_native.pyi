@@ -6,7 +6,7 @@ SOURCES: Final[str]
 class Moves:
     size_bytes: Final[int]
     def __init__(
-        self, usual_flags: int, room_bytes: int, max_record_bytes: int, queue_of: Callable[[str, int], Any]
+        self, plain_flags: int, room_bytes: int, max_record_bytes: int, queue_of: Callable[[str, int], Any]
     ) -> None: ...
     def __len__(self) -> int: ...
     def add_timed(

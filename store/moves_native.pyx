@@ -3,7 +3,7 @@
 
 A new record is made from the bytes of the stored one, without a message between them.  Its twins are
 `broker.transaction.half_message.HalfMessage.real` and `store.timer.timed_message.TimedMessage.real`, and then
-`store/appender.py`.  Nothing is refused or dropped here: a record is taken, or it is unusual, and Python decides.
+`store/appender.py`.  Nothing is refused or dropped here: a record is taken, or it is for Python, which decides.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -33,8 +33,6 @@ cdef extern from *:
 SOURCES = ENGINE_SOURCES.decode()
 
 cdef enum:
-    TRANSACTION_MASK = 0xC
-    TRANSACTION_COMMIT = 0x8
     LENGTH_BYTES = 2
 
 cdef bint CAN_FOLD = False
@@ -78,7 +76,7 @@ cdef bint read_place(const uint8_t *at, Py_ssize_t size, Place *place) noexcept 
 cdef bint take_property(
     const uint8_t *name, Py_ssize_t name_bytes, const uint8_t *value, Py_ssize_t value_bytes, Place *place
 ) noexcept nogil:
-    """Take one property; return False if it makes the record unusual."""
+    """Take one property; return False if it makes the record one for Python."""
     if is_text(name, name_bytes, b"TAGS", 4):
         if place.tag != NULL or not value_bytes:
             return False
@@ -112,7 +110,7 @@ cdef bint says_more(const uint8_t *name, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint read_record(const uint8_t *begin, Py_ssize_t size, bytes topic_field, Move *move, Place *place) noexcept:
-    """Read a stored record, whose memory the caller keeps; return False if it is unusual."""
+    """Read a stored record, whose memory the caller keeps; return False if it is for Python."""
     cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(topic_field)
     cdef Py_ssize_t rest_bytes = size - FIXED_IPV4_BYTES - topic_size - LENGTH_BYTES - SEAL_BYTES
     if rest_bytes < 0:
@@ -151,13 +149,13 @@ cdef void take_head(Move *move, const RecordFixed *fixed, const RecordRestIpv4 *
 cdef class Moves:
     """New records for one append, in order; and each queue that gets any, with its entries."""
 
-    def __cinit__(self, int64_t usual_flags, int64_t room_bytes, int64_t max_record_bytes, queue_of):
+    def __cinit__(self, int64_t plain_flags, int64_t room_bytes, int64_t max_record_bytes, queue_of):
         """The records have at most `room_bytes` together and `max_record_bytes` each.
 
-        Other bits of sysFlag than `usual_flags` are unusual.  `queue_of` returns the plain queue of a topic and an id,
+        Records with other bits of sysFlag than `plain_flags` are for Python.  `queue_of` returns the plain queue of a topic and an id,
         or None if none may get records here.
         """
-        self.usual_flags, self.room_bytes, self.max_record_bytes = usual_flags, room_bytes, max_record_bytes
+        self.plain_flags, self.room_bytes, self.max_record_bytes = plain_flags, room_bytes, max_record_bytes
         self.queue_of = queue_of
         self.queues, self.names, self.kept = [], [], []
 
@@ -169,19 +167,19 @@ cdef class Moves:
 
     def add_timed(self, record, bytes topic_field not None, int64_t slot_ms, int64_t width_ms, int64_t enqueue_ms,
                   int64_t now_ms):
-        """Take a record of the timer's topic that is in a slot; return its real topic, or None if it is unusual.
+        """Take a record of the timer's topic that is in a slot; return its real topic, or None if it is for Python.
 
         `topic_field` is the timer's topic as in a record.  The message entered the wheel at `enqueue_ms`.
         """
         cdef Py_buffer buffer
-        cdef int lane
+        cdef int target
         self.kept.append(record)
         PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE)
         PyBuffer_Release(&buffer)
-        lane = self.take_timed(
+        target = self.take_timed(
             <const uint8_t *> buffer.buf, buffer.len, topic_field, slot_ms, width_ms, enqueue_ms, now_ms
         )
-        return None if lane < 0 else self.names[lane]
+        return None if target < 0 else self.names[target]
 
     def add_units(self, file, int64_t file_base, int64_t file_end, positions, Py_ssize_t taken, Py_ssize_t max_moves,
                   int64_t max_bytes, segment, int64_t base, int64_t end, bytes topic_field not None, int64_t slot_ms,
@@ -189,15 +187,15 @@ cdef class Moves:
         """Do `add_timed` for units of a slot, from the last but `taken` of `positions` backwards.
 
         Stop before `max_moves` records are in all, after `max_bytes` of those that are taken, and before a unit that
-        is not plain, or whose record is unusual or not within `base` and `end` of `segment`, which begins at `base`.
+        is not plain, or whose record is for Python or not within `base` and `end` of `segment`, which begins at `base`.
         `file` is a file of the timer log, see `timer_units.chained`.  Return the number of units, the bytes of their
         records, and the number of records for each real topic.
         """
         cdef Py_buffer units, log, numbers
-        cdef Py_ssize_t counts[MAX_LANES]
+        cdef Py_ssize_t counts[MAX_TARGETS]
         cdef Py_ssize_t left, done = 0
         cdef int64_t size_bytes = 0
-        cdef int lane
+        cdef int target
         memset(counts, 0, sizeof(counts))
         self.kept.append(segment)
         PyObject_GetBuffer(segment, &log, PyBUF_SIMPLE)
@@ -214,21 +212,21 @@ cdef class Moves:
                                       (<const int64_t *> numbers.buf)[left - done - 1])
                     if unit == NULL:
                         break
-                    lane = self.take_unit(unit, <const uint8_t *> log.buf, base, end, topic_field, slot_ms, width_ms, now_ms)
-                    if lane < 0:
+                    target = self.take_unit(unit, <const uint8_t *> log.buf, base, end, topic_field, slot_ms, width_ms, now_ms)
+                    if target < 0:
                         break
-                    counts[lane] += 1
+                    counts[target] += 1
                     size_bytes += from_big32(unit.record_bytes)
                     done += 1
             finally:
                 PyBuffer_Release(&numbers)
         finally:
             PyBuffer_Release(&units)
-        return done, size_bytes, [(self.names[lane], counts[lane]) for lane in range(self.lane_count) if counts[lane]]
+        return done, size_bytes, [(self.names[target], counts[target]) for target in range(self.target_count) if counts[target]]
 
     cdef int take_unit(self, const TimerUnit *unit, const uint8_t *log, int64_t base, int64_t end, bytes topic_field,
                        int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2:
-        """Take the record of a unit; return its lane, -1 if it is unusual."""
+        """Take the record of a unit; return its target, -1 if it is for Python."""
         cdef int64_t offset = from_big64(unit.physical_offset), size = from_big32(unit.record_bytes)
         # Each difference is of numbers between 0 and `end`, so none overflows.
         if offset < base or offset > end or size <= 0 or size > end - offset:
@@ -239,40 +237,25 @@ cdef class Moves:
 
     cdef int take_timed(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t slot_ms,
                         int64_t width_ms, int64_t enqueue_ms, int64_t now_ms) except -2:
-        """Take a record of the timer's topic, whose memory is kept; return its lane, -1 if it is unusual."""
+        """Take a record of the timer's topic, whose memory is kept; return its target, -1 if it is for Python."""
         cdef Place place
         cdef Move *move = self.next_move()
         if not read_record(record, size, topic_field, move, &place) or place.out_ms < 0:
             return -1
-        if place.out_ms - place.out_ms % width_ms != slot_ms or move.head.sys_flag & ~self.usual_flags:
+        if place.out_ms - place.out_ms % width_ms != slot_ms or move.head.sys_flag & ~self.plain_flags:
             return -1
         move.enqueue_ms, move.dequeue_ms, move.head.prepared_transaction_offset = enqueue_ms, now_ms, 0
-        return move.lane if self.take(move, &place) else -1
+        return move.target if self.take(move, &place) else -1
 
-    cdef Move *half(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t queue_offset,
-                    int64_t physical_offset, const uint8_t *group, Py_ssize_t group_bytes, bint is_commit) except? NULL:
-        """Take a half message that its producer ends; the caller keeps its memory.
-
-        NULL if it is unusual, or not what the producer says.  Without `is_commit` it becomes no record.
-        """
-        cdef Place place
+    cdef Move *read(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, Place *place) except? NULL:
+        """Read a stored record, whose memory the caller keeps, as the next one; NULL if it is for Python."""
         cdef Move *move = self.next_move()
-        if not read_record(record, size, topic_field, move, &place):
-            return NULL
-        if place.group == NULL or not is_text(place.group, place.group_bytes, <const char *> group, group_bytes):
-            return NULL
-        if move.head.queue_id or move.head.queue_offset != queue_offset or move.head.physical_offset != physical_offset:
-            return NULL
-        move.head.sys_flag &= ~TRANSACTION_MASK
-        if move.head.sys_flag & ~self.usual_flags:
-            return NULL
-        move.head.sys_flag |= TRANSACTION_COMMIT
-        move.head.prepared_transaction_offset = physical_offset
-        if not is_commit:
-            move.lane = self.lane_at(&place)
-        elif not self.take(move, &place):
-            return NULL
-        return NULL if move.lane < 0 else move
+        return move if read_record(record, size, topic_field, move, place) else NULL
+
+    cdef bint take_for(self, Move *move, const Place *place, queue) except -1:
+        """Let a record that was read go to `queue`; return False if there is no room."""
+        move.target, move.tags_code = self.target_of(queue), java_hash(place.tag, place.tag_bytes)
+        return move.target >= 0 and self.fits(move)
 
     def add_made(self, queue, bytes body not None, bytes properties not None, int64_t tags_code,
                  int64_t born_timestamp, bytes born_host not None):
@@ -287,8 +270,8 @@ cdef class Moves:
         move.body, move.head.body_bytes = <const uint8_t *> PyBytes_AS_STRING(body), <int32_t> PyBytes_GET_SIZE(body)
         move.properties = <const uint8_t *> PyBytes_AS_STRING(properties)
         move.properties_bytes, move.tags_code, move.enqueue_ms = PyBytes_GET_SIZE(properties), tags_code, -1
-        move.lane = self.lane_of(queue)
-        return move.lane >= 0 and self.fits(move)
+        move.target = self.target_of(queue)
+        return move.target >= 0 and self.fits(move)
 
     cdef Move *next_move(self) except NULL:
         """Return the place of the next record; what is written there counts when it is taken."""
@@ -301,22 +284,22 @@ cdef class Moves:
         return &self.moves[self.count]
 
     cdef bint take(self, Move *move, const Place *place) except -1:
-        """Let a record that was read go to its place; return False if that is unusual or there is no room."""
-        move.lane = self.lane_at(place)
+        """Let a record that was read go to its place; return False if that is for Python or there is no room."""
+        move.target = self.target_at(place)
         move.tags_code = java_hash(place.tag, place.tag_bytes)
-        return move.lane >= 0 and self.fits(move)
+        return move.target >= 0 and self.fits(move)
 
     cdef bint fits(self, Move *move) noexcept:
         """Count a record if there is room for it."""
-        cdef Lane *lane = &self.lanes[move.lane]
-        cdef int64_t size = FIXED_IPV4_BYTES + move.head.body_bytes + lane.topic_size + LENGTH_BYTES
+        cdef Target *target = &self.targets[move.target]
+        cdef int64_t size = FIXED_IPV4_BYTES + move.head.body_bytes + target.topic_size + LENGTH_BYTES
         size += self.stored_bytes(move)
         if size > self.max_record_bytes or size > self.room_bytes - self.size_bytes:
             return False
         move.head.size = <int32_t> size
         self.size_bytes += size
         self.count += 1
-        lane.count += 1
+        target.count += 1
         return True
 
     cdef Py_ssize_t stored_bytes(self, const Move *move) noexcept nogil:
@@ -326,42 +309,42 @@ cdef class Moves:
             size += 17 + digits_of(move.enqueue_ms) + 18 + digits_of(move.dequeue_ms) + 1
         return size
 
-    cdef int lane_at(self, const Place *place) except -2:
-        """Return the index of a queue; -1 if it is unusual, or one too many."""
+    cdef int target_at(self, const Place *place) except -2:
+        """Return the index of a queue; -1 if it is for Python, or one too many."""
         cdef int i
-        cdef Lane *lane
-        for i in range(self.lane_count):
-            lane = &self.lanes[i]
-            if lane.queue_id == place.queue_id and is_text(
-                place.topic, place.topic_bytes, <const char *> lane.name, lane.name_bytes
+        cdef Target *target
+        for i in range(self.target_count):
+            target = &self.targets[i]
+            if target.queue_id == place.queue_id and is_text(
+                place.topic, place.topic_bytes, <const char *> target.name, target.name_bytes
             ):
                 return i
-        if self.lane_count == MAX_LANES or not is_ascii(place.topic, place.topic_bytes):
+        if self.target_count == MAX_TARGETS or not is_ascii(place.topic, place.topic_bytes):
             return -1
         name = PyBytes_FromStringAndSize(<const char *> place.topic, place.topic_bytes)
         queue = self.queue_of(name.decode("ascii"), place.queue_id)
-        return -1 if queue is None else self.add_lane(queue)
+        return -1 if queue is None else self.add_target(queue)
 
-    cdef int lane_of(self, queue) except -2:
+    cdef int target_of(self, queue) except -2:
         """Return the index of a queue; -1 if it is one too many."""
         cdef int i
-        for i in range(self.lane_count):
+        for i in range(self.target_count):
             if self.queues[i] is queue:
                 return i
-        return self.add_lane(queue) if self.lane_count < MAX_LANES else -1
+        return self.add_target(queue) if self.target_count < MAX_TARGETS else -1
 
-    cdef int add_lane(self, queue) except -2:
-        cdef Lane *lane = &self.lanes[self.lane_count]
+    cdef int add_target(self, queue) except -2:
+        cdef Target *target = &self.targets[self.target_count]
         cdef bytes topic_bytes = queue.topic_bytes
         cdef bytes name = queue.topic.encode()
         self.queues.append(queue)
         self.names.append(queue.topic)
         self.kept += (topic_bytes, name)
-        lane.name, lane.name_bytes = <const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
-        lane.topic_bytes, lane.topic_size = <const uint8_t *> PyBytes_AS_STRING(topic_bytes), PyBytes_GET_SIZE(topic_bytes)
-        lane.magic, lane.queue_id, lane.count, lane.entries = queue.magic, queue.queue_id, 0, NULL
-        self.lane_count += 1
-        return self.lane_count - 1
+        target.name, target.name_bytes = <const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
+        target.topic_bytes, target.topic_size = <const uint8_t *> PyBytes_AS_STRING(topic_bytes), PyBytes_GET_SIZE(topic_bytes)
+        target.magic, target.queue_id, target.count, target.entries = queue.magic, queue.queue_id, 0, NULL
+        self.target_count += 1
+        return self.target_count - 1
 
     # Into the store
 
@@ -374,16 +357,16 @@ cdef class Moves:
         cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(records)
         cdef bytes content
         cdef list entries = []
-        cdef Lane *lane
+        cdef Target *target
         cdef Py_ssize_t i
         if PyBytes_GET_SIZE(store_host) != HOST_BYTES:
-            raise ValueError("usual records name an IPv4 address")
-        for i in range(self.lane_count):
-            lane = &self.lanes[i]
-            if lane.count:
+            raise ValueError("these records name an IPv4 address")
+        for i in range(self.target_count):
+            target = &self.targets[i]
+            if target.count:
                 queue = self.queues[i]
-                content = PyBytes_FromStringAndSize(NULL, lane.count * sizeof(QueueEntry))
-                lane.entries, lane.next_offset = <QueueEntry *> PyBytes_AS_STRING(content), queue.next_offset
+                content = PyBytes_FromStringAndSize(NULL, target.count * sizeof(QueueEntry))
+                target.entries, target.next_offset = <QueueEntry *> PyBytes_AS_STRING(content), queue.next_offset
                 entries.append((queue, content))
         for i in range(self.count):
             self.moves[i].head.physical_offset, self.moves[i].head.store_timestamp = physical_offset, store_timestamp
@@ -394,18 +377,18 @@ cdef class Moves:
 
     cdef uint8_t *write_record(self, uint8_t *to, Move *move) noexcept nogil:
         """Write one record and the entry of its queue; return where it ends."""
-        cdef Lane *lane = &self.lanes[move.lane]
+        cdef Target *target = &self.targets[move.target]
         cdef RecordHead *head = &move.head
         cdef uint8_t *begin = to
         cdef Py_ssize_t properties_bytes = self.stored_bytes(move)
-        lane.entries[0].physical_offset = from_big64(head.physical_offset)
-        lane.entries[0].size = from_big32(head.size)
-        lane.entries[0].tags_code = from_big64(move.tags_code)
-        head.magic, head.queue_id, head.queue_offset = lane.magic, <int32_t> lane.queue_id, lane.next_offset
+        target.entries[0].physical_offset = from_big64(head.physical_offset)
+        target.entries[0].size = from_big32(head.size)
+        target.entries[0].tags_code = from_big64(move.tags_code)
+        head.magic, head.queue_id, head.queue_offset = target.magic, <int32_t> target.queue_id, target.next_offset
         head.body_crc = masked_crc(move.body, head.body_bytes, CAN_FOLD)
-        lane.entries += 1
-        lane.next_offset += 1
-        to = put(put(put_head(to, head), move.body, head.body_bytes), lane.topic_bytes, lane.topic_size)
+        target.entries += 1
+        target.next_offset += 1
+        to = put(put(put_head(to, head), move.body, head.body_bytes), target.topic_bytes, target.topic_size)
         to[0], to[1] = <uint8_t> (properties_bytes >> 8), <uint8_t> properties_bytes
         to = put(to + LENGTH_BYTES, move.properties, move.properties_bytes)
         if move.enqueue_ms >= 0:

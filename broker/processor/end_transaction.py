@@ -9,21 +9,20 @@ transaction that has ended does not end again, and only a half message that was 
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import decode_offset_message_id
-from broker.transaction.check_rules import is_too_late
-from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
+from broker.plan.table import Refused
+from broker.transaction.end_frames import EndFrames
+from broker.transaction.planner import ENDED, NOT_FOUND, UNKNOWN, EndKey, EndPlanner
 from broker.transaction.transactions import Ending, Transactions
-from broker.transaction.usual_ends import UsualEnds
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
@@ -34,9 +33,6 @@ from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)
 
-_UNKNOWN: Final = 0
-_ROLLBACK: Final = TRANSACTION_MASK
-
 EndRequest = Request[EndTransactionRequestHeader]
 
 
@@ -44,7 +40,7 @@ class TransactionProcessor:
     """Handler of both requests.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, transactions: Transactions, waits: ConfirmWaits, clock: Clock) -> None:
-        self._config = config
+        self.planner = EndPlanner(config, transactions.store)
         self._transactions = transactions
         self._waits = waits
         self._clock = clock
@@ -55,7 +51,7 @@ class TransactionProcessor:
             batch=self.end,
         )  # fmt: skip
         return [
-            replace(ends, usual=UsualEnds.of(self._transactions, self._waits, ends, _refuse_all)),
+            replace(ends, usual=EndFrames.of(self._transactions, self.planner, self._waits, ends, _refuse_all)),
             Route(
                 RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader, self.resume,
                 Resource.TOPIC, Action.UPDATE,
@@ -85,36 +81,24 @@ class TransactionProcessor:
         self._store(good)
 
     def _ending(self, request: EndRequest, claimed: set[int]) -> Ending | None:
-        header = request.header
+        header, planner = request.header, self.planner
         outcome = header.commit_or_rollback
-        if outcome == _UNKNOWN:
+        _require(request, planner.refused_outcome(outcome))
+        if outcome == UNKNOWN:
             return None
-        if outcome not in (COMMIT, _ROLLBACK):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
         half = self._transactions.half_in_queue(header.tran_state_table_offset, header.commit_log_offset)
         if half is None:
-            raise _wrong_end("Find prepared transaction message failed")
+            raise NOT_FOUND.error(request.channel.peer)
         if half.target is not None:
             require_topic(request, half.target[0], AuthAction.PUB)  # not the topic in the header, which may differ
-        self._check(header, half)
+        _require(request, planner.refused_half(header, half, self._clock.wall_ms()))
         open_at = self._transactions.open_at(half)
         if open_at is None or open_at in claimed:
-            raise _wrong_end("The transaction has ended already")
-        if outcome == COMMIT and half.target is None:
-            raise _wrong_end("The prepared message has no real topic and queue")
-        return Ending(half, open_at, outcome == COMMIT)
-
-    def _check(self, header: EndTransactionRequestHeader, half: HalfMessage) -> None:
-        timeout_ms = self._config.broker.transaction_time_out
-        if not header.from_transaction_check and is_too_late(half, timeout_ms, self._clock.wall_ms()):
-            remark = "the time that CHECK_IMMUNITY_TIME_IN_SECONDS gives is over: the broker asks"
-            raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
-        if half.producer_group != header.producer_group:
-            raise _wrong_end("The producer group wrong")
-        if half.record.queue_offset != header.tran_state_table_offset:
-            raise _wrong_end("The transaction state table offset wrong")
-        if half.record.physical_offset != header.commit_log_offset:
-            raise _wrong_end("The commit log offset wrong")
+            raise ENDED.error(request.channel.peer)
+        plan = planner.plan(EndKey(outcome, *(half.target or (None, 0))))
+        if isinstance(plan, Refused):
+            raise plan.error(request.channel.peer)
+        return Ending(half, open_at, plan.is_commit)
 
     def _store(self, good: list[tuple[EndRequest, Ending]]) -> None:
         if not good:
@@ -167,8 +151,9 @@ class TransactionProcessor:
             answer(None, ResponseCode.SUCCESS)
 
 
-def _wrong_end(remark: str) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.TRANSACTION_ENDED)
+def _require(request: EndRequest, refused: Refused | None) -> None:
+    if refused is not None:
+        raise refused.error(request.channel.peer)
 
 
 def _refuse_all(requests: Sequence[EndRequest], error: Exception) -> None:

@@ -13,7 +13,7 @@ from sprocket.remoting.engine import header_fields
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.routes import Route
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from store.moves import USUAL_FLAGS
+from store.moves import PLAIN_FLAGS
 
 try:
     from broker.send import kernel_native
@@ -37,7 +37,7 @@ def send_kernel(routes: Sequence[Route], planner: SendPlanner) -> "kernel_native
         code = int(route.code)
         fields = header_fields(code, route.header, kernel_native)
         if fields is not None:
-            readers[code] = kernel_native.SendReader(code, fields, USUAL_FLAGS)
+            readers[code] = kernel_native.SendReader(code, fields, PLAIN_FLAGS)
 
     def plan_of(topic: str, queue_id: int) -> SendPlan | Refused:
         return planner.plan(SendKey(topic, queue_id))

@@ -1,8 +1,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from broker.plan.table import PlanTable, Refused
+from broker.transaction.planner import EndPlan
 from sprocket.remoting.header_reader_native import HeaderReader
 from store.moves_native import Moves
+from store.queue.usual_reads import UsualReads
 
 SOURCES: Final[str]
 TEXT: Final[int]
@@ -11,20 +14,24 @@ LONG: Final[int]
 BOOL: Final[int]
 QUEUE_ENTRY_BYTES: Final[int]
 
-class HalfRecords:
+class EndKernel(HeaderReader):
     def __init__(
-        self, queue: Any, segment_at: Callable[[int], tuple[memoryview, int, int]], cold_end: int, log_end: int
+        self,
+        code: int,
+        fields: tuple[Any, ...],
+        encoder: Any,
+        plan_of: Callable[[int, str, int], EndPlan | Refused],
+        table: PlanTable[Any, Any],
+        reads: UsualReads,
     ) -> None: ...
-
-class EndReader(HeaderReader):
-    def __init__(self, code: int, fields: tuple[Any, ...]) -> None: ...
     def read(
         self,
         frames: Sequence[Any],
         index: int,
         max_ends: int,
         moves: Moves,
-        records: HalfRecords,
+        queue: Any,
+        log_end: int,
         topic_field: bytes,
         half_offset: int,
         done: set[int],
@@ -37,4 +44,4 @@ class Ends:
     def topics(self) -> list[str]: ...
     def by_topic(self) -> dict[str, list[Any]]: ...
     def waiting(self) -> int: ...
-    def responses(self, encoder: Any) -> bytes: ...
+    def responses(self) -> bytes: ...

@@ -1,22 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled path of usual ends of transactions: from the frames of a read to real messages and responses.
+"""Kernel of ends of transactions, compiled: from the frames of a read to real messages and responses.
 
-Its twin is the Python path (`broker/processor/end_transaction.py`, `broker/transaction/transactions.py`).  Nothing is
-refused here: if one end of a run is unusual, `EndReader.read` returns None, and the Python path serves the run.
+Its specification is the handler, `broker/processor/end_transaction.py` with `broker/transaction/transactions.py`.
+Nothing is refused here: if one end of a run is for the handler, `EndKernel.read` returns None, and it serves the run.
+What a plan says is in C values beside it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value
 from sprocket.remoting.header_reader_native cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
 from sprocket.engine.store.layout cimport QueueEntry, from_big32, from_big64
-from store.moves_native cimport Move, Moves
+from sprocket.engine.store.record_writer cimport is_ascii
+from store.moves_native cimport Move, Moves, Place
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.remoting.wire_text cimport Text
 
@@ -37,8 +39,9 @@ cdef enum:
     ROLE_QUEUE_OFFSET = 2
     ROLE_PHYSICAL_OFFSET = 3
     ROLE_OUTCOME = 4
-    COMMIT = 8
-    ROLLBACK = 12
+    # Bits of sysFlag.
+    TRANSACTION_MASK = 0xC
+    TRANSACTION_COMMIT = 0x8
     # First bytes of a header that name its route: of JSON, and of ROCKETMQ.
     JSON_PREFIX_BYTES = 12
     CODE_BYTES = 2
@@ -58,8 +61,21 @@ cdef struct End:
     int32_t opaque
     int serialization
     bint is_oneway
-    bint is_commit
-    int lane
+
+
+cdef class Prepared:
+    """A plan, with what the kernel reads of it as C values."""
+
+    cdef readonly bint is_lasting
+    cdef readonly bint is_for_kernel
+    cdef bint is_commit
+    cdef object topic
+    cdef object queue
+
+    def __init__(self, plan):
+        self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
+        if self.is_for_kernel:
+            self.is_commit, self.topic, self.queue = plan.is_commit, plan.topic, plan.queue
 
 
 cdef class HalfRecords:
@@ -132,40 +148,54 @@ cdef class HalfRecords:
         return base >= 0 and base <= physical_offset < self.segment_end
 
 
-cdef class EndReader(HeaderReader):
-    """Reader of usual ends."""
+cdef class EndKernel(HeaderReader):
+    """Kernel of the ends of one route."""
 
-    def __init__(self, int code, tuple fields):
-        """`fields` are those of `framing.HeaderDecoder`."""
+    cdef ResponseEncoder encoder
+    cdef object plan_of
+    cdef object table
+    cdef object reads
+
+    def __init__(self, int code, tuple fields, ResponseEncoder encoder not None, plan_of, table, reads):
+        """`fields` are those of `frames_native.HeaderDecoder`, `encoder` that of a response without fields.
+
+        `plan_of` returns the plan for (outcome, real topic, real queue id); `table` is a `PlanTable` of this kernel.
+        `reads` are `UsualReads`.
+        """
         super().__init__(code, fields, _ROLES, varying=frozenset({"msg_id", "transaction_id"}))
+        if encoder.count:
+            raise ValueError("the response to an end has no values")
         self.takes_oneway = True
+        self.encoder, self.plan_of, self.table, self.reads = encoder, plan_of, table, reads
 
-    def read(self, frames, Py_ssize_t index, Py_ssize_t max_ends, Moves moves not None, HalfRecords records not None,
+    def read(self, frames, Py_ssize_t index, Py_ssize_t max_ends, Moves moves not None, queue, int64_t log_end,
              bytes topic_field not None, int64_t half_offset, set done not None):
-        """Return the run of ends from `index` on, at most `max_ends`, as `Ends`; None if one of them is unusual.
+        """Return the run of ends from `index` on, at most `max_ends`, as `Ends`; None if one is for the handler.
 
         A run goes on while the headers begin like the first one.  `moves` gets the real messages; it is yet empty.
-        `topic_field` is the half topic as in a record.  Open are the half messages from `half_offset` on that are not
+        The half messages are in `queue` and in the log before `log_end`; `topic_field` is their topic as in a record.  Open are the half messages from `half_offset` on that are not
         in `done`.
         """
         cdef Py_ssize_t end = len(frames)
         if index < 0 or index >= end or max_ends <= 0:
             return None
-        cdef Ends ends = Ends(moves, records, min(end - index, max_ends))
+        cdef HalfRecords records = HalfRecords(queue, self.reads.segment_at, self.reads.cold_end, log_end)
+        cdef Ends ends = Ends(self, moves, records, min(end - index, max_ends))
         cdef FrameParts first, frame
+        cdef dict plans = self.table.current()
         end = min(end, index + max_ends)
         if not find_frame(frames, index, &first):
             return None
         while index < end and find_frame(frames, index, &frame) and begins_alike(&first, &frame):
-            if not self.read_one(ends, &frame, topic_field, half_offset, done):
+            if not self.read_one(ends, &frame, topic_field, half_offset, done, plans):
                 return None
             index += 1
         return ends if ends.count else None
 
     cdef bint read_one(
-        self, Ends ends, const FrameParts *frame, bytes topic_field, int64_t half_offset, set done
+        self, Ends ends, const FrameParts *frame, bytes topic_field, int64_t half_offset, set done, dict plans
     ) except -1:
-        """Add one frame to `ends` if it is usual."""
+        """Add one frame to `ends`; return False if it is for the handler."""
         cdef Header header
         if self.read_header(frame, &header) != USUAL:
             return False
@@ -173,7 +203,22 @@ cdef class EndReader(HeaderReader):
         if offset < half_offset or offset in done or offset in ends.claimed:
             return False
         ends.claimed.add(offset)
-        return ends.add(&header, frame.serialization, topic_field)
+        return ends.add(&header, frame.serialization, topic_field, plans)
+
+    cdef Prepared plan(self, int64_t outcome, const Place *place, dict plans):
+        """Return the plan of an end; make it if there is none."""
+        cdef int64_t numbers[2]
+        cdef bytes key = PyBytes_FromStringAndSize(NULL, sizeof(numbers) + place.topic_bytes)
+        cdef char *to = PyBytes_AS_STRING(key)
+        cdef Prepared plan
+        numbers[0], numbers[1] = outcome, place.queue_id
+        memcpy(to, numbers, sizeof(numbers))
+        memcpy(to + sizeof(numbers), place.topic, place.topic_bytes)
+        plan = plans.get(key)
+        if plan is None:
+            plan = Prepared(self.plan_of(outcome, key[sizeof(numbers):].decode("ascii"), place.queue_id))
+            self.table.keep(key, plan)
+        return plan
 
 
 cdef bint begins_alike(const FrameParts *first, const FrameParts *other) noexcept:
@@ -185,9 +230,11 @@ cdef bint begins_alike(const FrameParts *first, const FrameParts *other) noexcep
 
 
 cdef class Ends:
-    """Usual ends of one read, in order: the real messages, what they end, and the responses."""
+    """Ends of one read, in order: the real messages, what they end, and the responses."""
 
     cdef End *ends
+    cdef list plans  # of each end
+    cdef EndKernel kernel
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
     cdef set claimed
@@ -196,9 +243,9 @@ cdef class Ends:
     # Queue offsets of the half messages that are done.
     cdef readonly list offsets
 
-    def __cinit__(self, Moves moves not None, HalfRecords records not None, Py_ssize_t capacity):
-        self.moves, self.records, self.capacity = moves, records, capacity
-        self.claimed, self.offsets = set(), []
+    def __cinit__(self, EndKernel kernel, Moves moves not None, HalfRecords records not None, Py_ssize_t capacity):
+        self.kernel, self.moves, self.records, self.capacity = kernel, moves, records, capacity
+        self.claimed, self.plans, self.offsets = set(), [], []
         self.ends = <End *> malloc(max(1, capacity) * sizeof(End))
         if self.ends == NULL:
             raise MemoryError
@@ -211,45 +258,65 @@ cdef class Ends:
     def __len__(self):
         return self.count
 
-    cdef bint add(self, const Header *header, int serialization, bytes topic_field) except -1:
-        """Take one end; return False if it is unusual."""
-        cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET], physical = header.numbers[ROLE_PHYSICAL_OFFSET]
-        cdef int64_t outcome = header.numbers[ROLE_OUTCOME]
-        cdef const Text *group = &header.texts[ROLE_GROUP]
+    cdef bint add(self, const Header *header, int serialization, bytes topic_field, dict plans) except -1:
+        """Take one end; return False if it is for the handler."""
         cdef End *end = &self.ends[self.count]
-        cdef const uint8_t *record
-        cdef Py_ssize_t size = 0
+        cdef Place place
+        cdef Prepared plan
         cdef Move *move
-        if self.count >= self.capacity or (outcome != COMMIT and outcome != ROLLBACK):
+        if self.count >= self.capacity:
             return False
-        record = self.records.record(offset, physical, &size)
-        if record == NULL:
-            return False
-        move = self.moves.half(record, size, topic_field, offset, physical, group.at, group.size, outcome == COMMIT)
+        move = self.half(header, topic_field, &place)
         if move == NULL:
             return False
-        end.born_timestamp, end.lane = move.head.born_timestamp, move.lane
+        plan = self.kernel.plan(header.numbers[ROLE_OUTCOME], &place, plans)
+        if not plan.is_for_kernel or plan.is_commit and not self.moves.take_for(move, &place, plan.queue):
+            return False
+        end.born_timestamp, end.is_oneway = move.head.born_timestamp, header.is_oneway
         end.opaque, end.serialization = <int32_t> header.opaque, serialization
-        end.is_oneway, end.is_commit = header.is_oneway, outcome == COMMIT
-        self.offsets.append(offset)
+        self.plans.append(plan)
+        self.offsets.append(header.numbers[ROLE_QUEUE_OFFSET])
         self.count += 1
         return True
 
+    cdef Move *half(self, const Header *header, bytes topic_field, Place *place) except? NULL:
+        """Read the half message of an end as a real message; NULL if the handler must read it, or it is another."""
+        cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET], physical = header.numbers[ROLE_PHYSICAL_OFFSET]
+        cdef const Text *group = &header.texts[ROLE_GROUP]
+        cdef Py_ssize_t size = 0
+        cdef const uint8_t *record = self.records.record(offset, physical, &size)
+        cdef Move *move
+        if record == NULL:
+            return NULL
+        move = self.moves.read(record, size, topic_field, place)
+        if move == NULL or place.group == NULL or not is_ascii(place.topic, place.topic_bytes):
+            return NULL
+        if place.group_bytes != group.size or memcmp(place.group, group.at, group.size):
+            return NULL
+        if move.head.queue_id or move.head.queue_offset != offset or move.head.physical_offset != physical:
+            return NULL
+        move.head.sys_flag &= ~TRANSACTION_MASK
+        if move.head.sys_flag & ~self.moves.plain_flags:
+            return NULL
+        move.head.sys_flag |= TRANSACTION_COMMIT
+        move.head.prepared_transaction_offset = physical
+        return move
+
     def topics(self):
         """Return the real topic of each end."""
-        return [self.moves.names[self.ends[i].lane] for i in range(self.count)]
+        return [(<Prepared> plan).topic for plan in self.plans]
 
     def by_topic(self):
         """Return for each real topic the born timestamps of what is committed, and how many ends roll back."""
         cdef dict found = {}
+        cdef Prepared plan
         cdef Py_ssize_t i
-        cdef list born
         for i in range(self.count):
-            name = self.moves.names[self.ends[i].lane]
-            entry = found.get(name)
+            plan = self.plans[i]
+            entry = found.get(plan.topic)
             if entry is None:
-                entry = found[name] = [[], 0]
-            if self.ends[i].is_commit:
+                entry = found[plan.topic] = [[], 0]
+            if plan.is_commit:
                 (<list> (<list> entry)[0]).append(self.ends[i].born_timestamp)
             else:
                 entry[1] += 1
@@ -262,12 +329,11 @@ cdef class Ends:
             count += not self.ends[i].is_oneway
         return count
 
-    def responses(self, ResponseEncoder encoder not None):
-        """Return the responses, in order; `encoder` is that of a response without fields."""
+    def responses(self):
+        """Return the responses, in order."""
         cdef Value values[1]
         cdef Py_ssize_t i
-        if encoder.count:
-            raise ValueError("the response to an end has no values")
+        cdef ResponseEncoder encoder = self.kernel.encoder
         cdef bytes frames = PyBytes_FromStringAndSize(NULL, self.waiting() * encoder.fixed_bytes)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(frames)
         cdef uint8_t *to = begin

@@ -36,8 +36,6 @@ from store.record.record import Appended, Record, TagsCodes, decode
 logger = logging.getLogger(__name__)
 
 _MAX_UNCOMMITTED: Final = 64
-# No half message has one of these as its real topic.
-_NO_TARGETS: Final = (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
 # `BrokerMetricsManager`: 5 s, 1 and 10 minutes, 1, 12 and 24 hours.
 _LATENCIES_S: Final = (5, 60, 600, 3_600, 43_200, 86_400)
 
@@ -153,10 +151,10 @@ class Transactions:
 
     def new_moves(self) -> Any | None:
         """Return what the engine adds real messages to, yet empty; None if all ends go to `end`."""
-        return new_moves(self.store, _NO_TARGETS)
+        return new_moves(self.store)
 
-    def end_usual(self, ends: Any) -> int | None:
-        """Do what `end` does, with `ends` of the engine; None if only `end` will do."""
+    def end_moved(self, ends: Any) -> int | None:
+        """Do what `end` does, with `ends` of the kernel; None if only `end` will do."""
         queue, moves = self.store.plain_queue(TRANS_OP_HALF_TOPIC, QUEUE_ID), ends.moves
         if queue is None:
             return None

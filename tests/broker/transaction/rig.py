@@ -199,7 +199,7 @@ class Rig:
             raise Crash
 
         self.store.append = dying  # type: ignore[method-assign]
-        # The compiled engine makes the same records (`test_usual_ends.py`), but cannot make a part of them.
+        # The compiled engine makes the same records (`test_kernels.py`), but cannot make a part of them.
         self.store.usual_limits = lambda: (0, 0)  # type: ignore[method-assign]
 
 

@@ -8,23 +8,27 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
+from acl.auth.model import Action
+from acl.gate import Access
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
-from broker.transaction import usual_ends
+from broker.transaction import end_frames, kernels
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
+from sprocket.common.errors import RequestError
 from sprocket.common.files.config_file import ConfigFile
+from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import ResponseTemplate, encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.routes import Decoded, RouteTable
 from store import moves
 from store.record.record import Appended, PendingMessage
 from tests.broker.rig import broker_config
@@ -58,11 +62,12 @@ _ODD: Final[tuple[dict[str, str], ...]] = (
 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
-    """Let processors end transactions through one twin."""
+    """Let new processors end transactions through one twin."""
     with encoding(is_native):
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
     with (
-        patch.multiple(usual_ends, DONE=done, _engine=compiled if is_native else None),
+        patch.object(end_frames, "DONE", done),
+        patch.object(kernels, "_is_native", is_native and compiled is not None),
         patch.object(moves, "engine", compiled_moves if is_native else None),
     ):
         yield
@@ -71,7 +76,7 @@ def path_of(is_native: bool) -> Iterator[None]:
 class Twin:
     """A store in memory with half messages, and the path of ends before it.
 
-    The first half messages are usual; with `odd` some of the others are not.
+    The kernel takes the first half messages; with `odd` some of the others are for the handler.
     """
 
     def __init__(self, is_native: bool, odd: int = 0, *, sync_flush: bool = False, **changes: Any) -> None:
@@ -83,9 +88,10 @@ class Twin:
         offsets = ConsumerOffsets(ConfigFile(Path("nowhere")), self.clock, config.plan_version)
         self.transactions = Transactions(config, self.store, offsets, self.clock)
         waits = ConfirmWaits(self.store, self.clock, lambda *_: SimpleNamespace(cancel=lambda: None))
-        self.is_native = is_native
+        self.is_native, self.config = is_native, config
         with path_of(is_native):
-            routes = TransactionProcessor(config, self.transactions, waits, self.clock).routes()
+            self.processor = TransactionProcessor(config, self.transactions, waits, self.clock)
+            routes = self.processor.routes()
         assert (routes[0].usual is not None) == is_native
         self.table = RouteTable(routes)
         self.counters = ChannelCounters()
@@ -93,14 +99,14 @@ class Twin:
         self.halves: list[Appended] = []
         for number in range(HALVES):
             extra = chance.choice(_ODD) if odd and number > HALVES // 2 and chance.random() < 0.5 else {}
-            self.halves.append(self._prepared(number, chance.randrange(200), extra))
+            self.halves.append(self.prepare(number, chance.randrange(200), extra))
         for queue_id in range(4):  # the compiled path leaves new queues to Python
             self.store.append([PendingMessage("Orders", queue_id, b"", b"", 0, 0, 0, 0, HOST)])
         self.store.append([PendingMessage(TRANS_OP_HALF_TOPIC, 0, b"", b"", 0, 0, 0, 0, HOST)])
         self.sim.step(FLUSH)
         self.transactions.load()
 
-    def _prepared(self, number: int, body_bytes: int, extra: dict[str, str]) -> Appended:
+    def prepare(self, number: int, body_bytes: int, extra: dict[str, str]) -> Appended:
         """A half message, as the broker stores it."""
         properties = {"TRAN_MSG": "true", "UNIQ_KEY": f"K{number}", "TAGS": "TagA"}
         topic, queue_id = prepare(properties, "Orders", number % 4, GROUP)
@@ -166,6 +172,31 @@ def end_of(chance: random.Random, halves: list[Appended], plain: float) -> bytes
         fields[pick((*fields, "unknown"))] = pick(TEXTS)
         return encode_request(_CODE, 1, fields, 0, serialization=where["serialization"])
     return frame
+
+
+class OneTopic(Access):
+    """Admits an action on one topic, and keeps what it was asked."""
+
+    def __init__(self, topic: str, action: Action) -> None:
+        self._admitted = topic, action
+        self.asked: list[str] = []
+
+    def require(self, channel: RemotingChannel, topic: str, action: Action, group: str | None) -> None:
+        self.asked.append(topic)
+        if (topic, action) != self._admitted:
+            raise RequestError(ResponseCode.NO_PERMISSION, "not your topic")
+
+
+def guarded(table: RouteTable, access: Access) -> RouteTable:
+    """Return routes behind a gate."""
+
+    def guard(frame: Frame, channel: Any) -> Decoded:
+        decoded = table.decode(frame)
+        assert isinstance(decoded, tuple)
+        decoded[1].channel, decoded[1].access = channel, access
+        return decoded
+
+    return table.behind(guard)
 
 
 @contextmanager

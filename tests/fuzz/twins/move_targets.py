@@ -5,22 +5,26 @@ import struct
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
+from broker.plan.table import PlanTable
+from broker.plan.version import PlanVersion
 from broker.transaction.half_message import COMMIT, HalfMessage
-from sprocket.remoting.codes import RequestCode
+from broker.transaction.planner import EndPlan, Why
+from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.engine import header_fields
-from sprocket.remoting.frames import encode_request
+from sprocket.remoting.frames import ResponseTemplate, encode_request
 from sprocket.remoting.framing import FrameDecoder
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
-from store.moves import USUAL_FLAGS
+from store.moves import PLAIN_FLAGS
 from store.record.checksum import SEAL_BYTES
 from store.record.record import PendingMessage, Record, TagsCodes, decode, topic_field
 from store.timer.timed_message import TimedMessage, read_timed
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import sealed
+from tests.fuzz.twins.wire_targets import encoding
 
 try:
     from broker.transaction import kernel_native as ends_engine
@@ -68,18 +72,27 @@ def _stored(topic: str, properties: bytes, body: bytes = b"body", sys_flag: int 
     return sealed(bytes(record))
 
 
-def _moves() -> Any:
+def _queue_of(topic: str, queue_id: int) -> Any:
     magic, topic_bytes = topic_field("Orders")
-    queue = _Queue("Orders", 0, topic_bytes, magic, 3)
-    return compiled.Moves(
-        USUAL_FLAGS, 1 << 20, 32_767, lambda topic, queue_id: queue if (topic, queue_id) == ("Orders", 0) else None
-    )
+    return _Queue("Orders", 0, topic_bytes, magic, 3) if (topic, queue_id) == ("Orders", 0) else None
 
 
-def _reader() -> Any:
+def _moves() -> Any:
+    return compiled.Moves(PLAIN_FLAGS, 1 << 20, 32_767, _queue_of)
+
+
+def _kernel(view: memoryview) -> Any:
     fields = header_fields(_CODE, EndTransactionRequestHeader, ends_engine)
+    with encoding(True):
+        done = ResponseTemplate(ResponseCode.SUCCESS, ())
     assert fields is not None
-    return ends_engine.EndReader(_CODE, fields)
+
+    def plan_of(outcome: int, topic: str, queue_id: int) -> EndPlan:
+        queue = _queue_of(topic, queue_id)
+        return EndPlan(topic, outcome == COMMIT, queue, None if queue else Why.QUEUE, False)
+
+    reads = SimpleNamespace(segment_at=lambda offset: (view, _AT, _AT + len(view)), cold_end=0)
+    return ends_engine.EndKernel(_CODE, fields, done.encoder, plan_of, PlanTable(PlanVersion()), reads)
 
 
 def _compare(moves: Any, made: PendingMessage | None) -> None:
@@ -116,8 +129,7 @@ def _half(data: bytes) -> None:
     queue = SimpleNamespace(
         min_offset=_QUEUE_OFFSET, max_offset=_QUEUE_OFFSET + 1, view_at=lambda offset: (entry, 0, 1)
     )
-    records = ends_engine.HalfRecords(queue, lambda offset: (view, _AT, _AT + len(view)), 0, _AT + len(view))
-    ends = _reader().read([_END], 0, 1, moves, records, topic_field(TRANS_HALF_TOPIC)[1], 0, set())
+    ends = _kernel(view).read([_END], 0, 1, moves, queue, _AT + len(view), topic_field(TRANS_HALF_TOPIC)[1], 0, set())
     assert len(moves) == (ends is not None)
     record = decode(view, check_crc=False)
     if ends is None or not isinstance(record, Record):

@@ -1,4 +1,4 @@
-"""The compiled path of usual ends of transactions gives what single requests give: log, responses and counts."""
+"""The compiled kernel of ends gives what the handler gives: log, responses and counts."""
 
 import random
 from typing import Any
@@ -7,14 +7,10 @@ from unittest.mock import patch
 import pytest
 
 from acl.auth.model import Action
-from acl.gate import Access
-from sprocket.common.errors import RequestError, StoreError
-from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.codes import ResponseCode
+from sprocket.common.errors import StoreError
 from sprocket.remoting.frames import encode_request
-from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
+from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.message.topic_names import TRANS_OP_HALF_TOPIC
-from sprocket.remoting.routes import Decoded
 from store.message_store import MessageStore
 from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
@@ -23,6 +19,7 @@ from tests.fuzz.twins.end_targets import (
     HALVES,
     MIN_BYTES,
     ROLLBACK,
+    OneTopic,
     Twin,
     compare_ends,
     compiled,
@@ -30,6 +27,7 @@ from tests.fuzz.twins.end_targets import (
     end_frame,
     end_of,
     end_twins,
+    guarded,
 )
 from tests.store.reading import stored
 from tests.tiers import seeds
@@ -58,7 +56,7 @@ def test_damaged_frames_in_any_pieces(seed: int) -> None:
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 @pytest.mark.parametrize("oneway", [False, True])
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_usual_ends_are_one_append(serialization: int, oneway: bool, sync_flush: bool) -> None:
+def test_ends_of_a_read_are_one_append(serialization: int, oneway: bool, sync_flush: bool) -> None:
     halves = Twin(False).halves[10:15]
     outcomes = [COMMIT, COMMIT, ROLLBACK, COMMIT, COMMIT]
     stream = b"".join(
@@ -81,7 +79,7 @@ def test_all_ends_in_any_order_with_full_op_messages_between() -> None:
     random.Random(3).shuffle(halves)
     reads = [b"".join(map(end_frame, halves[at : at + 20])) for at in range(0, HALVES, 20)]
     _, moved = compare_ends(reads, transaction_op_msg_max_size=7)
-    # The end of a segment needs Python.
+    # The end of a segment is for the handler.
     assert moved > HALVES // 2
     twin = Twin(True, transaction_op_msg_max_size=5)
     twin.serve([b"".join(map(end_frame, twin.halves[:5]))])
@@ -96,14 +94,14 @@ def test_all_ends_in_any_order_with_full_op_messages_between() -> None:
         {"commit_or_rollback": 4}, {"msg_id": "Zürich"},
     ],
 )  # fmt: skip
-def test_a_run_with_one_unusual_end_takes_the_python_path(changes: dict[str, Any]) -> None:
+def test_the_handler_serves_a_run_with_one_end_for_it(changes: dict[str, Any]) -> None:
     halves = Twin(False).halves
     stream = end_frame(halves[0]) + end_frame(halves[1], opaque=2, oneway=False, **changes) + end_frame(halves[2])
     _, moved = compare_ends([stream])
     assert moved == 0
 
 
-def test_an_end_that_is_repeated_takes_the_python_path() -> None:
+def test_the_handler_serves_an_end_that_is_repeated() -> None:
     half, other = Twin(False).halves[:2]
     assert compare_ends([end_frame(half) + end_frame(half, oneway=False)])[1] == 0
     assert compare_ends([end_frame(half), end_frame(other) + end_frame(half, oneway=False)])[1] == 2
@@ -124,31 +122,10 @@ def test_a_failed_append_refuses_each_end(sync_flush: bool) -> None:
     assert state[2:] == compare_ends([stream], sync_flush=sync_flush)[0][3:]
 
 
-class _OneTopic(Access):
-    """Admits messages of one topic, and counts what it was asked."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.asked: list[str] = []
-
-    def require(self, channel: RemotingChannel, topic: str, action: Action, group: str | None) -> None:
-        self.asked.append(topic)
-        if topic != self.topic or action is not Action.PUB:
-            raise RequestError(ResponseCode.NO_PERMISSION, "not your topic")
-
-
 @pytest.mark.parametrize("topic", ["Orders", "Other"])
 def test_behind_a_gate_the_real_topic_counts(topic: str) -> None:
-    twin, access = Twin(True), _OneTopic(topic)
-    table = twin.table
-
-    def guard(frame: Frame, channel: Any) -> Decoded:
-        decoded = table.decode(frame)
-        assert isinstance(decoded, tuple)
-        decoded[1].channel, decoded[1].access = channel, access
-        return decoded
-
-    twin.table = table.behind(guard)
+    twin, access = Twin(True), OneTopic(topic, Action.PUB)
+    twin.table = guarded(twin.table, access)
     stream = b"".join(end_frame(half, opaque=half[0], oneway=False) for half in twin.halves[:3])
     with counted(twin) as moved:
         responses, *_ = twin.serve([stream])

@@ -1,40 +1,35 @@
-"""The compiled path of usual ends of transactions: one call reads them, one makes their records, one their responses.
+"""Ends of a read that the kernel serves: one call reads them, one makes their records, one their responses.
 
-It takes all ends of a run or none.  `TransactionProcessor.end`, its twin, decides about all others one by one; both
-store the same bytes and give the same responses.  See docs/engine-requests.md.
+It takes all ends of a run or none.  `TransactionProcessor.end` is the handler, which serves all others, and with pure
+Python every one; both store the same bytes and give the same responses.  See docs/engine-requests.md.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import ModuleType
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.transaction.half_message import QUEUE_ID
+from broker.transaction.kernels import end_kernel
+from broker.transaction.planner import EndPlanner
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
-from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from sprocket.remoting.routes import AdmittedFrame, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
-from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from store.queue.usual_reads import UsualReads
 from store.record.record import topic_field
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from broker.transaction.kernel_native import EndKernel, Ends
 
-# None with pure Python: then all ends are single requests.
-_engine: Final = native("broker.transaction.kernel_native")
-if _engine is not None and _engine.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
-    raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
+logger = logging.getLogger(__name__)
 
 DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
 _HALF_TOPIC: Final = topic_field(TRANS_HALF_TOPIC)[1]
@@ -46,73 +41,48 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
 
 
-@runtime_checkable
-class UsualEndStore(Protocol):
-    """Part of `MessageStore` that usual ends need."""
-
-    @property
-    def usual_reads(self) -> UsualReads: ...
-
-    @property
-    def wrote_offset(self) -> int: ...
-
-    @property
-    def confirm_offset(self) -> int: ...
-
-
-class UsualEnds:
-    """Handler of the usual ends of `route`.  Lives in the event loop's thread."""
+class EndFrames:
+    """Handler of the ends of `route` that the kernel serves.  Lives in the event loop's thread."""
 
     def __init__(
-        self,
-        transactions: Transactions,
-        store: UsualEndStore,
-        waits: ConfirmWaits,
-        route: Route,
-        reader: Any,
-        refuse: Refuse,
-        engine: ModuleType,
+        self, transactions: Transactions, waits: ConfirmWaits, route: Route, kernel: "EndKernel", refuse: Refuse
     ) -> None:
         self._transactions = transactions
-        self._store = store
+        self._store = transactions.store
         self._waits = waits
         self._refuse = refuse
-        self._engine = engine
         self._code = int(route.code)
-        self._reader = reader
+        self._kernel = kernel
         # Decodes the ends of a failed append, so that each gets its refusal.
         self._table = RouteTable([route])
 
     @classmethod
-    def of(cls, transactions: Transactions, waits: ConfirmWaits, route: Route, refuse: Refuse) -> FramesHandler | None:
-        """Return the handler; None with pure Python, or if the store does not take what it makes."""
-        store: object = transactions.store
-        if _engine is None or not isinstance(store, UsualEndStore):
+    def of(
+        cls, transactions: Transactions, planner: EndPlanner, waits: ConfirmWaits, route: Route, refuse: Refuse
+    ) -> FramesHandler | None:
+        """Return the handler; None with pure Python."""
+        kernel = end_kernel(route, DONE, planner, transactions.store.usual_reads)
+        if kernel is None:
             return None
-        fields = header_fields(int(route.code), route.header, _engine)
-        if fields is None or DONE.encoder is None:
-            return None
-        reader = _engine.EndReader(int(route.code), fields)
-        ends = cls(transactions, store, waits, route, reader, refuse, _engine)
-        return CodeFrames(int(route.code), ends.serve)
+        return CodeFrames(int(route.code), cls(transactions, waits, route, kernel, refuse).serve)
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
-        """Serve the run of ends from `index` on if all are usual; return how many, 0 if others must serve them."""
+        """Serve the run of ends from `index` on; return how many, 0 if the handler must serve them."""
         try:
             ends = self._ends_of(frames, index)
         except RequestError:
-            return 0  # the Python path refuses those that may not publish
+            return 0  # the handler refuses those that may not publish
         except Exception:
-            # Nothing is stored: the Python path serves them, and responds to each.
-            peer_lines.error(logger, channel.peer, "event=usual_ends_failed peer=%s:%s", *channel.peer, exc_info=True)
+            # Nothing is stored: the handler serves them, and responds to each.
+            peer_lines.error(logger, channel.peer, "event=end_kernel_failed peer=%s:%s", *channel.peer, exc_info=True)
             ends = None
         if ends is None:
             return 0
         count, read_at = len(ends), channel.read_at
         try:
-            end_offset = self._transactions.end_usual(ends)
+            end_offset = self._transactions.end_moved(ends)
         except RequestError:
-            return 0  # the Python path finds the message that is refused
+            return 0  # the handler finds the message that is refused
         except Exception as error:
             self._refuse(self._table.requests_of(frames[index : index + count], channel, 0.0), error)
             return count
@@ -125,18 +95,16 @@ class UsualEnds:
                 self._answer(ends, channel, read_at, was_later=False)
         return count
 
-    def _ends_of(self, frames: Frames, index: int) -> Any:
-        """Return the run of ends from `index` on; None if one of them is unusual or wrong."""
+    def _ends_of(self, frames: Frames, index: int) -> "Ends | None":
+        """Return the run of ends from `index` on; None if one of them is for the handler."""
         moves = self._transactions.new_moves()
         store, opened = self._store, self._transactions.open
-        reads = store.usual_reads
-        queue = reads.queue(TRANS_HALF_TOPIC, QUEUE_ID)
+        queue = store.usual_reads.queue(TRANS_HALF_TOPIC, QUEUE_ID)
         if moves is None or queue is None:
             return None
         log_end = min(store.wrote_offset, store.confirm_offset)
-        records = self._engine.HalfRecords(queue, reads.segment_at, reads.cold_end, log_end)
-        ends = self._reader.read(
-            frames, index, _MAX_ENDS, moves, records, _HALF_TOPIC, opened.half_offset, opened.done
+        ends = self._kernel.read(
+            frames, index, _MAX_ENDS, moves, queue, log_end, _HALF_TOPIC, opened.half_offset, opened.done
         )  # fmt: skip
         if ends is not None and isinstance(frames[index], AdmittedFrame):
             self._check_access(frames[index : index + len(ends)], ends.topics())
@@ -150,13 +118,13 @@ class UsualEnds:
                 raise RequestError(ResponseCode.NO_PERMISSION, "the frame has not passed access control")
             require_topic(decoded[1], topic, AuthAction.PUB)
 
-    def _answer(self, ends: Any, channel: FramesChannel, read_at: float, *, was_later: bool) -> None:
-        frames = ends.responses(DONE.encoder)
+    def _answer(self, ends: "Ends", channel: FramesChannel, read_at: float, *, was_later: bool) -> None:
+        frames = ends.responses()
         channel.answer_frames(self._code, ends.waiting(), frames, _SUCCESS, read_at, was_later=was_later)
 
     def _stored(
         self,
-        ends: Any,
+        ends: "Ends",
         frames: Frames,
         index: int,
         channel: FramesChannel,
