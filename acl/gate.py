@@ -14,8 +14,9 @@ from acl.auth.model import Action as AuthAction
 from acl.auth.requests import of_message
 from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
-from acl.passes import Pass, given
+from acl.passes import admit, covers, made
 from acl.remote_addresses import Parts, parts_of
+from acl.revision import Revision
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -36,8 +37,6 @@ _MAX_PEERS: Final = 4096
 # Attributes of a connection: the account that signed on it; what its last request without a needed signature names.
 _PROVEN: Final = "proven_account"
 _UNSIGNED: Final = "unsigned"
-# Attribute of a connection: its passes by code, for one gate.
-_PASSES: Final = "passes"
 _NO_KIND: Final = (Action.NONE, Resource.NONE)
 # Their resources are known only after the message is read: their handlers check again.
 RECHECKED: Final = frozenset(
@@ -66,8 +65,8 @@ class Policy(Protocol):
         ...
 
     @property
-    def revision(self) -> int:
-        """Number that increases whenever an account or a permission changes."""
+    def revision(self) -> Revision:
+        """What rises whenever an account or a permission changes."""
         ...
 
     def secret_key(self, account: str, /) -> str | None:
@@ -103,7 +102,8 @@ class Gate:
         refused_code: int = ResponseCode.NO_PERMISSION,
         self_checked: Mapping[int, str] | None = None,
     ) -> None:
-        self._policies = tuple(policies)
+        self._revision = Revision()
+        self._set_policies(tuple(policies))
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
@@ -118,12 +118,21 @@ class Gate:
 
     def replace_policies(self, policies: Sequence[Policy]) -> None:
         """Apply the policies of changed accounts.  Passes of the old ones end."""
-        self._policies = (*policies,)
+        if self._policies != tuple(policies):
+            self._set_policies(tuple(policies))
+            self._revision.rise()
+
+    def _set_policies(self, policies: tuple[Policy, ...]) -> None:
+        self._policies = policies
+        self._revisions = (self._revision, *(policy.revision for policy in policies))
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return the numbers of all that decisions depend on; each change changes one."""
+        return tuple([revision.number for revision in self._revisions])
 
     def stand_before(self, table: RouteTable) -> RouteTable:
         """Return the routes of `table` behind this gate."""
-        doorway = Doorway(self, table)
-        return table.behind(doorway.admit, doorway.proof_of)
+        return table.behind(Doorway(self, table).admit)
 
     def admitted(self, asked: AccessRequest, request: Request[Any]) -> str | None:
         """Return the account that signed `asked`, empty if no signature was needed; None if a policy refuses it.
@@ -181,30 +190,24 @@ class Gate:
             account = verdict.account
             if proven != account:
                 attributes[_PROVEN] = account
+                channel.proofs.clear()  # they are of the account that has signed last
         return account
 
-    def find_pass(self, channel: RemotingChannel, code: int) -> Pass | None:
-        """Return the pass of a connection for requests of `code`, if it holds for the account that signed last."""
-        passes: tuple[Gate, dict[int, Pass]] | None = channel.attributes.get(_PASSES)
-        if passes is None or passes[0] is not self:
-            return None
-        found = passes[1].get(code)
-        if found is None or found.account != channel.attributes.get(_PROVEN) or not found.holds(self._policies):
-            return None
-        return found
+    def give_pass(
+        self, channel: RemotingChannel, account: str, request: Request[Any], numbers: tuple[int, ...]
+    ) -> None:
+        """Let further requests like `request`, which `account` signed, pass without the whole check.
 
-    def give_pass(self, channel: RemotingChannel, account: str, request: Request[Any]) -> None:
-        """Let further requests like `request`, which `account` signed, pass without the whole check."""
+        `numbers` are those before its check.
+        """
         # With these settings each request leaves a line, or is checked by its handler.
         if self.audit.writes_allowed or request.code in self.self_checked:
             return
-        passes: tuple[Gate, dict[int, Pass]] | None = channel.attributes.get(_PASSES)
-        if passes is None or passes[0] is not self:
-            passes = channel.attributes[_PASSES] = (self, {})
-        found = given(passes[1].get(request.code), self._policies, account, request.code)
-        if found is not None:
-            passes[1][request.code] = found
-            found.admit(request.header)
+        code = request.code
+        proof = channel.proof_of(code) or made(self._policies, self._revisions, numbers, account, code)
+        if proof is not None:
+            channel.proofs[code] = proof
+            admit(proof, request)
 
     def proof_failed(self, request: Request[Any]) -> None:
         """Count a wrong proof for a code in `self_checked` like a wrong signature."""
@@ -276,25 +279,14 @@ class Doorway:
             channel.reply(error.request, refusal_of(error))
             return None
 
-    def proof_of(self, code: int, channel: RemotingChannel) -> object | None:
-        """Return what requests of `code` must prove to be served without the check; None if all of them need it."""
-        if _PASSES not in channel.attributes:
-            return None
-        found = self._gate.find_pass(channel, code)
-        return None if found is None else found.proof
-
     def _by_pass(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """Return the request of a frame that the connection has a pass for; None for all others."""
-        if _PASSES not in channel.attributes:
+        entry = self._table.entry_of(frame) if channel.proofs else None
+        proof = None if entry is None else channel.proof_of(entry.code)
+        if entry is None or entry.native is None or proof is None:
             return None
-        entry = self._table.entry_of(frame)
-        if entry is None or entry.native is None:
-            return None
-        found = self._gate.find_pass(channel, entry.code)
-        if found is None:
-            return None
-        request = entry.native.signed_request(frame[0], frame[1], frame[2], channel, found.proof.key)
-        return (entry, request) if request is not None and found.covers(request.header) else None
+        request = entry.native.signed_request(frame[0], frame[1], frame[2], channel, proof.key)
+        return (entry, request) if request is not None and covers(proof, request) else None
 
     def _checked(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         opened = self._open(frame)
@@ -307,6 +299,7 @@ class Doorway:
             request.code, request.version, self._gate.parts(channel.peer[0]), fields, frame[2], action, resource,
             self._gate.cluster, channel.certificate_name,
         )  # fmt: skip
+        numbers = self._gate.numbers()
         account = self._gate.admitted(asked, request)
         if account is None:
             return None
@@ -314,7 +307,7 @@ class Doorway:
         if asked.code in RECHECKED:
             request.access = Access(self._gate, asked)
         elif account and decoded[0].native is not None:
-            self._gate.give_pass(channel, account, request)
+            self._gate.give_pass(channel, account, request, numbers)
         return decoded
 
 

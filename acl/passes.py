@@ -1,18 +1,24 @@
 """Passes: what a gate has admitted on a connection, so that the next request like it costs one compiled call.
 
-A pass is given after the whole check has admitted a request of a send, pull or pop.  It holds while nothing that the
-check depends on has changed: gate, policies, account, connection, code, and the names that permissions depend on.
-Every request still proves its signature, over the exact bytes of its fields and its body.  A pass never refuses: a
-request that it does not cover takes the whole check.  With pure Python there are no passes.
+A pass is given after the whole check has admitted a request of a send, pull or pop: the connection keeps a `Proof` for
+the code.  It holds while nothing that the check depends on has changed: gate, policies, account, connection, code, and
+the names that permissions depend on.  Every request still proves its signature, over the exact bytes of its fields and
+its body.  A pass never refuses: a request that it does not cover takes the whole check.  With pure Python there are no
+passes.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from acl.revision import Revision
 from sprocket.common.limits import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request
 from sprocket.remoting.message.properties import INNER_MULTI_DISPATCH, TIMER_DEL_UNIQKEY
+
+if TYPE_CHECKING:
+    from sprocket.remoting.signatures_native import Proof
 
 _engine: Final = native("sprocket.remoting.signatures_native")
 # Names of one pass; when there are more, all are forgotten.  Longer ones, which no broker has, are not kept.
@@ -25,8 +31,8 @@ class Keys(Protocol):
     """Part of a policy that passes need."""
 
     @property
-    def revision(self) -> int:
-        """Number that increases whenever an account or a permission changes."""
+    def revision(self) -> Revision:
+        """What rises whenever an account or a permission changes."""
         ...
 
     def secret_key(self, account: str, /) -> str | None:
@@ -58,44 +64,31 @@ NAMES_OF: Final[dict[int, Callable[[Any], Names | None]]] = {
 }
 
 
-class Pass:
-    """Pass of one account for requests of one code on one connection."""
-
-    __slots__ = ("_names_of", "_policies", "_revision", "account", "proof")
-
-    def __init__(self, policies: tuple[Keys, ...], account: str, secret_key: str, code: int) -> None:
-        assert _engine is not None
-        self.account = account
-        # What a compiled call must find of a request that it admits by this pass.
-        self.proof = _engine.Proof(_engine.SigningKey(account, secret_key), MAX_NAMES)
-        self._policies = policies
-        self._revision = policies[0].revision
-        self._names_of = NAMES_OF[code]
-
-    def holds(self, policies: object) -> bool:
-        """Return whether nothing has changed since it was given."""
-        return policies is self._policies and self._policies[0].revision == self._revision
-
-    def covers(self, header: Any) -> bool:
-        """Return whether the check has admitted a request with the same names."""
-        names = self._names_of(header)
-        return names is not None and self.proof.covers(*names)
-
-    def admit(self, header: Any) -> None:
-        """Note that the check has admitted a request with `header`."""
-        names = self._names_of(header)
-        if names is not None and sum(map(len, names)) <= _MAX_CHARS:
-            self.proof.admit(*names)
+def covers(proof: "Proof", request: Request[Any]) -> bool:
+    """Return whether the check has admitted a request with the same names."""
+    names = NAMES_OF[request.code](request.header)
+    return names is not None and proof.covers(*names)
 
 
-def given(held: Pass | None, policies: tuple[Keys, ...], account: str, code: int) -> Pass | None:
-    """Return the pass of an account that the check has just admitted: `held` if it still holds, else a new one.
+def admit(proof: "Proof", request: Request[Any]) -> None:
+    """Note that the check has admitted `request`."""
+    names = NAMES_OF[request.code](request.header)
+    if names is not None and sum(map(len, names)) <= _MAX_CHARS:
+        proof.admit(*names)
 
+
+def made(
+    policies: tuple[Keys, ...], revisions: tuple[Revision, ...], numbers: tuple[int, ...], account: str, code: int
+) -> "Proof | None":
+    """Return what requests of `code` prove from now on, after the check has admitted one of `account`.
+
+    It holds while `revisions` have the `numbers` that they had before the check: users change in another thread.
     None with pure Python, for other codes, and if several policies decide.
     """
     if _engine is None or code not in NAMES_OF or len(policies) != 1:
         return None
-    if held is not None and held.account == account and held.holds(policies):
-        return held
     secret_key = policies[0].secret_key(account)
-    return None if secret_key is None else Pass(policies, account, secret_key, code)
+    if secret_key is None:
+        return None
+    proof: Proof = _engine.Proof(_engine.SigningKey(account, secret_key), MAX_NAMES, revisions, numbers)
+    return proof

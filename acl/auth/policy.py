@@ -44,6 +44,7 @@ class AuthPolicy:
 
     def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required) -> None:
         self._tables = tables
+        self.revision = tables.revision
         self._required = required
         self._authorizes = settings.authorization_enabled
         self._unsigned_codes = settings.codes_without_signature()
@@ -69,11 +70,6 @@ class AuthPolicy:
             raise AuthRefused(f"User:{name} is not found, or disabled.")
         if self._authorizes:
             self._authorize(user, asked)
-
-    @property
-    def revision(self) -> int:
-        """Number that increases with every change of users and acls."""
-        return self._tables.changes
 
     def secret_key(self, account: str) -> str | None:
         """Return the password of an enabled user; None without one."""
@@ -125,8 +121,8 @@ class AuthPolicy:
     # Permission
 
     def _authorize(self, user: User | None, asked: AccessRequest) -> None:
-        if self._changes != self._tables.changes:
-            self._changes = self._tables.changes
+        if self._changes != self.revision.number:
+            self._changes = self.revision.number
             self._acls.clear()
             self._grants.forget()
         if user is None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from acl.auth.errors import AuthRefused
 from acl.auth.model import Acl, PolicyType, Resource, Subject, SubjectType, User, UserStatus, UserType
+from acl.revision import Revision
 from sprocket.common.logs.peer_lines import peer_lines
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class AuthTables:
         self._save = save
         self._is_copy = is_copy
         self._content = AuthContent()
-        self.changes = 0  # increases with every change
+        self.revision = Revision()  # rises with every change
 
     @property
     def content(self) -> AuthContent:
@@ -58,7 +59,7 @@ class AuthTables:
     def take(self, content: AuthContent) -> None:
         """Replace all content.  The caller has saved it, or will."""
         self._content = content
-        self.changes += 1
+        self.revision.rise()
 
     # Users
 
@@ -172,9 +173,9 @@ class AuthTables:
 
     def _change(self, content: AuthContent) -> None:
         if content != self._content:
-            changes = self.changes
+            number = self.revision.number
             self._save(content)
-            if self.changes == changes:
+            if self.revision.number == number:
                 self.take(content)
 
 

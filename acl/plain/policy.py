@@ -16,6 +16,7 @@ from acl.plain.accounts import Account, AccountFile
 from acl.plain.permission import Permission
 from acl.plain.requests import needs
 from acl.remote_addresses import RemoteAddresses
+from acl.revision import Revision
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
@@ -53,6 +54,7 @@ class PlainPolicy:
         self._accounts: dict[str, Account] = {}
         # Grants are never forgotten: changed files make a new policy.
         self._grants = Grants()
+        self.revision = Revision()  # never rises, for the same reason
         for name, file in files.items():
             for account in file.accounts:
                 if account.access_key in self._accounts:
@@ -69,11 +71,6 @@ class PlainPolicy:
     def secrets(self) -> list[tuple[str, str]]:
         """Return names and secret keys of all accounts."""
         return [(account.access_key, account.secret_key) for account in self._accounts.values()]
-
-    @property
-    def revision(self) -> int:
-        """Always the same: changed files make a new policy."""
-        return 0
 
     def secret_key(self, account: str) -> str | None:
         """Return the secret key of an account; None without one."""

@@ -121,7 +121,7 @@ class Users(Service):
         def encode() -> bytes:
             return sealed_for_replica(tables.content, seal)
 
-        return [ReplicatedTable("auth", None, lambda: tables.changes, encode, prepare)]
+        return [ReplicatedTable("auth", None, lambda: tables.revision.number, encode, prepare)]
 
     def _take_over(self, content: AuthContent) -> None:
         if content != self.tables.content:

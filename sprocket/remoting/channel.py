@@ -71,6 +71,7 @@ class RemotingChannel(Outgoing):
         self.read_at = 0.0  # loop time of the last read
         self.partial_at: float | None = None  # loop time at which a frame became incomplete
         self.attributes: dict[str, Any] = {}  # what a server remembers of this peer
+        self.proofs = {}  # of its requests, given by the guard of the table
         self._table = table
         self._on_open = on_open
         self._on_close = on_close
@@ -221,6 +222,7 @@ class RemotingChannel(Outgoing):
     def serve(self, table: RouteTable) -> None:
         """Serve `table` from now on, first what arrived since `hold`."""
         self._table = table
+        self.proofs.clear()
         held, self._held = self._held or [], None
         # The old table's guard admitted some of these.
         backlog: list[Frame] = [(frame[0], frame[1], frame[2]) for frame in self._backlog]
@@ -264,7 +266,7 @@ class RemotingChannel(Outgoing):
         self._reading = True
         try:
             if guard is not None:
-                frames = self._serve_guarded(guard, frames[index:] if index else frames, ends_at)
+                frames = self._serve_guarded(guard, index, frames, ends_at)
             else:
                 if self._pending.waiting and not index:
                     index = self._pending.resolve_usual(frames)
@@ -295,12 +297,12 @@ class RemotingChannel(Outgoing):
                 break
         return frames[index:] if index < count else ()
 
-    def _serve_guarded(self, guard: Guard, frames: Frames, ends_at: float) -> Frames:
-        """Serve frames that prove what the guard asks for, or that it admits; return those that must wait."""
+    def _serve_guarded(self, guard: Guard, index: int, frames: Frames, ends_at: float) -> Frames:
+        """Serve the frames from `index` on that the guard admits, or that prove it; return those that must wait."""
         while frames:
             # What was left of an earlier turn may have passed the guard already.
             if not (isinstance(frames, list) and isinstance(frames[0], AdmittedFrame)):
-                frames = self._serve_proved(frames, ends_at)
+                frames, index = self._serve_proved(index, frames, ends_at), 0
                 if self.stalled_at is not None or self._turn.now() >= ends_at:
                     return frames
             error = self._decoder.error
@@ -313,9 +315,8 @@ class RemotingChannel(Outgoing):
                 break
         return frames
 
-    def _serve_proved(self, frames: Frames, ends_at: float) -> Frames:
-        """Serve the frames that prove what the guard asks for, up to the first that does not; return the others."""
-        index = 0
+    def _serve_proved(self, index: int, frames: Frames, ends_at: float) -> Frames:
+        """Serve the frames from `index` on that prove what the guard asks for; return those from the first other on."""
         while index < len(frames) and self.stalled_at is None and not self.is_closed:
             served = self._table.serve_proved(frames, index, self)
             if not served:

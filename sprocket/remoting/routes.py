@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -33,6 +33,9 @@ from sprocket.remoting.framing import (
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.rpc_latency import RpcLatency
+
+if TYPE_CHECKING:
+    from sprocket.remoting.signatures_native import Proof
 
 
 class Resource(Enum):
@@ -86,9 +89,6 @@ Check = Callable[[Request[Any]], Response | None]
 
 # Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
-# Called with a request code and a channel.  Returns the `Proof` of `sprocket.remoting.signatures_native` that admits
-# requests of the code without the guard; None if the guard must see them.
-ProofOf = Callable[[int, Any], object | None]
 # Share of a lane's requests to serve (0 to 1), and the reason for refusing the rest.
 Verdict = tuple[float, str]
 # Called for each lane of a read with the read's wait in seconds and its number of requests.
@@ -126,6 +126,14 @@ class FramesChannel(Protocol):
         Those that were served later (`was_later`) leave at the end of this turn of the loop, so that all of the turn
         are one write; with `at_once` they leave now, because no others follow.
         """
+        ...
+
+
+class GuardedChannel(FramesChannel, Protocol):
+    """A connection behind a guard."""
+
+    def proof_of(self, code: int, /) -> "Proof | None":
+        """Return what requests of `code` prove to be served without the guard; None if it must see them."""
         ...
 
 
@@ -298,7 +306,6 @@ class RouteTable:
         *,
         overload: Overload | None = None,
         guard: Guard | None = None,
-        proof_of: ProofOf | None = None,
         refusals: Refusals | None = None,
         latency: RpcLatency | None = None,
     ) -> None:
@@ -311,7 +318,6 @@ class RouteTable:
         self._by_short_code: dict[int, Entry] = {}
         # Called for every frame before any of it is decoded, unless `serve_proved` has served the frame.
         self.guard = guard
-        self.proof_of = proof_of
         self.overload = overload
         settles: dict[Callable[[], None], None] = {}
         for route in routes:
@@ -328,12 +334,11 @@ class RouteTable:
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
 
-    def behind(self, guard: Guard, proof_of: ProofOf | None = None) -> "RouteTable":
-        """Return a table of the same routes that serves only what `guard` admits, or what `proof_of` lets in."""
+    def behind(self, guard: Guard) -> "RouteTable":
+        """Return a table of the same routes that serves only what `guard` admits, or what proves the same again."""
         return RouteTable(
-            self.routes, overload=self.overload, guard=guard, proof_of=proof_of, refusals=self.refusals,
-            latency=self.latency,
-        )  # fmt: skip
+            self.routes, overload=self.overload, guard=guard, refusals=self.refusals, latency=self.latency
+        )
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.
@@ -373,16 +378,14 @@ class RouteTable:
             self.settle()
         return served
 
-    def serve_proved(self, frames: Frames, index: int, channel: FramesChannel) -> int:
+    def serve_proved(self, frames: Frames, index: int, channel: GuardedChannel) -> int:
         """Serve usual frames from `index` on that prove what the guard asks for; return how many.
 
         0 if the guard must see the next one.  Nothing but the proof has read these frames before.
         """
-        entry = None if self.proof_of is None else self._entry_at(frames, index)
-        if entry is None or entry.usual is None or self.proof_of is None:
-            return 0
-        proof = self.proof_of(entry.code, channel)
-        if proof is None:
+        entry = self._entry_at(frames, index)
+        proof = None if entry is None else channel.proof_of(entry.code)
+        if entry is None or entry.usual is None or proof is None:
             return 0
         if entry.usual.settle is None:
             self.settle()

@@ -34,5 +34,8 @@ cdef class Proof:
     cdef set names
     cdef Py_ssize_t max_names
     cdef bytes latest  # of `names`, that of the last request
+    cdef tuple revisions
+    cdef tuple numbers  # of `revisions`, when it was made
 
+    cpdef bint holds(self) except -1
     cdef bint covers_texts(self, const Text *first, const Text *second) except -1

@@ -1,8 +1,11 @@
-from typing import Final
+from typing import Final, Protocol
 
 SOURCES: Final[str]
 
 def digest(content: bytes, by_instructions: bool) -> bytes | None: ...
+
+class _Revision(Protocol):
+    number: int
 
 class SigningKey:
     @property
@@ -13,6 +16,9 @@ class SigningKey:
 class Proof:
     @property
     def key(self) -> SigningKey: ...
-    def __init__(self, key: SigningKey, max_names: int) -> None: ...
+    def __init__(
+        self, key: SigningKey, max_names: int, revisions: tuple[_Revision, ...] = (), numbers: tuple[int, ...] = ()
+    ) -> None: ...
+    def holds(self) -> bool: ...
     def admit(self, first: str, second: str = "") -> None: ...
     def covers(self, first: str, second: str = "") -> bool: ...

@@ -173,9 +173,21 @@ cdef class Proof:
     Names are one text, such as the topic of a send, or two; at most `max_names` are kept, then all are forgotten.
     """
 
-    def __init__(self, SigningKey key not None, Py_ssize_t max_names):
+    def __init__(
+        self, SigningKey key not None, Py_ssize_t max_names, tuple revisions not None=(), tuple numbers not None=()
+    ):
+        """It holds while `revisions` have these `numbers`."""
         self.key, self.max_names = key, max_names
         self.names, self.latest = set(), b""
+        self.revisions, self.numbers = revisions, numbers
+
+    cpdef bint holds(self) except -1:
+        """Return whether nothing has changed since the check that it stands for began."""
+        cdef Py_ssize_t i
+        for i in range(len(self.revisions)):
+            if self.revisions[i].number != self.numbers[i]:
+                return False
+        return True
 
     def admit(self, str first not None, str second not None = ""):
         """Note that the whole check has admitted a request with these names."""

@@ -13,6 +13,7 @@ from acl.gate import Gate, require_topic
 from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
+from acl.revision import Revision
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codec import codec_binary
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -239,7 +240,7 @@ class OneUser:
 
     def check_right(self, account: str, asked: AccessRequest) -> None: ...
 
-    revision = 0
+    revision = Revision()
 
     def secret_key(self, account: str) -> str | None:
         return None
@@ -298,7 +299,7 @@ async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
 
         def check_right(self, account: str, asked: AccessRequest) -> None: ...
 
-        revision = 0
+        revision = Revision()
 
         def secret_key(self, account: str) -> str | None:
             return None
@@ -324,6 +325,8 @@ async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
 
 async def test_a_bug_of_a_policy_lets_nobody_in() -> None:
     class Broken:
+        revision = Revision()
+
         def check(self, asked: AccessRequest) -> Verdict | None:
             raise KeyError("a bug")
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from acl import passes
+from acl.access_request import AccessRequest, Verdict
 from acl.auth.infos import acl_of
 from acl.auth.model import User, UserStatus
 from acl.auth.policy import AuthPolicy
@@ -17,6 +18,7 @@ from acl.gate import Gate
 from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
+from acl.revision import Revision
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from sprocket.remoting.codes import RequestCode
@@ -75,7 +77,7 @@ class Twins:
                 outcome = door.send(content)
             served = [msgspec.structs.asdict(one) | {"channel": None} for one in door.served]
             found.append((outcome, repr(served), door.is_closed, door.channel.attributes.get("proven_account")))
-        self.passed += "passes" in self.doors[0].channel.attributes
+        self.passed += bool(self.doors[0].channel.proofs)
         assert repr(found[0]) == repr(found[1])
         counts = [(gate.refused, gate.locked_out) for gate in self.gates]
         assert counts[0] == counts[1]
@@ -190,15 +192,50 @@ async def test_with_lines_for_allowed_requests_there_are_no_passes() -> None:
     assert not twins.passed
 
 
-def test_one_pass_for_changed_files_is_none() -> None:
+def test_a_proof_holds_until_its_gate_or_its_policy_changes() -> None:
     text = b"accounts:\n  - {accessKey: alice12, secretKey: secret-of-alice12, topicPerms: [Orders=PUB]}\n"
     policies = (PlainPolicy({"f": parse("f", text)}),)
-    held = passes.given(None, policies, "alice12", 310)
-    assert held is not None and passes.given(held, policies, "alice12", 310) is held
-    changed = (PlainPolicy({"f": parse("f", text)}),)
-    assert held.holds(policies) and not held.holds(changed)
-    assert passes.given(held, changed, "alice12", 310) is not held
-    for unusual in ((*policies, *changed), ()):
-        assert passes.given(None, unusual, "alice12", 310) is None
-    assert passes.given(None, policies, "bobby2", 310) is None
-    assert passes.given(None, policies, "alice12", RequestCode.END_TRANSACTION) is None
+    revisions = Revision(), policies[0].revision
+    for revision in revisions:
+        numbers = tuple(one.number for one in revisions)
+        proof = passes.made(policies, revisions, numbers, "alice12", 310)
+        assert proof is not None and proof.holds()
+        revision.rise()
+        assert not proof.holds()
+    for unusual in ((*policies, *policies), ()):
+        assert passes.made(unusual, revisions, (1, 1), "alice12", 310) is None
+    assert passes.made(policies, revisions, (1, 1), "bobby2", 310) is None
+    assert passes.made(policies, revisions, (1, 1), "alice12", RequestCode.END_TRANSACTION) is None
+
+
+@pytest.mark.parametrize("has_passes", [False, True])
+async def test_a_change_during_a_check_counts_from_the_next_request_on(has_passes: bool) -> None:
+    """Users are changed in another thread."""
+    twins, check = Twins(), AuthPolicy.check
+    door = twins.doors[0]
+    signed = ALICE.signed(SENT, b"x")
+    if has_passes:
+        assert door.ask(310, signed, b"x", JSON).served
+
+    def changed_meanwhile(self: AuthPolicy, asked: AccessRequest) -> Verdict | None:
+        verdict = check(self, asked)
+        twins.allow("alice12", "Topic:Orders", "Topic:Bills", decision="Deny")
+        return verdict
+
+    twins.allow("alice12", "Topic:Bills")
+    with patch.object(AuthPolicy, "check", changed_meanwhile):
+        assert door.ask(310, ALICE.signed({**SENT, "b": "Bills"}, b"x"), b"x", JSON).served
+    assert not door.ask(310, ALICE.signed({**SENT, "b": "Bills"}, b"x"), b"x", JSON).served
+    assert not door.ask(310, signed, b"x", JSON).served
+
+
+async def test_policies_that_are_the_same_end_no_pass_and_others_do() -> None:
+    twins = Twins()
+    (gate, _), (door, _) = twins.gates, twins.doors
+    assert twins.ask(310, ALICE.signed(SENT, b"x")).served
+    policies = gate._policies
+    for replaced, holds in ((list(policies), True), ([], False)):
+        gate.replace_policies(replaced)
+        assert (door.channel.proof_of(310) is not None) is holds
+    gate.replace_policies(policies)
+    assert door.channel.proof_of(310) is None

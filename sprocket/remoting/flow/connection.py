@@ -9,6 +9,9 @@ from sprocket.engine.choice import native
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.unsent_output import COUNTED_BYTES
 
+if TYPE_CHECKING:
+    from sprocket.remoting.signatures_native import Proof
+
 
 class ConnectionType(Protocol):
     """What both have."""
@@ -24,9 +27,15 @@ class ConnectionType(Protocol):
         """Send the responses, with `code`, to `count` requests; see `routes.FramesChannel`."""
         ...
 
+    def proof_of(self, code: int, /) -> "Proof | None":
+        """Return what requests of `code` prove to be served without the guard; None if it must see them."""
+        ...
+
 
 class PythonConnection:
     """Twin of `sprocket.remoting.flow.connection_native.Connection`: every read and every response takes one way."""
+
+    proofs: "dict[int, Proof]"
 
     def receive(self, data: bytes) -> None:
         """Serve the frames of any read."""
@@ -49,6 +58,11 @@ class PythonConnection:
     ) -> None:  # fmt: skip
         """Send the responses, with `code`, to `count` requests; see `routes.FramesChannel`."""
         self.send_frames(request_code, count, frames, code, read_at, was_later=was_later, at_once=at_once)
+
+    def proof_of(self, code: int) -> "Proof | None":
+        """Return what requests of `code` prove to be served without the guard; None if it must see them."""
+        proof = self.proofs.get(code)
+        return proof if proof is not None and proof.holds() else None
 
 
 _compiled: Final = native("sprocket.remoting.flow.connection_native")

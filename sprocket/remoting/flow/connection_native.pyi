@@ -1,9 +1,12 @@
 from typing import Final
 
+from sprocket.remoting.signatures_native import Proof
+
 SOURCES: Final[str]
 SMALL_BYTES: Final[int]
 
 class Connection:
+    proofs: dict[int, Proof]
     def data_received(self, data: bytes) -> None: ...
     def answer_frames(
         self,
@@ -16,3 +19,4 @@ class Connection:
         was_later: bool,
         at_once: bool = False,
     ) -> None: ...
+    def proof_of(self, code: int) -> Proof | None: ...

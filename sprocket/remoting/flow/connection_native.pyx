@@ -13,6 +13,7 @@ from libc.string cimport memcmp, memcpy
 from sprocket.remoting.read_frames_native import cut
 
 from sprocket.remoting.read_frames_native cimport FrameParts, ReadFrames
+from sprocket.remoting.signatures_native cimport Proof
 
 cdef extern from *:
     """
@@ -49,6 +50,7 @@ cdef class Connection:
     cdef public Py_ssize_t partial_bytes
     cdef public Py_ssize_t _out_bytes
     cdef public list _out
+    cdef public dict proofs  # what requests prove to be served without the guard, by code
     cdef public object _backlog
     cdef public object _counters
     cdef public object _decoder
@@ -98,15 +100,20 @@ cdef class Connection:
 
     cdef Py_ssize_t serve_frames(self, handler, ReadFrames frames) except -1:
         """Let the handler serve the frames with which a read begins; return how many.  The twin of `serve_proved`."""
-        table, proof = self._table, None
+        cdef Proof proof = None
+        table = self._table
         if table.guard is not None:
-            proof_of = table.proof_of
-            proof = None if proof_of is None else proof_of(self.handler_code, self)
+            proof = self.proof_of(self.handler_code)
             if proof is None:
                 return 0
         if handler.settle is None:
             table.settle()
         return handler.serve(frames, 0, self) if proof is None else handler.serve_proved(frames, 0, self, proof)
+
+    cpdef Proof proof_of(self, code):
+        """Return what requests of `code` prove to be served without the guard; None if it must see them."""
+        cdef Proof proof = self.proofs.get(code)
+        return proof if proof is not None and proof.holds() else None
 
     cdef ReadFrames whole_frames(self, data):
         """Return the frames of a usual read; None if it is not."""

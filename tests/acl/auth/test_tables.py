@@ -143,7 +143,7 @@ def test_what_cannot_be_saved_is_not_changed() -> None:
     with pytest.raises(StoreError):
         tables.create_user(User("test", "secret"))
     assert tables.user("test") is None
-    assert tables.changes == 0
+    assert tables.revision.number == 0
 
 
 def test_a_copy_takes_changes_that_came_before_the_tool_did() -> None:

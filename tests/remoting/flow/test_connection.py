@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acl.revision import Revision
 from sprocket.common.errors import ProtocolError
 from sprocket.engine.choice import native
 from sprocket.remoting.channel import RemotingChannel
@@ -13,14 +14,26 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import encode_request, encode_response
-from sprocket.remoting.framing import JSON, ROCKETMQ, Frames
-from sprocket.remoting.routes import Action, CodeFrames, FramesChannel, Lane, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, Frames
+from sprocket.remoting.refusals import refusal_of
+from sprocket.remoting.routes import (
+    Action,
+    CodeFrames,
+    FramesChannel,
+    Lane,
+    NoHeader,
+    Resource,
+    Route,
+    RouteTable,
+    UnroutableRequest,
+)
 from sprocket.remoting.rpc_latency import RpcLatency
 from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.fuzz.twins.send_targets import Output
 from tests.tiers import seeds
 
+signatures: Any = native("sprocket.remoting.signatures_native")
 pytestmark = pytest.mark.skipif(
     native("sprocket.remoting.flow.connection_native") is None, reason="the compiled engine is not built"
 )
@@ -50,11 +63,12 @@ class Handler:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.revision = Revision()
         self._waiting: list[tuple[int, FramesChannel]] = []
 
     def routes(self) -> list[Route]:
-        at_once = CodeFrames(_AT_ONCE, self._serve)
-        put_off = CodeFrames(_PUT_OFF, self._serve, self._settle)
+        at_once = CodeFrames(_AT_ONCE, self._serve, None, self._prove)
+        put_off = CodeFrames(_PUT_OFF, self._serve, self._settle, self._prove)
         return [
             Route(_AT_ONCE, NoHeader, self._one, Resource.NONE, Action.NONE, Lane.SEND, usual=at_once),
             Route(_PUT_OFF, NoHeader, self._one, Resource.NONE, Action.NONE, Lane.PULL, usual=put_off),
@@ -77,6 +91,34 @@ class Handler:
             self._answer(code, served, channel)
         return served
 
+    def guarded(self, table: RouteTable) -> RouteTable:
+        """Return the table behind a guard that admits most frames, and then lets others of their codes prove it."""
+
+        def guard(frame: Frame, channel: RemotingChannel) -> Any:
+            self.calls.append("guard")
+            try:
+                decoded = table.decode(frame)
+            except UnroutableRequest as error:
+                channel.reply(error.request, refusal_of(error))
+                return None
+            if not isinstance(decoded, tuple):
+                return decoded
+            if frame[2].startswith(b"u"):
+                channel.reply(decoded[1], Response(1))
+                return None
+            key = signatures.SigningKey("alice", "secret")
+            channel.proofs[decoded[0].code] = signatures.Proof(key, 1, (self.revision,), (self.revision.number,))
+            return decoded
+
+        return table.behind(guard)
+
+    def _prove(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: Any) -> int:
+        assert proof.holds()
+        served = self._serve(code, frames, index, channel)
+        if served:
+            self.calls.append("proved")
+        return served
+
     def _answer(self, code: int, served: int, channel: FramesChannel) -> None:
         frames = b"".join(bytes(piece) for n in range(served) for piece in encode_response(Response(0), n, JSON))
         channel.answer_frames(code, served, frames, 0, channel.read_at, was_later=code == _PUT_OFF and served == 2)
@@ -92,12 +134,14 @@ class Handler:
         return Response(0, body=b"x" * 100)
 
 
-def outcome(channel_type: type[RemotingChannel], pieces: list[bytes]) -> list[Any]:
+def outcome(channel_type: type[RemotingChannel], pieces: list[bytes], *, is_guarded: bool = False) -> list[Any]:
     """Serve the pieces; return all that can be seen of it."""
 
     async def run() -> list[Any]:
         handler, output, counters, latency = Handler(), Resumable(), ChannelCounters(), RpcLatency()
         table = RouteTable(handler.routes(), latency=latency)
+        if is_guarded:
+            table = handler.guarded(table)
         channel = channel_type(table, counters)
         channel.connection_made(output)  # type: ignore[arg-type]
         seen: list[Any] = []
@@ -109,6 +153,8 @@ def outcome(channel_type: type[RemotingChannel], pieces: list[bytes]) -> list[An
             channel.data_received(piece)
             if number % 7 == 6:
                 channel.serve(table)
+            if number % 5 == 4:
+                handler.revision.rise()
             if number % 3 == 2:
                 await asyncio.sleep(0)
             seen.append((channel.partial_at is None, channel.partial_bytes, len(b"".join(output.written))))
@@ -146,7 +192,17 @@ def test_any_bytes_in_any_pieces(seed: int) -> None:
         reads = [*reads[:4], *pieces_of(damaged(b"".join(reads), chance))]
     elif seed % 5 == 3:
         reads = pieces_of(b"".join(reads))
-    assert outcome(RemotingChannel, reads) == outcome(TwinChannel, reads)
+    for is_guarded in (False, True):
+        found = outcome(RemotingChannel, reads, is_guarded=is_guarded)
+        assert found == outcome(TwinChannel, reads, is_guarded=is_guarded)
+
+
+def test_behind_a_guard_frames_are_proved_until_it_changes() -> None:
+    """Or until the connection gets other routes, after the seventh read."""
+    reads = [frame(_AT_ONCE, n, b"s", JSON) for n in range(9)]
+    calls = outcome(RemotingChannel, reads, is_guarded=True)[0]
+    seen = ["guard" if call == "guard" else "proved" for call in calls if call in ("guard", "proved")]
+    assert seen == ["guard", *["proved"] * 4, "guard", "guard", "proved", "proved"]
 
 
 def test_a_handler_that_fails_closes_only_for_what_the_peer_sent() -> None:
