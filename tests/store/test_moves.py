@@ -73,7 +73,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 def delivered(root: Path, flags: int = 0) -> tuple[dict[str, bytes], dict[str, int], int]:
     """Let timed messages with all kinds of properties be delivered; return files, counts and how many were moved."""
-    rig, moved = Rig(root), 0
+    rig, moved = Rig(root, message_index_enable=False), 0
     append = rig.store.append_usual
 
     def counting(records: Any) -> int:
@@ -119,7 +119,10 @@ def test_any_properties_are_delivered_the_same(tmp_path: Path, flags: int) -> No
 
 def test_the_end_of_a_segment_and_full_records_are_left_to_python(tmp_path: Path) -> None:
     def run(root: Path) -> tuple[dict[str, bytes], int]:
-        rig, moved = Rig(root, mapped_file_size_commit_log=32 * 1024, max_message_size=2000), 0
+        rig, moved = (
+            Rig(root, mapped_file_size_commit_log=32 * 1024, max_message_size=2000, message_index_enable=False),
+            0,
+        )
         append = rig.store.append_usual
 
         def counting(records: Any) -> int:
