@@ -111,10 +111,20 @@ class Cluster:
         for group in self.groups:
             group.watch()
             for node in group.nodes:
+                self._compare_woken(group, node)
                 if group.supervise(node):
                     # What started it starts it again.
                     self.kill(group, node)
                     self.scheduler.after(1.0, group.start, node)
+
+    def _compare_woken(self, group: Group, node: Node) -> None:
+        """Whether a slave that was paused when the log of its master became shorter goes on with the true log."""
+        if node.is_open and node.broker is not None and not node.stale_end and group.master.is_open:
+            end = node.broker.end_offset
+            if end > node.parts_at and is_copy(group, node):
+                node.parts_at = NO_BOUND
+            elif end > node.parts_at:
+                node.stale_end = end
 
     def _tell_masters(self) -> None:
         """What a broker hears from its name server when it registers."""

@@ -67,6 +67,11 @@ class Node:
     def is_open(self) -> bool:
         return self.broker is not None and self.broker.is_serving and not self.broker.process.is_paused
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it runs, and has all that was promised, and nothing that the true log does not have."""
+        return self.is_open and not self.is_behind and not self.stale_end and self.parts_at == NO_BOUND
+
     def reached(self) -> int:
         """The furthest end so far."""
         if self.broker is not None and self.broker.is_serving:
@@ -175,7 +180,7 @@ class Group:
 
     def _will_cut(self, node: Node) -> None:
         """A slave has found out that its log goes on differently, and cuts it with its next start."""
-        if node.stale_end:
+        if node.stale_end or node.must_hold > node.parts_at:
             node.must_hold = node.durable = min(node.must_hold, node.durable, node.parts_at)
         else:
             self.problem(f"{node.name} cuts what its master has: {node.must_hold}")
@@ -183,7 +188,7 @@ class Group:
     def _master_lost_power(self, node: Node) -> None:
         """What it had not flushed is on slaves at best: it asks them for it, where both speak sessions."""
         asks = self.profile.is_sync_master and not self.profile.is_plain
-        if asks and all(slave.is_open and not slave.is_behind and not slave.stale_end for slave in self.slaves):
+        if asks and all(slave.is_whole for slave in self.slaves):
             self.is_tail_awaited = True
             self.tail_bound = min(self.tail_bound, node.durable)
         else:
@@ -224,7 +229,8 @@ class Group:
             node_end = node.broker.end_offset if node.broker is not None else node.must_hold
             if node.broker_id:
                 node.stale_end = max(node.stale_end, node_end if node_end > end else 0)
-                if node.stale_end or node.broker is None:
+                # One that is paused may wake and read what its last master sent, and lost with its power.
+                if node.stale_end or node.broker is None or node.broker.process.is_paused:
                     node.parts_at = min(end, node.parts_at)
             node.high = min(node.high, end)
         self.bound, self.is_failing_over = NO_BOUND, False
@@ -296,6 +302,6 @@ class Group:
 
         None if one of them is down, lags after a fault of its own, or started empty: that would be a second fault.
         """
-        if all(node.is_open and not node.is_behind and not node.stale_end for node in self.slaves):
+        if all(node.is_whole for node in self.slaves):
             return max(self.slaves, key=Node.reached)
         return None
