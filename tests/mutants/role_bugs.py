@@ -107,7 +107,7 @@ ROLE_MUTANTS: Final = (
     Mutant(
         "waiting requests served by the old routes",
         "sprocket/remoting/channel.py",
-        "        self._table = table\n        held,",
+        "        self._table = table\n        self.proofs.clear()\n        held,",
         "        held,",
         "requests after a change reach the parts of the last role",
         ("tests/remoting/test_changed_table.py",),
