@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES, TimerUnit,
     VALUE_END, from_big32, from_big64, plain_unit,
@@ -20,14 +21,6 @@ from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, mas
 from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
 from sprocket.engine.broker.send_kinds cimport digits_of, is_text, put_number
 from sprocket.engine.remoting.wire_text cimport Cursor, int16_at, take_number
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

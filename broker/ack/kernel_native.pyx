@@ -12,6 +12,7 @@ from libc.string cimport memcmp
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.record_parts cimport put_parts, take_parts
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
 from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
@@ -24,14 +25,6 @@ from sprocket.engine.store.record_writer cimport (
     Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,
 )
 from sprocket.engine.remoting.wire_text cimport Text
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

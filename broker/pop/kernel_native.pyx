@@ -13,6 +13,7 @@ from libc.stdlib cimport free, malloc
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
@@ -28,14 +29,6 @@ from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, mas
 from sprocket.engine.store.record_writer cimport (
     Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,
 )
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

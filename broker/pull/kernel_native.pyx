@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
@@ -23,14 +24,6 @@ from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL,
 from sprocket.engine.store.layout cimport QueueEntry, from_big64
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.remoting.signatures_native cimport Proof
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

@@ -13,6 +13,7 @@ from libc.string cimport memcmp, memcpy
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal, put_hex
 from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
 from sprocket.engine.store.layout cimport (
@@ -29,14 +30,6 @@ from sprocket.engine.broker.send_kinds cimport (
 from sprocket.engine.broker.send_properties cimport Properties, read_properties
 from sprocket.remoting.signatures_native cimport Proof
 from sprocket.engine.remoting.wire_text cimport Text, unescaped
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *octets, Py_ssize_t size, const char *errors)

@@ -14,6 +14,7 @@ from libc.string cimport memcmp, memcpy
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value
 from sprocket.remoting.header_reader_native cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
 from sprocket.engine.store.layout cimport QueueEntry, from_big32, from_big64
@@ -21,14 +22,6 @@ from sprocket.engine.store.record_writer cimport is_ascii
 from store.moves_native cimport Move, Moves, Place
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.remoting.wire_text cimport Text
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

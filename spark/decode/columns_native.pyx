@@ -9,6 +9,7 @@ are read, so the interpreter's lock is released meanwhile.
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     BLANK_MIN_BYTES,
     FIXED_IPV4_BYTES,
@@ -19,14 +20,6 @@ from sprocket.engine.store.layout cimport (
 from sprocket.engine.store.record_check cimport Log, Parts, crc_holds, last_value, lengths_fit
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare
 from store.scan.scan_native cimport Bytes, memory
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; `sprocket.engine.choice` compares it with the files.
 SOURCES = ENGINE_SOURCES.decode()

@@ -1,1 +1,1 @@
-"""The compiled engine: twins of Python code on hot paths, and the choice between both.  See docs/engine.md."""
+"""The compiled engine: the choice between it and pure Python, and what its modules share.  See docs/engine.md."""

@@ -13,6 +13,7 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport from_big16, from_big32
 from sprocket.remoting.read_frames_native cimport PREFIX_BYTES
 from sprocket.remoting.signatures_native cimport SigningKey, sha1_digest
@@ -20,14 +21,6 @@ from sprocket.engine.remoting.slots cimport SLOT, set_slot, slot_of
 from sprocket.engine.remoting.wire_text cimport (
     Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text, unescaped,
 )
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 cdef extern from "Python.h":
     PyObject *PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t count)

@@ -9,18 +9,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.signatures_native cimport SigningKey, sha1_digest
 from sprocket.engine.remoting.wire_text cimport (
     Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text,
 )
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

@@ -13,15 +13,8 @@ from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.remoting.wire_text cimport int32_at
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Borrowed references: a frame of a list stays alive as long as the list has it.
 cdef extern from "Python.h":

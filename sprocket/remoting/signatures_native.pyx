@@ -8,15 +8,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.remoting.wire_text cimport Text, is_name
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 cdef extern from "sha1.h":
     ctypedef void (*sha1_blocks)(uint32_t *state, const uint8_t *data, size_t blocks) noexcept nogil

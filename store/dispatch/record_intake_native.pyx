@@ -11,19 +11,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     BLANK_MIN_BYTES, MAGIC_V1, MIN_RECORD_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, from_big32, from_big64,
 )
 from sprocket.engine.store.record_check cimport Log, Parts, crc_holds, lengths_fit, tag_at, tags_code
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

@@ -8,16 +8,9 @@ parses that one.  No Python object is touched meanwhile, so the interpreter's lo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport VALUE_END
 from sprocket.engine.store.record_writer cimport is_ascii, java_hash_after
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()

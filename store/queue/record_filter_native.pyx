@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     BORN_V6, FIXED_IPV4_BYTES, MAGIC_V1, QueueEntry, RecordFixed, RecordRestIpv4, STORE_V6, VALUE_END, from_big16,
     from_big32, from_big64,
@@ -19,12 +20,8 @@ from sprocket.engine.store.layout cimport (
 
 cdef extern from *:
     """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
     #define prefetch(address) __builtin_prefetch(address)
     """
-    const char *ENGINE_SOURCES
     void prefetch(const void *address) noexcept nogil
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.

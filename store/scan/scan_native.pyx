@@ -12,6 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     BLANK_MIN_BYTES,
     BORN_V6,
@@ -44,12 +45,8 @@ from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, mas
 
 cdef extern from *:
     """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
     #define HASH_FACTOR 0x9E3779B97F4A7C15ull
     """
-    const char *ENGINE_SOURCES
     const uint64_t HASH_FACTOR
 
 # Digest of the files that this module was built from; `sprocket.engine.choice` compares it with the files.

@@ -11,18 +11,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     BORN_V6, FIXED_IPV4_BYTES, MIN_RECORD_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, SEAL_NAME_BYTES,
     STORE_V6, PLAIN_UNIT, TimerUnit, VALUE_END, from_big32, from_big64, plain_unit,
 )
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 cdef extern from "string.h":
     void *memmem(const void *octets, size_t size, const void *part, size_t part_size) noexcept nogil

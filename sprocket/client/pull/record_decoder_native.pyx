@@ -11,19 +11,12 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memcmp, memcpy
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
     BORN_V6, FIXED_IPV4_BYTES, MAGIC_V1, MAGIC_V2, RecordFixed, RecordRestIpv4, STORE_V6,
     from_big16, from_big32, from_big64,
 )
 from sprocket.engine.remoting.slots cimport set_slot, slot_of
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t count)

@@ -11,13 +11,11 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memchr, memcpy
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport from_big32
 
 cdef extern from *:
     """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
 
     #include "structmember.h"
 
@@ -36,7 +34,6 @@ cdef extern from *:
         *(PyObject **)((char *)instance + offset) = value;
     }
     """
-    const char *ENGINE_SOURCES
     Py_ssize_t place_of(object descriptor)
     PyObject *get_place(PyObject *instance, Py_ssize_t offset)
     void set_place(PyObject *instance, Py_ssize_t offset, PyObject *value)

@@ -1,1 +1,1 @@
-"""Compiled paths of whole requests to a broker: sends, pulls, pops, acknowledgements, ends of transactions."""
+"""What the kernels of a broker share: parts and kinds of records, their properties, the choice of records."""

@@ -1,1 +1,1 @@
-"""Compiled wire protocol: frames, headers, responses, signatures, and the frames of replication."""
+"""What compiled modules share of the wire protocol: texts and numbers of headers, slots, SHA-1."""

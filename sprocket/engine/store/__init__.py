@@ -1,1 +1,1 @@
-"""Compiled store: the layout of records, their checks, the scan over a log, and the records of reads."""
+"""What compiled modules share of the store: the layout of records, their checks, their writer, CRCs."""

@@ -12,16 +12,9 @@ from libc.string cimport memcmp, memcpy
 
 from sprocket.remoting.read_frames_native import cut
 
+from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.read_frames_native cimport FrameParts, ReadFrames
 from sprocket.remoting.signatures_native cimport Proof
-
-cdef extern from *:
-    """
-    #ifndef ENGINE_SOURCES
-    #define ENGINE_SOURCES ""
-    #endif
-    """
-    const char *ENGINE_SOURCES
 
 # Digest of the files that this module was built from; see `sprocket.engine.choice`.
 SOURCES = ENGINE_SOURCES.decode()
