@@ -16,11 +16,11 @@ from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.passes import admit, covers, made
 from acl.remote_addresses import Parts, parts_of
-from acl.revision import Revision
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
+from sprocket.common.revision import Revision
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request

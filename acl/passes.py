@@ -10,8 +10,8 @@ passes.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from acl.revision import Revision
 from sprocket.common.limits import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
+from sprocket.common.revision import Revision
 from sprocket.engine.choice import native
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from acl.auth.errors import AuthRefused
 from acl.auth.model import Acl, PolicyType, Resource, Subject, SubjectType, User, UserStatus, UserType
-from acl.revision import Revision
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.revision import Revision
 
 logger = logging.getLogger(__name__)
 

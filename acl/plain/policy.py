@@ -16,9 +16,9 @@ from acl.plain.accounts import Account, AccountFile
 from acl.plain.permission import Permission
 from acl.plain.requests import needs
 from acl.remote_addresses import RemoteAddresses
-from acl.revision import Revision
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.common.revision import Revision
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 from sprocket.remoting.message.topic_names import RETRY_PREFIX, TRACE_TOPIC

@@ -3,7 +3,7 @@ from typing import Any, Final
 
 from broker.ack.acknowledged import AckedPop
 from broker.ack.planner import AckPlan
-from broker.plan.table import PlanTable, Refused
+from broker.plan.table import Plan, PlanTable, Refused
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.header_reader_native import HeaderReader
 
@@ -14,12 +14,6 @@ LONG: Final[int]
 BOOL: Final[int]
 SIZES: Final[tuple[int, int, int]]
 
-class Prepared:
-    @property
-    def is_lasting(self) -> bool: ...
-    @property
-    def is_for_kernel(self) -> bool: ...
-
 class AckKernel(HeaderReader):
     def __init__(
         self,
@@ -27,7 +21,7 @@ class AckKernel(HeaderReader):
         fields: tuple[Any, ...],
         encoder: Any,
         plan_of: Callable[[str, str, int, str], AckPlan | Refused | None],
-        table: PlanTable[bytes, Prepared],
+        table: PlanTable[bytes, Plan],
         bounds_of: Callable[[AckPlan, int, int], tuple[int, int] | None],
         tags_code: int,
     ) -> None: ...

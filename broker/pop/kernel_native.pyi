@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.plan.table import PlanTable, Refused
+from broker.plan.table import Plan, PlanTable, Refused
 from broker.pop.kernels import Note
 from broker.pop.planner import PopPlan
 from sprocket.remoting.framing import Frames
@@ -16,12 +16,6 @@ LONG: Final[int]
 BOOL: Final[int]
 LIMITS: Final[tuple[int, int, int, int]]
 SIZES: Final[tuple[int, int]]
-
-class Prepared:
-    @property
-    def is_lasting(self) -> bool: ...
-    @property
-    def is_for_kernel(self) -> bool: ...
 
 class Pops:
     @property
@@ -44,7 +38,7 @@ class PopKernel(HeaderReader):
         encoder: Any,
         join_bytes: int,
         plan_of: Callable[[str, str, int, bool, str | None, str | None], PopPlan | Refused],
-        table: PlanTable[bytes, Prepared],
+        table: PlanTable[bytes, Plan],
         offsets_of: Callable[[str, str, range], list[int]],
         retry_reads_of: Callable[[PopPlan, int], int],
         reads: UsualReads,

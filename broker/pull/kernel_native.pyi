@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.plan.table import PlanTable, Refused
+from broker.plan.table import Plan, PlanTable, Refused
 from broker.pull.kernel import Note
 from broker.pull.planner import PullPlan
 from sprocket.remoting.framing import Frames
@@ -15,12 +15,6 @@ LONG: Final[int]
 BOOL: Final[int]
 MAX_CODES: Final[int]
 
-class Prepared:
-    @property
-    def is_lasting(self) -> bool: ...
-    @property
-    def is_for_kernel(self) -> bool: ...
-
 class PullKernel(HeaderReader):
     def __init__(
         self,
@@ -28,7 +22,7 @@ class PullKernel(HeaderReader):
         fields: tuple[Any, ...],
         encoder: Any,
         plan_of: Callable[[int, str, str, int, bool, str | None, str | None, int, bool], PullPlan | Refused],
-        table: PlanTable[bytes, Prepared],
+        table: PlanTable[bytes, Plan],
         reads: UsualReads,
         max_response_bytes: int,
         max_read_bytes: int,

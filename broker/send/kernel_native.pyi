@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.plan.table import PlanTable, Refused
+from broker.plan.table import Plan, PlanTable, Refused
 from broker.send.planner import SendPlan
 from sprocket.remoting.header_reader_native import HeaderReader
 
@@ -12,18 +12,12 @@ LONG: Final[int]
 BOOL: Final[int]
 SIZES: Final[tuple[int, int]]
 
-class Prepared:
-    @property
-    def is_lasting(self) -> bool: ...
-    @property
-    def is_for_kernel(self) -> bool: ...
-
 class SendKernel:
     def __init__(
         self,
         readers: dict[int, SendReader],
         plan_of: Callable[[str, int], SendPlan | Refused],
-        table: PlanTable[bytes, Prepared],
+        table: PlanTable[bytes, Plan],
         max_sends: int,
     ) -> None: ...
     def configure(

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.plan.table import PlanTable, Refused
+from broker.plan.table import Plan, PlanTable, Refused
 from broker.transaction.planner import EndPlan
 from sprocket.remoting.header_reader_native import HeaderReader
 from store.moves_native import Moves
@@ -21,7 +21,7 @@ class EndKernel(HeaderReader):
         fields: tuple[Any, ...],
         encoder: Any,
         plan_of: Callable[[int, str, int], EndPlan | Refused],
-        table: PlanTable[Any, Any],
+        table: PlanTable[bytes, Plan],
         reads: UsualReads,
     ) -> None: ...
     def read(

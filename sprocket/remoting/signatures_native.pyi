@@ -1,11 +1,10 @@
-from typing import Final, Protocol
+from typing import Final
+
+from sprocket.common.revision import Revision
 
 SOURCES: Final[str]
 
 def digest(content: bytes, by_instructions: bool) -> bytes | None: ...
-
-class _Revision(Protocol):
-    number: int
 
 class SigningKey:
     @property
@@ -17,7 +16,7 @@ class Proof:
     @property
     def key(self) -> SigningKey: ...
     def __init__(
-        self, key: SigningKey, max_names: int, revisions: tuple[_Revision, ...] = (), numbers: tuple[int, ...] = ()
+        self, key: SigningKey, max_names: int, revisions: tuple[Revision, ...] = (), numbers: tuple[int, ...] = ()
     ) -> None: ...
     def holds(self) -> bool: ...
     def admit(self, first: str, second: str = "") -> None: ...

@@ -13,8 +13,8 @@ from acl.gate import Gate, require_topic
 from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
-from acl.revision import Revision
 from sprocket.common.errors import RequestError
+from sprocket.common.revision import Revision
 from sprocket.remoting.codec import codec_binary
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request

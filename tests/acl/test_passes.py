@@ -18,7 +18,7 @@ from acl.gate import Gate
 from acl.gate_settings import GateSettings
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
-from acl.revision import Revision
+from sprocket.common.revision import Revision
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from sprocket.remoting.codes import RequestCode

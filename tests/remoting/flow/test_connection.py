@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from acl.revision import Revision
 from sprocket.common.errors import ProtocolError
+from sprocket.common.revision import Revision
 from sprocket.engine.choice import native
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
