@@ -145,8 +145,8 @@ cdef class Moves:
     def __cinit__(self, int64_t plain_flags, int64_t room_bytes, int64_t max_record_bytes, queue_of):
         """The records have at most `room_bytes` together and `max_record_bytes` each.
 
-        Records with other bits of sysFlag than `plain_flags` are for Python.  `queue_of` returns the plain queue of a topic and an id,
-        or None if none may get records here.
+        Records with other bits of sysFlag than `plain_flags` are for Python.  `queue_of` returns the plain queue of a
+        topic and an id, or None if none may get records here.
         """
         self.plain_flags, self.room_bytes, self.max_record_bytes = plain_flags, room_bytes, max_record_bytes
         self.queue_of = queue_of
@@ -205,7 +205,9 @@ cdef class Moves:
                                       (<const int64_t *> numbers.buf)[left - done - 1])
                     if unit == NULL:
                         break
-                    target = self.take_unit(unit, <const uint8_t *> log.buf, base, end, topic_field, slot_ms, width_ms, now_ms)
+                    target = self.take_unit(
+                        unit, <const uint8_t *> log.buf, base, end, topic_field, slot_ms, width_ms, now_ms
+                    )
                     if target < 0:
                         break
                     counts[target] += 1
@@ -215,7 +217,8 @@ cdef class Moves:
                 PyBuffer_Release(&numbers)
         finally:
             PyBuffer_Release(&units)
-        return done, size_bytes, [(self.names[target], counts[target]) for target in range(self.target_count) if counts[target]]
+        found = [(self.names[target], counts[target]) for target in range(self.target_count) if counts[target]]
+        return done, size_bytes, found
 
     cdef int take_unit(self, const TimerUnit *unit, const uint8_t *log, int64_t base, int64_t end, bytes topic_field,
                        int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2:
@@ -334,7 +337,8 @@ cdef class Moves:
         self.names.append(queue.topic)
         self.kept += (topic_bytes, name)
         target.name, target.name_bytes = <const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
-        target.topic_bytes, target.topic_size = <const uint8_t *> PyBytes_AS_STRING(topic_bytes), PyBytes_GET_SIZE(topic_bytes)
+        target.topic_bytes = <const uint8_t *> PyBytes_AS_STRING(topic_bytes)
+        target.topic_size = PyBytes_GET_SIZE(topic_bytes)
         target.magic, target.queue_id, target.count, target.entries = queue.magic, queue.queue_id, 0, NULL
         self.target_count += 1
         return self.target_count - 1

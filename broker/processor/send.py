@@ -17,9 +17,10 @@ from broker.message_id import host_bytes
 from broker.metrics.message_flow import MessageFlow
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
+from broker.send.kernels import send_kernel
 from broker.send.planner import RETRY_MARK, SendPlan, SendPlanner
 from broker.send.replies import Appended, SendReplies, Sent
-from broker.send.send_frames import SendFrames
+from broker.send.send_frames import FramesStore, SendFrames
 from broker.send.send_kinds import SendKind, holds_mark, kind_of
 from broker.timer.recall_handle import handle_of
 from sprocket.common.errors import NoLease, RequestError, StoreError
@@ -86,12 +87,13 @@ class SendProcessor:
                 (RequestCode.SEND_BATCH_MESSAGE, v2),
             )
         ]
-        frames = SendFrames.of(
-            self._config, self._store, self.planner, self._waits, self._flow, self._intake.timer, routes[:2],
-            self._refuse, self.send,
-        )  # fmt: skip
-        if frames is None:
+        kernel, store = send_kernel(routes[:2], self.planner), self._store
+        if kernel is None or not isinstance(store, FramesStore):
             return routes
+        frames = SendFrames(
+            self._config, store, self.planner, self._waits, self._flow, self._intake.timer, routes[:2], self._refuse,
+            self.send, kernel,
+        )  # fmt: skip
         return [*(replace(route, usual=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
     def send(self, run: list[Request[Any]]) -> None:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Kernel of sends, compiled: from the frames of reads to records, ConsumeQueue entries and responses.
 
-Its specification is the handler (`broker/processor/send.py`, `store/appender.py`, `broker/send/replies.py`).  Nothing is
-refused here: `SendReader.take` stops before the first send for the handler.
+Its specification is the handler (`broker/processor/send.py`, `store/appender.py`, `broker/send/replies.py`).  Nothing
+is refused here: `SendReader.take` stops before the first send for the handler.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -234,7 +234,10 @@ cdef class SendReader(HeaderReader):
     cdef int properties_at  # index of their field
 
     def __init__(self, int code, tuple fields, int64_t plain_flags):
-        """`fields` are those of `framing.HeaderDecoder`; other bits of sysFlag than `plain_flags` are for the handler."""
+        """`fields` are those of `frames_native.HeaderDecoder`.
+
+        Sends with other bits of sysFlag than `plain_flags` are for the handler.
+        """
         super().__init__(code, fields, _ROLES, frozenset({"properties"}))
         self.plain_flags = plain_flags
         self.properties_at = self.index_of_role(ROLE_PROPERTIES)
@@ -473,7 +476,7 @@ cdef class SendTurn:
     # Half and timed messages
 
     cdef int place_special(self, Send *send, const Special *special) except -2:
-        """Return the index of the queue in which a half or timed message waits; -1 if the message is for the handler."""
+        """Return the index of the queue in which a half or timed message waits; -1 if it is for the handler."""
         if special.kind == HALF:
             return self.waiting_queue_at(HALF) if self.kinds.takes_halves else -1
         if self.now_ms < 0:

@@ -17,7 +17,6 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import host_bytes
 from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
-from broker.send.kernels import send_kernel
 from broker.send.planner import SendPlanner
 from broker.send.replies import SendReplies
 from broker.send.send_form import SendForm
@@ -94,25 +93,6 @@ class SendFrames:
         self._is_scheduled = False
         # Appends whose sends are not answered yet.
         self._waiting = 0
-
-    @classmethod
-    def of(
-        cls,
-        config: LiveConfig,
-        store: object,
-        planner: SendPlanner,
-        waits: ConfirmWaits,
-        flow: MessageFlow,
-        timer: TimerIntake,
-        routes: Sequence[Route],
-        refuse: Refuse,
-        send: Send,
-    ) -> "SendFrames | None":
-        """Return the handler; None with pure Python, or if `store` does not take what the kernel makes."""
-        kernel = send_kernel(routes, planner)
-        if kernel is None or not isinstance(store, FramesStore):
-            return None
-        return cls(config, store, planner, waits, flow, timer, routes, refuse, send, kernel)
 
     def _configure(self, form: SendForm) -> None:
         broker, self._form, self._replies = self._config.broker, form, form.replies

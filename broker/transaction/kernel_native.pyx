@@ -166,8 +166,8 @@ cdef class EndKernel(HeaderReader):
         """Return the run of ends from `index` on, at most `max_ends`, as `Ends`; None if one is for the handler.
 
         A run goes on while the headers begin like the first one.  `moves` gets the real messages; it is yet empty.
-        The half messages are in `queue` and in the log before `log_end`; `topic_field` is their topic as in a record.  Open are the half messages from `half_offset` on that are not
-        in `done`.
+        The half messages are in `queue` and in the log before `log_end`; `topic_field` is their topic as in a record.
+        Open are those from `half_offset` on that are not in `done`.
         """
         cdef Py_ssize_t end = len(frames)
         if index < 0 or index >= end or max_ends <= 0:

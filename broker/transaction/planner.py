@@ -73,7 +73,13 @@ class EndPlanner(Planner[EndKey, EndPlan]):
             refused = _wrong("The prepared message has no real topic and queue")
         if refused is not None:
             return refused._replace(is_lasting=is_lasting)
-        why = Why.UNKNOWN if key.outcome == UNKNOWN else None if queue else Why.QUEUE if has_target else Why.TARGET
+        why = None
+        if key.outcome == UNKNOWN:
+            why = Why.UNKNOWN
+        elif not has_target:
+            why = Why.TARGET
+        elif queue is None:
+            why = Why.QUEUE
         return EndPlan(topic, is_commit, queue, why, is_lasting)
 
     def refused_outcome(self, outcome: int) -> Refused | None:
