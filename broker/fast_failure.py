@@ -10,7 +10,7 @@ from typing import Final
 from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.routes import Lane, Verdict
+from sprocket.remoting.routes import Traffic, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -26,13 +26,13 @@ _RISES_PER_LIMIT: Final = 2
 _STRICT: Final = 1 / 4
 # After each limit without a late request that part grows by this factor, so that a load that fits is served again.
 _RELAX: Final = 1.5
-# A lane starts again after this many limits without a read, but not before `_FORGET_S`.
+# A class starts again after this many limits without a read, but not before `_FORGET_S`.
 _FORGET_LIMITS: Final = 5
 _FORGET_S: Final = 1.0
 
 
-class LaneLoad:
-    """Share of the requests of one lane to serve, 0 to 1.  Pure; all times in s.
+class ClassLoad:
+    """Share of the requests of one class to serve, 0 to 1.  Pure; all times in s.
 
     Beyond RocketMQ: requests must be late for a whole limit before any is refused, so that a single pause refuses
     nothing.  The share is the same for each read, so that no connection starves.
@@ -87,23 +87,23 @@ class FastFailure:
         self._config = config
         self._clock = clock
         self.reads_refused = 0  # reads with refused requests
-        self._sends, self._pulls = LaneLoad(), LaneLoad()
+        self._sends, self._pulls = ClassLoad(), ClassLoad()
         self._refused_before = 0  # at the last `report`
         self._is_refusing = False
 
-    def verdict(self, lane: Lane, waited_s: float, count: int) -> Verdict:
+    def verdict(self, traffic: Traffic, waited_s: float, count: int) -> Verdict:
         """Return the share of a read of `count` requests to serve, and the reason for refusing the rest."""
         broker = self._config.broker
-        # Not a mapping by lane: hashing an Enum takes longer than the decision.
-        load = self._sends if lane is Lane.SEND else self._pulls if lane is Lane.PULL else None
+        # Not a mapping by class: hashing an Enum takes longer than the decision.
+        load = self._sends if traffic is Traffic.SEND else self._pulls if traffic is Traffic.PULL else None
         # Heartbeats and operators' requests are few, and refusing them makes things worse.
         if load is None or not broker.broker_fast_failure_enable:
             return _SERVE_ALL
-        is_send = lane is Lane.SEND
+        is_send = traffic is Traffic.SEND
         limit_s = (broker.wait_time_mills_in_send_queue if is_send else broker.wait_time_mills_in_pull_queue) / 1000
         now = self._clock.monotonic()
         if now - load.seen_at > max(_FORGET_S, _FORGET_LIMITS * limit_s):
-            load = LaneLoad()
+            load = ClassLoad()
             if is_send:
                 self._sends = load
             else:

@@ -57,7 +57,7 @@ _AFTER_QUEUES: Final = failpoint("appender.after_queues")
 _QUEUES_ROLLED_BACK: Final = failpoint("appender.queues_rolled_back")
 
 
-class UsualRecords(Protocol):
+class EncodedRecords(Protocol):
     """Records that an engine makes (`broker.send.kernel_native.SendTurn`): plain messages for plain queues."""
 
     def __len__(self) -> int: ...
@@ -79,7 +79,7 @@ class Batch:
 
     def __init__(self, store_timestamp: int) -> None:
         self.store_timestamp = store_timestamp
-        # Empty for `UsualRecords`, which know their positions.
+        # Empty for `EncodedRecords`, which know their positions.
         self.appended: list[Appended] = []
         self.records = 0
         # Larger than the number of records if a record holds several messages.
@@ -148,8 +148,8 @@ class Appender:
             raise
         return batch
 
-    def usual_limits(self) -> tuple[int, int]:
-        """Return the room for `UsualRecords` in this segment, and the size of one record: bytes.
+    def encoded_limits(self) -> tuple[int, int]:
+        """Return the room for `EncodedRecords` in this segment, and the size of one record: bytes.
 
         The room is 0 if the present configuration needs more than they have.
         """
@@ -160,12 +160,12 @@ class Appender:
         return room_bytes, self._unchecked_bytes
 
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
-        """Return the queue, if it exists and takes `UsualRecords`."""
+        """Return the queue, if it exists and takes `EncodedRecords`."""
         queue = self._table.by_key.get((topic, queue_id))
         return queue if queue is not None and queue.is_plain else None
 
-    def append_usual(self, records: UsualRecords, store_timestamp: int) -> Batch:
-        """Append all of `records` or none, as `append`; they were chosen within `usual_limits`."""
+    def append_encoded(self, records: EncodedRecords, store_timestamp: int) -> Batch:
+        """Append all of `records` or none, as `append`; they were chosen within `encoded_limits`."""
         if self._refusal:
             raise StoreError(self._refusal)
         batch = Batch(store_timestamp)

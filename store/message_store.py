@@ -20,7 +20,7 @@ from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared
 from sprocket.common.logs.peer_lines import peer_lines
-from store.appender import Appender, Batch, UsualRecords
+from store.appender import Appender, Batch, EncodedRecords
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
 from store.dledger.folders import refuse_entry_files
@@ -38,11 +38,11 @@ from store.log_figures import log_figures
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
+from store.queue.kernel_reads import KernelReads
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 from store.queue.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.queue.record_filter import RecordFilter
 from store.queue.time_search import offset_by_time
-from store.queue.usual_reads import UsualReads
 from store.record.record import Appended, PendingMessage, TagsCodes
 from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
@@ -59,7 +59,7 @@ __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "Pe
 
 _log = logging.getLogger(__name__)
 _LOCKED: Final = failpoint("message_store.locked")
-_Messages = TypeVar("_Messages", Sequence[PendingMessage], UsualRecords)
+_Messages = TypeVar("_Messages", Sequence[PendingMessage], EncodedRecords)
 _RECOVERED: Final = failpoint("message_store.recovered")
 _STOP_BEFORE_FLUSH: Final = failpoint("message_store.stop_before_flush")
 _STOP_FLUSHED: Final = failpoint("message_store.stop_flushed")
@@ -107,7 +107,7 @@ class MessageStore:
         )  # fmt: skip
         self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
-        self.usual_reads = UsualReads(self._commit_log, self._table, self._reader)
+        self.kernel_reads = KernelReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
         # Called in the owner thread: `on_arrival` once per batch when its messages become visible,
@@ -233,19 +233,19 @@ class MessageStore:
         """
         return self._append(self._appender.append, messages).appended
 
-    def append_usual(self, records: UsualRecords) -> int:
+    def append_encoded(self, records: EncodedRecords) -> int:
         """Append all of `records` or none, as `append`; return where they end in the log.
 
-        They are within the `usual_limits` of now, and for queues that `plain_queue` returns now.
+        They are within the `encoded_limits` of now, and for queues that `plain_queue` returns now.
         """
-        return self._append(self._appender.append_usual, records).end_offset
+        return self._append(self._appender.append_encoded, records).end_offset
 
-    def usual_limits(self) -> tuple[int, int]:
-        """Return how many bytes the next `append_usual` may have, and each record; 0 if only `append` will do."""
-        return self._appender.usual_limits()
+    def encoded_limits(self) -> tuple[int, int]:
+        """Return how many bytes the next `append_encoded` may have, and each record; 0 if only `append` will do."""
+        return self._appender.encoded_limits()
 
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
-        """Return the queue, if it exists and takes `UsualRecords`."""
+        """Return the queue, if it exists and takes `EncodedRecords`."""
         return self._appender.plain_queue(topic, queue_id)
 
     def _append(self, append: "Callable[[_Messages, int], Batch]", messages: "_Messages") -> Batch:

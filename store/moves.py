@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from sprocket.engine.choice import native
 from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
-from store.appender import UsualRecords
+from store.appender import EncodedRecords
 from store.queue.logic_queue import LogicQueue
 
 engine: Final = native("store.moves_native")
@@ -22,11 +22,11 @@ PLAIN_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS) | COMPRESSION_
 class MovingStore(Protocol):
     """Part of `MessageStore` that takes such records."""
 
-    def usual_limits(self) -> tuple[int, int]: ...
+    def encoded_limits(self) -> tuple[int, int]: ...
 
     def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
 
-    def append_usual(self, records: UsualRecords, /) -> int: ...
+    def append_encoded(self, records: EncodedRecords, /) -> int: ...
 
 
 @cache
@@ -36,7 +36,7 @@ def _is_moving(store_type: type) -> bool:
 
 
 def new_moves(store: object, barred_topics: Collection[str] = ()) -> Any | None:
-    """Return an empty `Moves` of the engine, for the next `append_usual` of `store`.
+    """Return an empty `Moves` of the engine, for the next `append_encoded` of `store`.
 
     Records for `barred_topics` are for Python.  None with pure Python, or if the store accepts only messages now.
     """
@@ -44,7 +44,7 @@ def new_moves(store: object, barred_topics: Collection[str] = ()) -> Any | None:
     if engine is None or not _is_moving(store_type):
         return None
     moving = cast(MovingStore, store)
-    room_bytes, max_record_bytes = moving.usual_limits()
+    room_bytes, max_record_bytes = moving.encoded_limits()
     if not room_bytes:
         return None
     plain_queue = moving.plain_queue

@@ -110,7 +110,7 @@ class AckFrames:
     def _acks_of(self, kernel: "AckKernel", frames: Frames, index: int) -> "Acks | None":
         """Return what the kernel serves from `index` on; None if the handler must serve the next one."""
         queue = self._store.plain_queue(TIMER_TOPIC, 0)
-        room_bytes, max_record_bytes = self._store.usual_limits()
+        room_bytes, max_record_bytes = self._store.encoded_limits()
         if queue is None or not room_bytes:
             return None
         return kernel.read(frames, index, _MAX_ACKS, room_bytes, max_record_bytes, self._clock.wall_ms(), queue)

@@ -15,7 +15,7 @@ from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for 
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.record_parts cimport put_parts, take_parts
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
-from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES,
 )
@@ -220,7 +220,7 @@ cdef class AckKernel(HeaderReader):
         """Add one frame to `acks`; return False if it is for the handler."""
         cdef FrameParts frame
         cdef Header header
-        if not find_frame(frames, index, &frame) or self.read_header(&frame, &header) != USUAL:
+        if not find_frame(frames, index, &frame) or self.read_header(&frame, &header) != WHOLE:
             return False
         return acks.add(&header, frame.serialization)
 

@@ -72,7 +72,7 @@ class MessageFlow:
             for message, (_, _, size) in zip(messages, appended, strict=True):
                 self._sizes_of(message, may_be_fifo).add(size)
 
-    def stored_usual(self, topic: str, is_fifo: bool, count: int, total_bytes: int, sizes: Sequence[int]) -> None:
+    def stored_run(self, topic: str, is_fifo: bool, count: int, total_bytes: int, sizes: Sequence[int]) -> None:
         """Count `count` messages that were stored in one topic, all with or all without a sharding key.
 
         `sizes` may be empty if none of them is over 1 KiB.

@@ -20,7 +20,7 @@ _VERSION_NAME: Final = "V5_3_3"
 # (total, free) bytes of the file system that holds a path.
 DiskSpace = Callable[[Path], tuple[int, int]]
 _PREFIXES: Final = "KMGTPE"
-# These lanes have no queues, so no sizes and capacities: a request is served in the turn of the loop that reads it.
+# These classes have no queues, so no sizes and capacities: a request is served in the turn of the loop that reads it.
 # All three values are reported nevertheless, because monitors such as rocketmq-exporter fail without them.
 _NO_QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
 _NO_QUEUE: Final = "0: requests wait in no queue"
@@ -62,8 +62,8 @@ def broker_figures(config: LiveConfig, store: MessageStore, space: DiskSpace = d
         ),
         Figure("commitLogDirCapacity", "size and free space of the disk that holds storePathRootDir", capacity),
         *(
-            Figure(f"{lane}ThreadPoolQueue{value}", _NO_QUEUE, lambda: 0)
-            for lane in _NO_QUEUES
+            Figure(f"{traffic}ThreadPoolQueue{value}", _NO_QUEUE, lambda: 0)
+            for traffic in _NO_QUEUES
             for value in ("Size", "Capacity", "HeadWaitTimeMills")
         ),
         Figure("EndTransactionQueueSize", _NO_QUEUE, lambda: 0),

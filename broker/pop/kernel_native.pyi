@@ -6,8 +6,8 @@ from broker.pop.kernels import Note
 from broker.pop.planner import PopPlan
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.header_reader_native import HeaderReader
+from store.queue.kernel_reads import KernelReads
 from store.queue.logic_queue import LogicQueue
-from store.queue.usual_reads import UsualReads
 
 SOURCES: Final[str]
 TEXT: Final[int]
@@ -41,7 +41,7 @@ class PopKernel(HeaderReader):
         table: PlanTable[bytes, Plan],
         offsets_of: Callable[[str, str, range], list[int]],
         retry_reads_of: Callable[[PopPlan, int], int],
-        reads: UsualReads,
+        reads: KernelReads,
         tags_code: int,
     ) -> None: ...
     def begin(self, queue: LogicQueue, room_bytes: int, max_record_bytes: int, now_ms: int) -> Pops: ...

@@ -19,7 +19,7 @@ from sprocket.engine.broker.chosen_records cimport (
 )
 from sprocket.engine.broker.record_parts cimport put_parts, take_parts
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
-from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
@@ -270,7 +270,7 @@ cdef class PopKernel(HeaderReader):
         A pop of more than `join_bytes` is for the handler.  `plan_of` returns the plan of a `PopKey`, and `table` is a
         `PlanTable` of this kernel.  `offsets_of` returns where a group's next pop of each queue of a topic begins (-1:
         unknown); `retry_reads_of` returns for a plan and a draw how many empty queues of a retry topic a pop reads, -1
-        if one has messages.  `reads` are `UsualReads`.  The records of checkpoints have `tags_code`.
+        if one has messages.  `reads` are `KernelReads`.  The records of checkpoints have `tags_code`.
         """
         super().__init__(code, fields, _ROLES)
         if encoder.count != RESPONSE_VALUES:
@@ -310,7 +310,7 @@ cdef class PopKernel(HeaderReader):
             return None
         header.numbers[ROLE_BORN_TIME] = header.numbers[ROLE_ORDER] = 0
         header.texts[ROLE_EXPRESSION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
-        if self.read_header(&frame, &header) != USUAL or not is_admitted(&header, pops.now_ms):
+        if self.read_header(&frame, &header) != WHOLE or not is_admitted(&header, pops.now_ms):
             return None
         plan = self.plan(&header, pops.plans)
         if not plan.is_for_kernel or header.numbers[ROLE_INVISIBLE_TIME] > plan.max_delay_ms:

@@ -18,7 +18,7 @@ from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.routes import Route
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 try:
     from broker.pop import kernel_native
@@ -42,7 +42,7 @@ def pop_kernel(
     planner: PopPlanner,
     offsets_of: Callable[[str, str, range], list[int]],
     retry_reads_of: Callable[[PopPlan, int], int],
-    reads: UsualReads,
+    reads: KernelReads,
 ) -> "kernel_native.PopKernel | None":
     """Return the kernel of the engine in use; `found` is the template of a response with messages.
 

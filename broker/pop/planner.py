@@ -106,7 +106,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
         self._config = core.config
         self._topics = core.topics
         self._groups = core.groups
-        self._reads = core.store.usual_reads
+        self._reads = core.store.kernel_reads
         self._log = log
 
     def admit(self, header: PopMessageRequestHeader, now_ms: int) -> PopPlan | Refused:

@@ -58,7 +58,7 @@ class PopFrames:
         self._log = log
         self.flow = core.flow
         self.held = held
-        self._reads = core.store.usual_reads
+        self._reads = core.store.kernel_reads
 
     def handler(self, route: Route) -> FramesHandler | None:
         """Return the handler for the pops of a route; None with pure Python."""
@@ -74,7 +74,7 @@ class PopFrames:
     ) -> int:
         """Serve pops from `index` on; return how many, 0 if the handler must serve the next one."""
         queue = self._store.plain_queue(TIMER_TOPIC, 0)
-        room_bytes, max_record_bytes = self._store.usual_limits()
+        room_bytes, max_record_bytes = self._store.encoded_limits()
         if queue is None or not room_bytes:
             return 0
         pops = kernel.begin(queue, room_bytes, max_record_bytes, self._clock.wall_ms())

@@ -196,7 +196,7 @@ class QueuePop:
         if is_light(topic):
             return [offset_in(topic, record) for record in records_in(result.slices)]
         is_whole = result.next_offset - offset == result.message_count
-        if is_whole and self._store.usual_reads.queue(topic, queue_id) is not None:
+        if is_whole and self._store.kernel_reads.queue(topic, queue_id) is not None:
             # Every entry was read, and each has one message.
             return list(range(offset, result.next_offset))
         return queue_offsets_in(result.slices)

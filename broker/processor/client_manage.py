@@ -28,7 +28,7 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.remoting.message.topic_names import retry_topic
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -62,19 +62,19 @@ class ClientProcessor:
         return [
             Route(
                 RequestCode.HEART_BEAT, HeartbeatRequestHeader, self.heartbeat,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
+                Resource.GROUP, Action.SUB, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, self.unregister,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
+                Resource.GROUP, Action.SUB, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.CHECK_CLIENT_CONFIG, NoHeader, self.check_client_config,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
+                Resource.GROUP, Action.SUB, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, self.consumer_list,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
+                Resource.GROUP, Action.SUB, Traffic.CLIENT,
             ),
         ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from sprocket.remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.message_store import Boundary, MessageStore
 
 
@@ -41,27 +41,27 @@ class OffsetProcessor:
         return [
             Route(
                 RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader, self.query_consumer_offset,
-                Resource.GROUP, Action.GET, Lane.CLIENT,
+                Resource.GROUP, Action.GET, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader, self.update_consumer_offset,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
+                Resource.GROUP, Action.SUB, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader, self.get_max_offset,
-                Resource.TOPIC, Action.GET, Lane.CLIENT,
+                Resource.TOPIC, Action.GET, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader, self.get_min_offset,
-                Resource.TOPIC, Action.GET, Lane.CLIENT,
+                Resource.TOPIC, Action.GET, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader, self.search_offset,
-                Resource.TOPIC, Action.GET, Lane.CLIENT,
+                Resource.TOPIC, Action.GET, Traffic.CLIENT,
             ),
             Route(
                 RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader, self.earliest_store_time,
-                Resource.TOPIC, Action.GET, Lane.CLIENT,
+                Resource.TOPIC, Action.GET, Traffic.CLIENT,
             ),
         ]  # fmt: skip
 

@@ -29,7 +29,7 @@ from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
 from sprocket.remoting.refusals import Refusal, refusal_of
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +47,11 @@ class TransactionProcessor:
 
     def routes(self) -> list[Route]:
         ends = Route(
-            RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Lane.SEND,
+            RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Traffic.SEND,
             batch=self.end,
         )  # fmt: skip
         return [
-            replace(ends, usual=EndFrames.of(self._transactions, self.planner, self._waits, ends, _refuse_all)),
+            replace(ends, frames=EndFrames.of(self._transactions, self.planner, self._waits, ends, _refuse_all)),
             Route(
                 RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader, self.resume,
                 Resource.TOPIC, Action.UPDATE,

@@ -25,7 +25,7 @@ from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
-from sprocket.remoting.routes import Action, Answer, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class GroupLocks(Service):
 
     def routes(self) -> list[Route]:
         """Return the routes; in strict mode, other members of the broker group use them, too."""
-        code, group, sub, client = RequestCode, Resource.GROUP, Action.SUB, Lane.CLIENT
+        code, group, sub, client = RequestCode, Resource.GROUP, Action.SUB, Traffic.CLIENT
         return [
             Route(code.LOCK_BATCH_MQ, LockBatchMqRequestHeader, self.lock, group, sub, client),
             Route(code.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader, self.unlock, group, sub, client),

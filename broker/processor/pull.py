@@ -27,10 +27,10 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.queue.get_result import GetResult, GetStatus
+from store.queue.kernel_reads import KernelReads
 from store.queue.queue_reader import MessageFilter
-from store.queue.usual_reads import UsualReads
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class PullStore(Protocol):
     def max_offset(self, topic: str, queue_id: int, /) -> int: ...
 
     @property
-    def usual_reads(self) -> UsualReads: ...
+    def kernel_reads(self) -> KernelReads: ...
 
 
 class ColdGate(Protocol):
@@ -132,7 +132,7 @@ class PullProcessor:
         self._offsets = offsets
         self._flow = flow
         self.planner = PullPlanner(
-            config, topics, groups, consumers, offsets, filters, store.usual_reads.queue, self._state
+            config, topics, groups, consumers, offsets, filters, store.kernel_reads.queue, self._state
         )
         self.held = held  # None: no pull is held
         self.broadcasts = broadcasts  # None: offsets of broadcasting groups are not kept
@@ -142,11 +142,11 @@ class PullProcessor:
     def routes(self) -> list[Route]:
         """Return the routes of this handler."""
         routes = [
-            Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Lane.PULL)
+            Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Traffic.PULL)
             for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         ]
-        frames = PullFrames(self.planner, self._store.usual_reads, self._offsets, self._flow, _FOUND, routes)
-        return [replace(route, usual=frames.handler(int(route.code))) for route in routes]
+        frames = PullFrames(self.planner, self._store.kernel_reads, self._offsets, self._flow, _FOUND, routes)
+        return [replace(route, frames=frames.handler(int(route.code))) for route in routes]
 
     def _state(self) -> Why | None:
         """Return why the state of the broker leaves all pulls to this handler; None if it does not."""

@@ -17,7 +17,7 @@ from sprocket.remoting.headers.admin import (
     ViewMessageRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
 from store.record.record import Record, decode
@@ -37,11 +37,11 @@ class QueryProcessor:
     def routes(self) -> list[Route]:
         return [
             Route(
-                RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader, self.query, Resource.TOPIC, Action.GET, Lane.ADMIN
+                RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader, self.query, Resource.TOPIC, Action.GET
             ),
             Route(
                 RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader, self.view, Resource.TOPIC, Action.GET,
-                Lane.ADMIN,
+                Traffic.ADMIN,
             ),
         ]  # fmt: skip
 

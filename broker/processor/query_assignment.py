@@ -31,7 +31,7 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.message.topic_names import RETRY_PREFIX, is_light
-from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class AssignmentService(Service):
     def routes(self) -> list[Route]:
         code = RequestCode
         return [
-            Route(code.QUERY_ASSIGNMENT, NoHeader, self.query, Resource.GROUP, Action.SUB, Lane.CLIENT),
+            Route(code.QUERY_ASSIGNMENT, NoHeader, self.query, Resource.GROUP, Action.SUB, Traffic.CLIENT),
             Route(code.SET_MESSAGE_REQUEST_MODE, NoHeader, self.set_mode, Resource.GROUP, Action.UPDATE),
             Route(code.GET_ALL_MESSAGE_REQUEST_MODE, NoHeader, self.all_modes, Resource.GROUP, Action.LIST),
         ]

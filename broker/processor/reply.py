@@ -36,7 +36,7 @@ from sprocket.remoting.headers.send import (
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.record.record import PendingMessage, TagsCodes
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class ReplyProcessor:
     def routes(self) -> list[Route]:
         """The routes of this processor."""
         return [
-            Route(code, header, self.reply, Resource.TOPIC, Action.PUB, Lane.SEND)
+            Route(code, header, self.reply, Resource.TOPIC, Action.PUB, Traffic.SEND)
             for code, header in (
                 (RequestCode.SEND_REPLY_MESSAGE, SendMessageRequestHeader),
                 (RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageRequestHeaderV2),

@@ -32,7 +32,7 @@ from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessage
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, SHARDING_KEY, find_last
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.queue.inner_batch import message_count
 from store.record.record import PendingMessage
 
@@ -80,7 +80,7 @@ class SendProcessor:
         """The routes of this processor."""
         v1, v2 = SendMessageRequestHeader, SendMessageRequestHeaderV2
         routes = [
-            Route(code, header, None, Resource.TOPIC, Action.PUB, Lane.SEND, batch=self.send)
+            Route(code, header, None, Resource.TOPIC, Action.PUB, Traffic.SEND, batch=self.send)
             for code, header in (
                 (RequestCode.SEND_MESSAGE, v1),
                 (RequestCode.SEND_MESSAGE_V2, v2),
@@ -94,7 +94,7 @@ class SendProcessor:
             self._config, store, self.planner, self._waits, self._flow, self._intake.timer, routes[:2], self._refuse,
             self.send, kernel,
         )  # fmt: skip
-        return [*(replace(route, usual=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
+        return [*(replace(route, frames=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and respond to the sends of one read, all of one channel."""

@@ -31,7 +31,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.config.delay_levels import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import is_file_name
@@ -79,7 +79,7 @@ class SendBackProcessor:
         return [
             Route(
                 RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader, self.send_back,
-                Resource.GROUP, Action.SUB, Lane.SEND,
+                Resource.GROUP, Action.SUB, Traffic.SEND,
             )
         ]  # fmt: skip
 

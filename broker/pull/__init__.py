@@ -1,1 +1,1 @@
-"""Pulls: the compiled path of the usual ones.  `broker.processor.pull` has all others."""
+"""Pulls: their plans and kernels.  `broker.processor.pull` is the handler."""

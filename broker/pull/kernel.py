@@ -17,7 +17,7 @@ from sprocket.remoting.framing import BINARY_CODE_BYTES, JSON, Frame, Frames
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.routes import AdmittedFrame, Entry, Route
 from store.queue.consume_queue import ENTRY, UNIT, ConsumeQueue
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 # Plan, next offset, offset to commit or None, messages, their bytes.
 Note = tuple[PullPlan, int, int | None, int, int]
@@ -28,7 +28,7 @@ _MAX_MESSAGES: Final = 1024
 
 
 class _Limits(NamedTuple):
-    """Limits of reads in one turn, see `UsualReads.limits`."""
+    """Limits of reads in one turn, see `KernelReads.limits`."""
 
     wrote_offset: int
     cold_end: int
@@ -54,7 +54,7 @@ class PullKernel:
         route: Route,
         template: ResponseTemplate,
         plan_of: Callable[[PullKey], PullPlan | Refused],
-        reads: UsualReads,
+        reads: KernelReads,
         max_response_bytes: int = JOIN_BYTES,
         max_read_bytes: int = WRITE_BYTES,
     ) -> None:

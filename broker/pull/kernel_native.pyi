@@ -6,7 +6,7 @@ from broker.pull.kernel import Note
 from broker.pull.planner import PullPlan
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.header_reader_native import HeaderReader
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 SOURCES: Final[str]
 TEXT: Final[int]
@@ -23,7 +23,7 @@ class PullKernel(HeaderReader):
         encoder: Any,
         plan_of: Callable[[int, str, str, int, bool, str | None, str | None, int, bool], PullPlan | Refused],
         table: PlanTable[bytes, Plan],
-        reads: UsualReads,
+        reads: KernelReads,
         max_response_bytes: int,
         max_read_bytes: int,
     ) -> None: ...

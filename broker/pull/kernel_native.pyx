@@ -20,7 +20,7 @@ from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
-from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE, text_of, texts_key
 from sprocket.engine.store.layout cimport QueueEntry, from_big64
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.remoting.signatures_native cimport Proof
@@ -128,7 +128,7 @@ cdef class PullKernel(HeaderReader):
                  int64_t max_response_bytes, int64_t max_read_bytes):
         """`fields` are those of `framing.HeaderDecoder`, `encoder` that of the response with found messages.
 
-        `plan_of` returns the plan of a `PullKey`, `table` is a `PlanTable` of this kernel, and `reads` are `UsualReads`.
+        `plan_of` returns the plan of a `PullKey`, `table` is a `PlanTable` of this kernel, and `reads` are `KernelReads`.
         """
         super().__init__(code, fields, _ROLES)
         if encoder.count != RESPONSE_VALUES:
@@ -167,7 +167,7 @@ cdef class PullKernel(HeaderReader):
         cdef int64_t max_bytes
         header.numbers[ROLE_MAX_BYTES], header.numbers[ROLE_REQUEST_SOURCE] = 0, -1
         header.texts[ROLE_SUBSCRIPTION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
-        if self.read_header(frame, &header) != USUAL:
+        if self.read_header(frame, &header) != WHOLE:
             return None
         if proof is not None and not self.is_proved(&header, frame, proof):
             return None

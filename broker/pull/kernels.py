@@ -13,7 +13,7 @@ from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.routes import Route
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 try:
     from broker.pull import kernel_native
@@ -40,7 +40,7 @@ def pull_kernel(
     route: Route,
     found: ResponseTemplate,
     planner: PullPlanner,
-    reads: UsualReads,
+    reads: KernelReads,
     max_response_bytes: int = JOIN_BYTES,
     max_read_bytes: int = WRITE_BYTES,
 ) -> PullKernel:

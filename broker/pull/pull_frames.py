@@ -17,7 +17,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class PullFrames:
     def __init__(
         self,
         planner: PullPlanner,
-        reads: UsualReads,
+        reads: KernelReads,
         offsets: ConsumerOffsets,
         flow: MessageFlow,
         found: ResponseTemplate,

@@ -15,7 +15,7 @@ from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for 
 
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal, put_hex
-from sprocket.remoting.header_reader_native cimport Header, HeaderReader, USUAL, text_of, texts_key
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE, text_of, texts_key
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
@@ -264,7 +264,7 @@ cdef class SendReader(HeaderReader):
             return False
         header.numbers[ROLE_RECONSUME_TIMES] = header.numbers[ROLE_BATCH] = 0
         header.texts[ROLE_PROPERTIES].size = 0
-        if self.read_header(&frame, &header) != USUAL:
+        if self.read_header(&frame, &header) != WHOLE:
             return False
         if header.numbers[ROLE_BATCH] or not header.texts[ROLE_PROPERTIES].size:
             return False

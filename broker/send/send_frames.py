@@ -27,7 +27,7 @@ from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
-from store.appender import UsualRecords
+from store.appender import EncodedRecords
 from store.queue.logic_queue import LogicQueue
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ Send = Callable[[list[Request[Any]]], None]
 class FramesStore(Protocol):
     """Part of `MessageStore` that takes the records of a kernel."""
 
-    def usual_limits(self) -> tuple[int, int]: ...
+    def encoded_limits(self) -> tuple[int, int]: ...
 
     def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
 
-    def append_usual(self, records: UsualRecords, /) -> int: ...
+    def append_encoded(self, records: EncodedRecords, /) -> int: ...
 
 
 class SendFrames:
@@ -98,7 +98,7 @@ class SendFrames:
         broker, self._form, self._replies = self._config.broker, form, form.replies
         self._kernel.configure(
             form.suffix, TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(),
-            not broker.reject_transaction_message, self._timer.usual_times, self._timer.has_room,
+            not broker.reject_transaction_message, self._timer.wheel_times, self._timer.has_room,
             self._store.plain_queue,
         )  # fmt: skip
 
@@ -111,7 +111,7 @@ class SendFrames:
         form = self._planner.form()
         if form is not self._form:
             self._configure(form)
-        room_bytes, max_record_bytes = self._store.usual_limits()
+        room_bytes, max_record_bytes = self._store.encoded_limits()
         if not (form.is_for_kernel and room_bytes and self._waits.may_acknowledge):
             return None
         return self._kernel.begin(self._planner.version.number, room_bytes, max_record_bytes)
@@ -133,12 +133,12 @@ class SendFrames:
 
     def _fits(self, turn: "SendTurn") -> bool:
         """Return whether `turn` can still be appended: something else may have been, between its reads and now."""
-        return turn.version == self._planner.version.number and turn.size_bytes <= self._store.usual_limits()[0]
+        return turn.version == self._planner.version.number and turn.size_bytes <= self._store.encoded_limits()[0]
 
     def _stored(self, turn: "SendTurn") -> bool:
         """Append `turn`, and answer or refuse its sends; return False if nothing of that was done."""
         try:
-            end_offset = self._store.append_usual(turn)
+            end_offset = self._store.append_encoded(turn)
             self._count(turn)
         except RequestError:
             return False
@@ -170,7 +170,7 @@ class SendFrames:
     def _count(self, turn: "SendTurn") -> None:
         for topic, is_fifo, messages, total_bytes, largest_bytes in turn.by_topic():
             sizes = turn.sizes_of(topic, is_fifo) if largest_bytes > FIRST_SIZE_BYTES else ()
-            self._flow.stored_usual(topic, is_fifo, messages, total_bytes, sizes)
+            self._flow.stored_run(topic, is_fifo, messages, total_bytes, sizes)
         for topic, delays_s in turn.delays().items() if turn.timed else ():
             self._timer.delays.of((topic,)).add_all(delays_s)
 

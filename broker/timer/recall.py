@@ -22,7 +22,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class RecallProcessor:
 
     def routes(self) -> list[Route]:
         header = RecallMessageRequestHeader
-        return [Route(RequestCode.RECALL_MESSAGE, header, self.recall, Resource.TOPIC, Action.PUB, Lane.SEND)]
+        return [Route(RequestCode.RECALL_MESSAGE, header, self.recall, Resource.TOPIC, Action.PUB, Traffic.SEND)]
 
     def recall(self, request: Request[RecallMessageRequestHeader]) -> Response | None:
         """Recall a message; the response follows when the recall is as safe as a confirmed send."""

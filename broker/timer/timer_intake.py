@@ -161,7 +161,7 @@ class TimerIntake:
             self._rules_of, self._rules = self._config.store, TimerRules.of(self._config)
         return self._rules
 
-    def usual_times(self) -> tuple[int, int, int] | None:
+    def wheel_times(self) -> tuple[int, int, int] | None:
         """Return now, the longest delay, and the width of a slot, ms; None if the timer wheel is off."""
         rules = self._current_rules()
         return (self._clock.wall_ms(), rules.max_delay_ms, rules.slot_ms) if rules.is_enabled else None

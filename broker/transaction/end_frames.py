@@ -61,7 +61,7 @@ class EndFrames:
         cls, transactions: Transactions, planner: EndPlanner, waits: ConfirmWaits, route: Route, refuse: Refuse
     ) -> FramesHandler | None:
         """Return the handler; None with pure Python."""
-        kernel = end_kernel(route, DONE, planner, transactions.store.usual_reads)
+        kernel = end_kernel(route, DONE, planner, transactions.store.kernel_reads)
         if kernel is None:
             return None
         return CodeFrames(int(route.code), cls(transactions, waits, route, kernel, refuse).serve)
@@ -99,7 +99,7 @@ class EndFrames:
         """Return the run of ends from `index` on; None if one of them is for the handler."""
         moves = self._transactions.new_moves()
         store, opened = self._store, self._transactions.open
-        queue = store.usual_reads.queue(TRANS_HALF_TOPIC, QUEUE_ID)
+        queue = store.kernel_reads.queue(TRANS_HALF_TOPIC, QUEUE_ID)
         if moves is None or queue is None:
             return None
         log_end = min(store.wrote_offset, store.confirm_offset)

@@ -5,7 +5,7 @@ from broker.plan.table import Plan, PlanTable, Refused
 from broker.transaction.planner import EndPlan
 from sprocket.remoting.header_reader_native import HeaderReader
 from store.moves_native import Moves
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 SOURCES: Final[str]
 TEXT: Final[int]
@@ -22,7 +22,7 @@ class EndKernel(HeaderReader):
         encoder: Any,
         plan_of: Callable[[int, str, int], EndPlan | Refused],
         table: PlanTable[bytes, Plan],
-        reads: UsualReads,
+        reads: KernelReads,
     ) -> None: ...
     def read(
         self,

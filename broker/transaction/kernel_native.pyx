@@ -16,7 +16,7 @@ from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for 
 
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value
-from sprocket.remoting.header_reader_native cimport Header, HeaderReader, SERIALIZATION_JSON, USUAL
+from sprocket.remoting.header_reader_native cimport Header, HeaderReader, SERIALIZATION_JSON, WHOLE
 from sprocket.engine.store.layout cimport QueueEntry, from_big32, from_big64
 from sprocket.engine.store.record_writer cimport is_ascii
 from store.moves_native cimport Move, Moves, Place
@@ -153,7 +153,7 @@ cdef class EndKernel(HeaderReader):
         """`fields` are those of `frames_native.HeaderDecoder`, `encoder` that of a response without fields.
 
         `plan_of` returns the plan for (outcome, real topic, real queue id); `table` is a `PlanTable` of this kernel.
-        `reads` are `UsualReads`.
+        `reads` are `KernelReads`.
         """
         super().__init__(code, fields, _ROLES, varying=frozenset({"msg_id", "transaction_id"}))
         if encoder.count:
@@ -190,7 +190,7 @@ cdef class EndKernel(HeaderReader):
     ) except -1:
         """Add one frame to `ends`; return False if it is for the handler."""
         cdef Header header
-        if self.read_header(frame, &header) != USUAL:
+        if self.read_header(frame, &header) != WHOLE:
             return False
         cdef int64_t offset = header.numbers[ROLE_QUEUE_OFFSET]
         if offset < half_offset or offset in done or offset in ends.claimed:

@@ -10,7 +10,7 @@ from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.routes import Route
 from store.layout import CONSUME_QUEUE_UNIT_BYTES
-from store.queue.usual_reads import UsualReads
+from store.queue.kernel_reads import KernelReads
 
 try:
     from broker.transaction import kernel_native
@@ -23,7 +23,7 @@ if _is_native and kernel_native.QUEUE_ENTRY_BYTES != CONSUME_QUEUE_UNIT_BYTES:
 
 
 def end_kernel(
-    route: Route, done: ResponseTemplate, planner: EndPlanner, reads: UsualReads
+    route: Route, done: ResponseTemplate, planner: EndPlanner, reads: KernelReads
 ) -> "kernel_native.EndKernel | None":
     """Return the kernel of the engine in use; `done` is the template of the responses."""
     code = int(route.code)

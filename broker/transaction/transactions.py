@@ -163,7 +163,7 @@ class Transactions:
             if not moves.add_made(queue, op.body, op.properties, op.tags_code, op.born_timestamp, op.born_host):
                 return None
             end_op += 1
-        end_offset = self.store.append_usual(moves)
+        end_offset = self.store.append_encoded(moves)
         self._ended(ends.offsets, range(first_op, end_op))
         self._count(ends.by_topic())
         return end_offset

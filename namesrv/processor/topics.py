@@ -27,7 +27,7 @@ from sprocket.remoting.headers.namesrv import (
     RegisterTopicRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Check, Lane, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, Check, NoHeader, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class TopicProcessor:
         get, update = Action.GET, Action.UPDATE
         return [
             Route(
-                code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self.route, topic, get, Lane.CLIENT,
+                code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self.route, topic, get, Traffic.CLIENT,
                 checks=(self._check_ready,),
             ),
             Route(code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequestHeader, self.register, cluster, update),

@@ -30,7 +30,7 @@ from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class OrphanedTransactions:
         return [
             Route(
                 RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequestHeader, self._asked,
-                Resource.NONE, Action.NONE, Lane.CLIENT,
+                Resource.NONE, Action.NONE, Traffic.CLIENT,
             )
         ]  # fmt: skip
 

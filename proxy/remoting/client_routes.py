@@ -21,7 +21,7 @@ from sprocket.remoting.headers.client import (
     UnregisterClientRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Traffic
 
 _LANGUAGES: Final = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
 _MAX_CLIENT_ID_CHARS: Final = 512
@@ -47,14 +47,14 @@ class ClientRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        code, group, sub, lane = RequestCode, Resource.GROUP, Action.SUB, Lane.CLIENT
+        code, group, sub, traffic = RequestCode, Resource.GROUP, Action.SUB, Traffic.CLIENT
         return [
-            Route(code.HEART_BEAT, HeartbeatRequestHeader, self.heartbeat, group, sub, lane),
-            Route(code.UNREGISTER_CLIENT, UnregisterClientRequestHeader, self.unregister, group, sub, lane),
-            Route(code.CHECK_CLIENT_CONFIG, NoHeader, lambda request: Response(), group, sub, lane),
+            Route(code.HEART_BEAT, HeartbeatRequestHeader, self.heartbeat, group, sub, traffic),
+            Route(code.UNREGISTER_CLIENT, UnregisterClientRequestHeader, self.unregister, group, sub, traffic),
+            Route(code.CHECK_CLIENT_CONFIG, NoHeader, lambda request: Response(), group, sub, traffic),
             Route(
                 code.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, self.consumer_list,
-                group, sub, lane,
+                group, sub, traffic,
             ),
             Route(
                 code.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader, self.connections,

@@ -28,7 +28,7 @@ from sprocket.remoting.headers.admin import ViewMessageRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import encoded_name, find_last
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
-from sprocket.remoting.routes import Action, AllFields, Handler, Lane, Resource, Route
+from sprocket.remoting.routes import Action, AllFields, Handler, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class MessageRoutes:
         """Return the routes."""
         code, topic, group = RequestCode, Resource.TOPIC, Resource.GROUP
         pub, sub, get = Action.PUB, Action.SUB, Action.GET
-        send, pull, client = Lane.SEND, Lane.PULL, Lane.CLIENT
-        served: list[tuple[RequestCode, Handler, Resource, Action, Lane]] = [
+        send, pull, client = Traffic.SEND, Traffic.PULL, Traffic.CLIENT
+        served: list[tuple[RequestCode, Handler, Resource, Action, Traffic]] = [
             (code.SEND_MESSAGE, self._send, topic, pub, send),
             (code.SEND_MESSAGE_V2, self._send, topic, pub, send),
             (code.SEND_BATCH_MESSAGE, self._send, topic, pub, send),

@@ -32,7 +32,7 @@ from sprocket.remoting.headers.client import ConsumeMessageDirectlyRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.pending import RemotingTimeout
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 
 _TIMEOUT_S: Final = 3.0
 _CALL_TIMEOUT_S: Final = 10.0
@@ -79,11 +79,11 @@ class RelayRoutes:
         return [
             Route(
                 code.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, self.running_info,
-                group, Action.GET, Lane.ADMIN,
+                group, Action.GET, Traffic.ADMIN,
             ),
             Route(
                 code.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader, directly,
-                group, Action.SUB, Lane.ADMIN,
+                group, Action.SUB, Traffic.ADMIN,
             ),
         ]  # fmt: skip
 

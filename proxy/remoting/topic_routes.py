@@ -20,7 +20,7 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from sprocket.remoting.routes import Action, Answer, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 
 _MAX_ROUTES: Final = 20_000
 # Ordinal of V4_9_4 in `MQVersion`: since that version clients read standard JSON.
@@ -47,7 +47,7 @@ class TopicRoutes:
             return self._response(request, known, listener())
 
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        return [Route(code, GetRouteInfoRequestHeader, handle, Resource.TOPIC, Action.GET, Lane.CLIENT)]
+        return [Route(code, GetRouteInfoRequestHeader, handle, Resource.TOPIC, Action.GET, Traffic.CLIENT)]
 
     def known(self, topic: str) -> TopicRouteData | None:
         """Return what clients are told of a topic now; None if a name server must be asked."""

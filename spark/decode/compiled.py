@@ -20,7 +20,7 @@ Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 _HALF_TOPIC: Final = TRANS_HALF_TOPIC.encode()
 
 
-class UsualRecords:
+class CompiledRecords:
     """Records of `data` at `positions` that are well-formed, with the bounds of their parts.
 
     `all_flags` is the union of their `sys_flags`; `has_halves`: some record is in the topic of half messages.

@@ -77,7 +77,7 @@ class Chunk(RecordParts):
         self._inflated: pa.Array | None = None
         # Positions of records whose lengths, magic or own offset do not hold.
         self.malformed = positions[:0]
-        if self.usual is None:
+        if self.compiled is None:
             self._leave_out_malformed()
         if not options.read_uncommitted:
             self._leave_out_uncommitted()
@@ -95,7 +95,7 @@ class Chunk(RecordParts):
 
     def check_crc(self) -> None:
         """Leave out, or raise for, records whose CRC does not hold."""
-        holds = self.usual.crcs_hold() if self.usual is not None and self.has_seals else self._crcs_hold()
+        holds = self.compiled.crcs_hold() if self.compiled is not None and self.has_seals else self._crcs_hold()
         if not holds.all():
             self._leave_out(~holds, "the CRC does not hold")
 
@@ -187,7 +187,7 @@ class Chunk(RecordParts):
 
     def _halves(self) -> Positions:
         """Return the rows of the topic of halves."""
-        if self.usual is not None and not self.usual.has_halves:
+        if self.compiled is not None and not self.compiled.has_halves:
             return self.positions[:0]
         begins, ends = self.topic_bounds
         alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))

@@ -12,20 +12,20 @@ from spark.decode.binary_array import Positions
 from sprocket.engine.choice import native
 
 if TYPE_CHECKING:
-    from spark.decode.compiled import UsualRecords
+    from spark.decode.compiled import CompiledRecords
 
 IS_COMPILED: Final = native("spark.decode.columns_native") is not None
 
 if IS_COMPILED:
-    from spark.decode.compiled import UsualRecords, gather
+    from spark.decode.compiled import CompiledRecords, gather
 
-    usual_records = UsualRecords.at
+    compiled_records = CompiledRecords.at
 else:
     gather = binary_array.gather
 
-    def usual_records(data: pa.Buffer, start: int, positions: Positions) -> "UsualRecords | None":
+    def compiled_records(data: pa.Buffer, start: int, positions: Positions) -> "CompiledRecords | None":
         """Return None: `spark.decode.record_parts` finds each part by arrays, when a column needs it."""
         return None
 
 
-__all__ = ["IS_COMPILED", "gather", "usual_records"]
+__all__ = ["IS_COMPILED", "compiled_records", "gather"]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark.decode import inner_batches
-from spark.decode.engine import gather, usual_records
+from spark.decode.engine import compiled_records, gather
 from spark.decode.properties import PropertyTable
 from spark.decode.property_texts import PropertyTexts
 from spark.decode.text_rows import TextRows
@@ -82,7 +82,7 @@ class RecordParts:
         """Keep only the rows where `keep` is true."""
         if self.inner is not None and self.places is not None:
             self.inner, self.places = self.inner[keep], self.places[keep]
-        self.take(self.positions[keep], self._fixed[keep] if self.usual is None else None)
+        self.take(self.positions[keep], self._fixed[keep] if self.compiled is None else None)
 
     # -- fixed fields ------------------------------------------------------------------------------------
 
@@ -103,11 +103,11 @@ class RecordParts:
             self._fixed = fixed
         self._integers: dict[str, Integers] = {}
         # None: parts are found by arrays.
-        self.usual = usual_records(self.buffer, self.segment.start, positions) if self.inner is None else None
+        self.compiled = compiled_records(self.buffer, self.segment.start, positions) if self.inner is None else None
         self.sys_flags: npt.NDArray[np.int32]
         # The union of all flags: a flag that no record has needs no check of each.
-        if self.usual is not None:
-            self.sys_flags, self.all_flags = self.usual.sys_flags, self.usual.all_flags
+        if self.compiled is not None:
+            self.sys_flags, self.all_flags = self.compiled.sys_flags, self.compiled.all_flags
         else:
             self.sys_flags = self.integers("sys_flag").astype(np.int32, copy=False)
             self.all_flags = int(np.bitwise_or.reduce(self.sys_flags))
@@ -133,8 +133,8 @@ class RecordParts:
         after_born = at > RECORD_FIXED_DTYPE.itemsize
         after_store = at > _FIELDS["store_host"][1]
         shift = self.store_shift if after_store else self.born_shift if after_born else 0
-        if self.usual is not None and isinstance(shift, int):
-            return self.usual.field(at, native)
+        if self.compiled is not None and isinstance(shift, int):
+            return self.compiled.field(at, native)
         values = self._fixed[field]
         if not isinstance(shift, int):
             # A damaged record can point past the end; the check of its lengths drops it later.
@@ -148,15 +148,15 @@ class RecordParts:
     @cached_property
     def ends(self) -> Positions:
         """Ends of the records, by their sizes."""
-        if self.usual is not None:
-            return self.usual.ends
+        if self.compiled is not None:
+            return self.compiled.ends
         return self.positions + self.integers("total_size")
 
     @cached_property
     def stored_body_bounds(self) -> tuple[Positions, Positions]:
         """Bounds of the record's body, also if that holds a batch."""
-        if self.usual is not None:
-            return self.usual.bodies
+        if self.compiled is not None:
+            return self.compiled.bodies
         begins = self.positions + FIXED_IPV4.size + self.store_shift
         return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
 
@@ -164,7 +164,7 @@ class RecordParts:
     def tails(self) -> Tails:
         """The parts after the bodies: copied if requested and if their sizes are similar."""
         begins = self.stored_body_bounds[1]
-        is_copied = self._reads_tails and self.usual is None
+        is_copied = self._reads_tails and self.compiled is None
         rows = TextRows.of(self.buffer, begins, self.ends) if is_copied else None
         if rows is None:
             return Tails(np.frombuffer(self.segment.data, np.uint8), 0, None)
@@ -172,8 +172,8 @@ class RecordParts:
 
     @cached_property
     def topic_bounds(self) -> tuple[Positions, Positions]:
-        if self.usual is not None:
-            return self.usual.topics
+        if self.compiled is not None:
+            return self.compiled.topics
         ends = self.stored_body_bounds[1]
         is_v2 = self.integers("magic") == MAGIC_V2
         octets, shift, _ = self.tails
@@ -186,8 +186,8 @@ class RecordParts:
 
     @cached_property
     def stored_properties_bounds(self) -> tuple[Positions, Positions]:
-        if self.usual is not None:
-            return self.usual.properties
+        if self.compiled is not None:
+            return self.compiled.properties
         begins = self.topic_bounds[1] + 2
         return begins, begins + _pairs_at(self.tails.octets, self.topic_bounds[1] + self.tails.shift)
 
@@ -219,7 +219,7 @@ class RecordParts:
 
     def property_values(self, name: bytes) -> pa.Array:
         """Return the value of a property of each row, as strings; null if a row has none."""
-        return self.properties.find(name) if self.usual is None else self.usual.property_values(name)
+        return self.properties.find(name) if self.compiled is None else self.compiled.property_values(name)
 
     @cached_property
     def buffer(self) -> pa.Buffer:

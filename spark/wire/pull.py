@@ -73,7 +73,7 @@ class Pulled:
 
 
 @dataclass
-class _Lane:
+class _RangeProgress:
     """Progress of one range."""
 
     wanted: QueueRange
@@ -96,56 +96,56 @@ class Puller:
     cluster: WireCluster
     subscription: Subscription
     on_loss: Callable[[list[LostRange]], None]
-    _lanes: list[_Lane] = field(default_factory=list)
+    _ranges: list[_RangeProgress] = field(default_factory=list)
 
     def pull(self, broker_name: str, ranges: Sequence[QueueRange]) -> Iterator[Pulled]:
         """Yield the responses for `ranges`, those of one queue in order.
 
         Raises BrokerRefused, or another ClientError if no member of the broker group responds or makes progress.
         """
-        waiting = [_Lane(each, each.begin) for each in ranges if len(each)]
-        while waiting or self._lanes:
-            while waiting and len(self._lanes) < _ROUND_QUEUES:
-                self._lanes.append(waiting.pop(0))
+        waiting = [_RangeProgress(each, each.begin) for each in ranges if len(each)]
+        while waiting or self._ranges:
+            while waiting and len(self._ranges) < _ROUND_QUEUES:
+                self._ranges.append(waiting.pop(0))
             yield from self._round(broker_name)
-            self._lanes = [lane for lane in self._lanes if not lane.is_done]
+            self._ranges = [part for part in self._ranges if not part.is_done]
 
     def _round(self, broker_name: str) -> Iterator[Pulled]:
-        prefer = self._lanes[0].prefer
-        together = [lane for lane in self._lanes if lane.prefer == prefer]
-        asked: list[tuple[_Lane, int, int]] = []
-        for lane in together:
-            asked += self._guesses(lane, _ROUND_PULLS // len(together))
+        prefer = self._ranges[0].prefer
+        together = [part for part in self._ranges if part.prefer == prefer]
+        asked: list[tuple[_RangeProgress, int, int]] = []
+        for part in together:
+            asked += self._guesses(part, _ROUND_PULLS // len(together))
         requests: list[Asked] = [
-            (RequestCode.PULL_MESSAGE, self._header(lane, at, number)) for lane, at, number in asked
+            (RequestCode.PULL_MESSAGE, self._header(part, at, number)) for part, at, number in asked
         ]
         answers = self.cluster.ask(broker_name, requests, prefer)
-        for (lane, at, number), answer in zip(asked, answers, strict=True):
-            if at == lane.at and not lane.is_done:
-                pulled = self._taken(lane, number, answer)
+        for (part, at, number), answer in zip(asked, answers, strict=True):
+            if at == part.at and not part.is_done:
+                pulled = self._taken(part, number, answer)
                 if pulled is not None:
                     yield pulled
-        stuck = max(lane.failures for lane in together)
+        stuck = max(part.failures for part in together)
         if stuck:
             self.cluster.pause(min(_PAUSE_S * 2 ** (stuck - 1), _MAX_PAUSE_S))
 
-    def _guesses(self, lane: _Lane, room: int) -> Iterator[tuple[_Lane, int, int]]:
-        """Yield the pulls of a round: (lane, offset, messages)."""
-        lane.rounds += 1
-        at = lane.at
-        for index in range(max(1, min(lane.depth, room))):
-            if at >= lane.wanted.end:
+    def _guesses(self, part: _RangeProgress, room: int) -> Iterator[tuple[_RangeProgress, int, int]]:
+        """Yield the pulls of a round: (part, offset, messages)."""
+        part.rounds += 1
+        at = part.at
+        for index in range(max(1, min(part.depth, room))):
+            if at >= part.wanted.end:
                 return
-            grows = index == 0 and lane.rounds % _GROW_ROUNDS == 0
-            number = min(lane.step * 4 if grows else lane.step, _MAX_MESSAGES, lane.wanted.end - at)
-            yield lane, at, number
-            at += lane.step
+            grows = index == 0 and part.rounds % _GROW_ROUNDS == 0
+            number = min(part.step * 4 if grows else part.step, _MAX_MESSAGES, part.wanted.end - at)
+            yield part, at, number
+            at += part.step
 
-    def _header(self, lane: _Lane, at: int, number: int) -> PullMessageRequestHeader:
+    def _header(self, part: _RangeProgress, at: int, number: int) -> PullMessageRequestHeader:
         return PullMessageRequestHeader(
             consumer_group=self.cluster.settings.group,
-            topic=lane.wanted.queue.topic,
-            queue_id=lane.wanted.queue.queue_id,
+            topic=part.wanted.queue.topic,
+            queue_id=part.wanted.queue.queue_id,
             queue_offset=at,
             max_msg_nums=number,
             sys_flag=_SUBSCRIPTION,
@@ -157,62 +157,62 @@ class Puller:
             max_msg_bytes=_PULL_BYTES,
         )
 
-    def _taken(self, lane: _Lane, number: int, answer: Answer) -> Pulled | None:
-        """Advance `lane` by the response `answer`."""
+    def _taken(self, part: _RangeProgress, number: int, answer: Answer) -> Pulled | None:
+        """Advance `part` by the response `answer`."""
         response = answer.response
         if response.code in BUSY:
-            self._stuck(lane, answer, "is busy")
+            self._stuck(part, answer, "is busy")
             return None
         if response.code not in _KNOWN:
             raise BrokerRefused(response.code, response.remark, answer.address)
         told = response.header(PullMessageResponseHeader)
         following = told.next_begin_offset
-        queue, begin, end = lane.wanted.queue, lane.at, lane.wanted.end
+        queue, begin, end = part.wanted.queue, part.at, part.wanted.end
         if response.code == ResponseCode.SUCCESS and following > begin:
-            lane.at = following
-            lane.failures = 0
-            lane.prefer = told.suggest_which_broker_id
+            part.at = following
+            part.failures = 0
+            part.prefer = told.suggest_which_broker_id
             if self.subscription.takes_all:
-                self._adapt(lane, number, following - begin, len(response.body))
+                self._adapt(part, number, following - begin, len(response.body))
             return Pulled(queue, begin, min(following, end), response.body, answer.address)
         if following <= begin:
             if response.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_NOT_FOUND):
-                self._short(lane, answer, told.max_offset)
+                self._short(part, answer, told.max_offset)
             else:
-                self._stuck(lane, answer, "gives nothing")
+                self._stuck(part, answer, "gives nothing")
             return None
         if response.code == ResponseCode.PULL_OFFSET_MOVED or self.subscription.takes_all:
             self.on_loss([LostRange(queue, begin, min(following, end))])
-        lane.at = following
-        lane.failures = 0
+        part.at = following
+        part.failures = 0
         return None
 
     @staticmethod
-    def _adapt(lane: _Lane, asked: int, given: int, size_bytes: int) -> None:
-        if given < asked and not lane.is_done:
-            lane.step, lane.depth = given, 1 if size_bytes > _LARGE_BYTES else _ROUND_PULLS
-        elif given > lane.step:
-            lane.step = given
+    def _adapt(part: _RangeProgress, asked: int, given: int, size_bytes: int) -> None:
+        if given < asked and not part.is_done:
+            part.step, part.depth = given, 1 if size_bytes > _LARGE_BYTES else _ROUND_PULLS
+        elif given > part.step:
+            part.step = given
         if size_bytes > _LARGE_BYTES:
-            lane.depth = 1
+            part.depth = 1
 
-    def _short(self, lane: _Lane, answer: Answer, max_offset: int) -> None:
+    def _short(self, part: _RangeProgress, answer: Answer, max_offset: int) -> None:
         """Handle a queue that ends before the end at the time of the plan."""
         is_master = answer.broker_id == MASTER_ID
-        if is_master and lane.failures >= 2:
+        if is_master and part.failures >= 2:
             reason = f"not there: the queue of {answer.address} ends at {max_offset}"
-            self.on_loss([LostRange(lane.wanted.queue, lane.at, lane.wanted.end, reason)])
-            lane.at = lane.wanted.end
+            self.on_loss([LostRange(part.wanted.queue, part.at, part.wanted.end, reason)])
+            part.at = part.wanted.end
             return
-        self._stuck(lane, answer, f"has the queue only up to {max_offset}")
+        self._stuck(part, answer, f"has the queue only up to {max_offset}")
 
-    def _stuck(self, lane: _Lane, answer: Answer, reason: str) -> None:
-        lane.failures += 1
-        lane.prefer = MASTER_ID
-        lane.depth = 1
-        logger.info("event=pull_stuck queue=%s offset=%d address=%s reason=%r", lane.wanted.queue, lane.at,
+    def _stuck(self, part: _RangeProgress, answer: Answer, reason: str) -> None:
+        part.failures += 1
+        part.prefer = MASTER_ID
+        part.depth = 1
+        logger.info("event=pull_stuck queue=%s offset=%d address=%s reason=%r", part.wanted.queue, part.at,
                     answer.address, reason)  # fmt: skip
-        if lane.failures > self.cluster.settings.retries:
-            where = f"({lane.wanted.queue} at {lane.at}: the broker {reason}; start its master, or read again later)"
+        if part.failures > self.cluster.settings.retries:
+            where = f"({part.wanted.queue} at {part.at}: the broker {reason}; start its master, or read again later)"
             remark = f"{answer.response.remark or ''} {where}".strip()
             raise BrokerRefused(answer.response.code, remark, answer.address)

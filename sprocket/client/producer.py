@@ -20,14 +20,20 @@ from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.send.accumulator import Accumulator
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
+from sprocket.client.send.compiled_starts import CompiledStart
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.queue_choice import by_sharding_key
 from sprocket.client.send.recall import RecallHandle, recall
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.request_reply import ReplySender
-from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request, usual_requests
+from sprocket.client.send.send_request import (
+    SendRequest,
+    SendSettings,
+    batch_request,
+    compiled_requests,
+    single_request,
+)
 from sprocket.client.send.sender import is_retried
-from sprocket.client.send.usual_starts import UsualStart
 from sprocket.client.send_result import SendResult
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.trace.tracing import Tracing, new_tracing
@@ -80,7 +86,7 @@ class Producer:
         self._is_closing = False
         self._is_closed = False
         self._settings = settings or SendSettings()
-        self._usual_request = usual_requests(self._settings)
+        self._compiled_request = compiled_requests(self._settings)
         self._sender = self._link.new_sender(group, self._settings)
         self._tracing = new_tracing(trace, self._instance, group)
         if self._tracing is not None:
@@ -178,13 +184,13 @@ class Producer:
             raise _no_message(message)
         is_anywhere = queue is None and sharding_key is None and timeout_s is None
         if is_anywhere and self._is_direct and type(message) is Message:
-            start = self._sender.usual.start
-            attempt = None if start is None else self._start_usual(start, message)
+            start = self._sender.compiled.start
+            attempt = None if start is None else self._start_compiled(start, message)
             if attempt is not None:
                 try:
                     if attempt.outcome is None:
                         await attempt.ended()
-                    return self._sender.usual_result(attempt) or await self._finish(attempt)
+                    return self._sender.result_at_once(attempt) or await self._finish(attempt)
                 finally:
                     self._sender.give_room(len(attempt.request.body))
             return await self._send_direct(self._prepare(message), self._settings.send_msg_timeout_s)
@@ -200,7 +206,7 @@ class Producer:
             return await self._accumulator.add(message, queue)
         return await self._send_alone(message, queue, sharding_key, timeout_s)
 
-    def _start_usual(self, start: UsualStart, message: Message) -> Attempt | None:
+    def _start_compiled(self, start: CompiledStart, message: Message) -> Attempt | None:
         """Start a usual message with compiled code, if there is room for it now; None if that cannot be."""
         sender, body = self._sender, message.body
         if self._is_closed or not self._instance.is_open or type(body) is not bytes:
@@ -268,7 +274,7 @@ class Producer:
                 return await sender.send(request, timeout_s=timeout_s)
             if attempt.outcome is None:
                 await attempt.ended()
-            return sender.usual_result(attempt) or await self._finish(attempt)
+            return sender.result_at_once(attempt) or await self._finish(attempt)
         finally:
             sender.give_room(body_bytes)
 
@@ -396,10 +402,10 @@ class Producer:
             while started and (len(started) >= window or started[0].outcome is not None):
                 ended = started.popleft()
                 # Without a coroutine for each message, if its response has arrived.
-                yield sender.usual_result(ended) or await self._finish(ended)
+                yield sender.result_at_once(ended) or await self._finish(ended)
             if self._is_closed or not self._instance.is_open:
                 self._check_open()
-            start = sender.usual.start
+            start = sender.compiled.start
             attempt = None if start is None else start(message, timeout_s)
             if attempt is None:
                 request = self._prepare(message)
@@ -413,7 +419,7 @@ class Producer:
             yield await sender.send(request)
         while started:
             ended = started.popleft()
-            yield sender.usual_result(ended) or await self._finish(ended)
+            yield sender.result_at_once(ended) or await self._finish(ended)
 
     async def _finish(self, attempt: Attempt) -> SendResult:
         """Return the result of the first attempt, or else of its retries."""
@@ -455,8 +461,8 @@ class Producer:
             raise _no_message(message)
         arguments.check_topic(message.topic)
         new_id = self._instance.identity.new_unique_id
-        if self._usual_request is not None:
-            request = self._usual_request(message, new_id)
+        if self._compiled_request is not None:
+            request = self._compiled_request(message, new_id)
             if request is not None:
                 return request
         return single_request(message, self._settings, new_id)

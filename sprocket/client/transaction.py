@@ -33,7 +33,7 @@ from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class TransactionProducer(Producer):
         return [
             Route(
                 RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequestHeader, self._asked,
-                Resource.NONE, Action.NONE, Lane.CLIENT,
+                Resource.NONE, Action.NONE, Traffic.CLIENT,
             )
         ]  # fmt: skip
 

@@ -269,7 +269,7 @@ class RemotingChannel(Outgoing):
                 frames = self._serve_guarded(guard, index, frames, ends_at)
             else:
                 if self._pending.waiting and not index:
-                    index = self._pending.resolve_usual(frames)
+                    index = self._pending.resolve_first(frames)
                 frames = self._serve_from(index, frames, ends_at)
         except ProtocolError as error:
             frames = ()
@@ -371,7 +371,7 @@ class RemotingChannel(Outgoing):
     def _serve_next(self, frames: Frames, index: int) -> int:
         """Serve the frame at `index`, or the run for one batch handler from there.  Return the index after it."""
         table = self._table
-        served = table.serve_usual(frames, index, self)
+        served = table.serve_frames(frames, index, self)
         if served:
             return index + served
         try:

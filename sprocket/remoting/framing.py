@@ -35,7 +35,7 @@ BINARY_CODE_BYTES = 2
 
 _native = native("sprocket.remoting.read_frames_native")
 # The compiled loop over whole usual frames, if it is in use.
-_cut_usual = None if _native is None else _native.cut
+_cut_compiled = None if _native is None else _native.cut
 
 # One whole frame, its header not yet decoded: serialization, header, body.  A plain tuple because a named
 # one takes three times as long to make, and there is one per message.
@@ -106,8 +106,8 @@ class FrameDecoder:
             self.pending_bytes = 0
         usual: Frames = ()
         position = 0
-        if _cut_usual is not None and type(data) is bytes:
-            usual = found = _cut_usual(data, self.max_frame_bytes, self.large_header_bytes)
+        if _cut_compiled is not None and type(data) is bytes:
+            usual = found = _cut_compiled(data, self.max_frame_bytes, self.large_header_bytes)
             position = found.end
             if position == len(data):
                 return usual

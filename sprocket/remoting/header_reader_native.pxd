@@ -20,9 +20,9 @@ cdef enum:
 
 # How far a header was read.
 cdef enum Outcome:
-    UNUSUAL
+    FOR_PYTHON
     FOREIGN  # another request code
-    USUAL
+    WHOLE
 
 
 cdef struct Field:

@@ -168,12 +168,12 @@ cdef class HeaderReader:
             outcome = self.read_shaped(&cursor, header)
             if outcome == FOREIGN:
                 outcome = self.read_json(&cursor, header)
-                if outcome == USUAL:
+                if outcome == WHOLE:
                     self.remember(frame.header, frame.header_bytes, header)
         else:
             outcome = self.read_binary(&cursor, header)
-        if outcome == USUAL and (header.seen & self.required != self.required or not is_int32(header.opaque)):
-            return UNUSUAL
+        if outcome == WHOLE and (header.seen & self.required != self.required or not is_int32(header.opaque)):
+            return FOR_PYTHON
         return outcome
 
     cdef Outcome read_shaped(self, const Cursor *whole, Header *header) noexcept:
@@ -199,17 +199,17 @@ cdef class HeaderReader:
             field = shape.kept[i]
             header.signed_texts[field] = shape.texts[i]
             if self.fields[field].role != ROLE_NONE and not self.put_value(&self.fields[field], &shape.texts[i], header):
-                return UNUSUAL
+                return FOR_PYTHON
         for i in range(shape.gap_count):
             field = shape.gaps[i].field
             if field >= 0:
                 header.signed_texts[field] = values[i]
                 if not self.put_value(&self.fields[field], &values[i], header):
-                    return UNUSUAL
+                    return FOR_PYTHON
             elif field != OPAQUE and not keep_proof(
                     &values[i], &header.account if field == ACCOUNT else &header.signature):
-                return UNUSUAL
-        return USUAL
+                return FOR_PYTHON
+        return WHOLE
 
     cdef bint is_gap(self, int field) noexcept:
         """Return whether the values of a field probably differ from one header of a client to the next."""
@@ -253,33 +253,33 @@ cdef class HeaderReader:
         cdef int seen = 0, member
         header.opaque_text.size = 0
         if not take(cursor, c'{'):
-            return UNUSUAL
+            return FOR_PYTHON
         while True:
             if not take_text(cursor, &name) or not take(cursor, c':'):
-                return UNUSUAL
+                return FOR_PYTHON
             if is_name(&name, b"extFields", 9):
                 member = 2 if self.read_fields(cursor, header) else 0
             elif is_name(&name, b"language", 8) or is_name(&name, b"serializeTypeCurrentRPC", 23):
                 member = 32 if name.size == 8 else 64
                 if not take_text(cursor, &text) or text.has_escapes or not text.is_ascii:
-                    return UNUSUAL
+                    return FOR_PYTHON
             else:
                 text.at = cursor.at
                 if not take_number(cursor, &number):
-                    return UNUSUAL
+                    return FOR_PYTHON
                 text.size = cursor.at - text.at
                 member = self.read_number(&name, &text, number, header)
                 if member == 1 and number != self.code:
                     return FOREIGN
             if not member or seen & member:
-                return UNUSUAL
+                return FOR_PYTHON
             seen |= member
             if take(cursor, c'}'):
                 break
             if not take(cursor, c','):
-                return UNUSUAL
+                return FOR_PYTHON
         # Code and extFields are there, and nothing follows.
-        return USUAL if seen & 3 == 3 and cursor.at == cursor.end else UNUSUAL
+        return WHOLE if seen & 3 == 3 and cursor.at == cursor.end else FOR_PYTHON
 
     cdef int read_number(self, const Text *name, const Text *digits, int64_t number, Header *header) noexcept:
         """Take a number of the envelope, which is written as `digits`; return the bit that stands for the member, 0 if it is unusual."""
@@ -317,23 +317,23 @@ cdef class HeaderReader:
         cdef int expected = 0
         cdef Py_ssize_t size = cursor.end - cursor.at
         if size <= BINARY_HEAD_BYTES:
-            return UNUSUAL
+            return FOR_PYTHON
         # code i16, language u8, version i16, opaque i32, flag i32, length of the remark i32, length of extFields i32
         # A long code has only its low 16 bits here; `header_fields` says that no other code has the same.
         if int16_at(head) != <int16_t> self.code:
             return FOREIGN
         header.opaque = int32_at(head + 5)
         if int32_at(head + 13) or int32_at(head + 17) != size - BINARY_HEAD_BYTES:
-            return UNUSUAL
+            return FOR_PYTHON
         if not self.take_flag(int32_at(head + 9), header):
-            return UNUSUAL
+            return FOR_PYTHON
         cursor.at += BINARY_HEAD_BYTES
         while cursor.at < cursor.end:
             if not take_sized(cursor, 2, &name) or name.size > MAX_KEY_BYTES or not take_sized(cursor, 4, &value):
-                return UNUSUAL
+                return FOR_PYTHON
             if not self.put(&name, &value, header, &expected):
-                return UNUSUAL
-        return USUAL
+                return FOR_PYTHON
+        return WHOLE
 
     cdef bint is_signed(self, const Header *header, SigningKey key, const uint8_t *body, Py_ssize_t body_bytes) noexcept:
         """Return whether the account of `key` signed the fields of a header, ordered by name, and a body.

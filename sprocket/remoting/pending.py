@@ -83,7 +83,7 @@ class PendingRequests:
             except asyncio.InvalidStateError:
                 pass  # its caller was cancelled
 
-    def resolve_usual(self, frames: Frames) -> int:
+    def resolve_first(self, frames: Frames) -> int:
         """Resolve the usual responses with which `frames` begin, and return their number."""
         for index, (serialization, header, body) in enumerate(frames):
             response = decode_response(header) if serialization == JSON else None

@@ -1,7 +1,7 @@
 """Routes: one record per request code beside its handler, and the table that a server is built from.
 
 A route holds everything that the server must know about a request before it calls the handler: the type of its header,
-what access control protects, and its lane.
+what access control protects, and its traffic class.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
@@ -60,7 +60,7 @@ class Action(Enum):
     LIST = "list"
 
 
-class Lane(Enum):
+class Traffic(Enum):
     """Class of requests that overload protection treats separately."""
 
     SEND = "send"
@@ -89,10 +89,10 @@ Check = Callable[[Request[Any]], Response | None]
 
 # Called with a frame and its channel.  Returns what to serve of the frame, or None if the guard has answered it.
 Guard = Callable[[Frame, Any], "Decoded | None"]
-# Share of a lane's requests to serve (0 to 1), and the reason for refusing the rest.
+# Share of a class's requests to serve (0 to 1), and the reason for refusing the rest.
 Verdict = tuple[float, str]
-# Called for each lane of a read with the read's wait in seconds and its number of requests.
-Overload = Callable[[Lane, float, int], Verdict]
+# Called for each class of a read with the read's wait in seconds and its number of requests.
+Overload = Callable[[Traffic, float, int], Verdict]
 
 
 class FramesChannel(Protocol):
@@ -138,17 +138,17 @@ class GuardedChannel(FramesChannel, Protocol):
 
 
 class FramesHandler(Protocol):
-    """Handler of the usual frames of a route."""
+    """Handler of frames that a kernel serves."""
 
     def serve(self, frames: Frames, index: int, channel: FramesChannel, /) -> int:
-        """Serve the usual ones of one read's `frames` from `index` on; return how many, 0 if the next must be decoded.
+        """Serve a read's `frames` from `index` on; return how many, 0 if the next must be decoded.
 
         It may put the work off until `settle`, which it then calls in the next turn of the loop at the latest.
         """
         ...
 
     def serve_proved(self, frames: Frames, index: int, channel: FramesChannel, proof: object, /) -> int:
-        """Do the same behind a guard that has not seen the frames: a frame that does not prove `proof` is unusual."""
+        """Do the same behind a guard that has not seen the frames: a frame that does not prove `proof` is left."""
         ...
 
     @property
@@ -192,7 +192,7 @@ class Route:
     `handle` gets one request.  It returns a `Response`, the `Steps` of a long one, an awaitable of either, or None if
     it replies itself through ``request.channel.reply`` (or never, for a oneway code).  `batch`, if present, gets the
     consecutive requests of this code in one read, all of one channel, and replies itself.  `checks` are asked in order
-    before either of them.  `usual`, if present, is asked before `batch`, unless the route has checks.  Behind a guard
+    before either of them.  `frames`, if present, is asked before `batch`, unless the route has checks.  Behind a guard
     it serves only frames that the guard admitted, or that prove what the guard asks for.
     """
 
@@ -201,14 +201,14 @@ class Route:
     handle: Handler | None
     resource: Resource
     action: Action
-    lane: Lane = Lane.ADMIN
+    traffic: Traffic = Traffic.ADMIN
     batch: BatchHandler | None = None
     checks: Sequence[Check] = ()
-    usual: FramesHandler | None = None
+    frames: FramesHandler | None = None
 
 
 _PREFIX_SIZES = (PREFIX_BYTES, LONG_PREFIX_BYTES)
-_HOT_LANES = frozenset({Lane.SEND, Lane.PULL})
+_HOT_CLASSES = frozenset({Traffic.SEND, Traffic.PULL})
 # Max frames behind a guard that are served as a whole.
 _MAX_GUARDED = 256
 
@@ -222,13 +222,13 @@ class Entry:
         "code",
         "decode",
         "fields",
+        "frames",
         "handle",
         "header",
-        "lane",
         "native",
         "prefix",
         "route",
-        "usual",
+        "traffic",
     )
 
     def __init__(self, route: Route) -> None:
@@ -236,10 +236,10 @@ class Entry:
         self.route = route
         self.code = int(route.code)
         self.header = route.header
-        self.lane = route.lane
+        self.traffic = route.traffic
         self.handle = _checked(route.handle, route.checks) if route.handle and route.checks else route.handle
         self.batch = _checked_batch(route.batch, route.checks) if route.batch and route.checks else route.batch
-        self.usual = None if route.checks else route.usual
+        self.frames = None if route.checks else route.frames
         prefix = b'{"code":%d,"' % route.code
         size = next((size for size in _PREFIX_SIZES if prefix[size - 1 :].startswith((b'"', b","))), 0)
         self.prefix = prefix[:size]  # start of a JSON header; empty if it does not identify the code
@@ -249,8 +249,8 @@ class Entry:
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
         # The same for a ROCKETMQ header, or None if its form is unusual.
         self.binary = BinaryDecoder(None if route.header is AllFields else route.header).request
-        # Both in one, compiled; None for other lanes, whose requests are too few for it.
-        is_hot = route.lane in _HOT_LANES and route.header is not AllFields
+        # Both in one, compiled; None for other classes, whose requests are too few for it.
+        is_hot = route.traffic in _HOT_CLASSES and route.header is not AllFields
         self.native = header_decoder(self.code, route.header) if is_hot else None
 
     def request_of(self, frame: Frame) -> Request[Any] | None:
@@ -326,8 +326,8 @@ class RouteTable:
             if entry.prefix:
                 self._by_prefix[entry.prefix] = entry
             self._by_short_code[entry.code & 0xFFFF] = entry
-            if entry.usual is not None and entry.usual.settle is not None:
-                settles[entry.usual.settle] = None
+            if entry.frames is not None and entry.frames.settle is not None:
+                settles[entry.frames.settle] = None
         self._settles = tuple(settles)
 
     @property
@@ -358,41 +358,41 @@ class RouteTable:
         request = entry.request_of(frame)
         return self._decode_slowly(frame) if request is None else (entry, request)
 
-    def serve_usual(self, frames: Frames, index: int, channel: FramesChannel) -> int:
-        """Serve usual frames from `index` on as a whole, and return how many; 0 if they must be decoded.
+    def serve_frames(self, frames: Frames, index: int, channel: FramesChannel) -> int:
+        """Serve frames from `index` on as a whole, and return how many; 0 if they must be decoded.
 
         Before those, everything that was put off is done: requests of one connection keep their order.
         """
         entry = self._entry_at(frames, index)
-        usual = None if entry is None else entry.usual
-        if self.guard is not None and usual is not None:
+        handler = None if entry is None else entry.frames
+        if self.guard is not None and handler is not None:
             # What reads a frame again must find only frames whose bytes the guard has checked.
             frames, index = frames[index : index + _MAX_GUARDED], 0
             if not all(isinstance(frame, AdmittedFrame) for frame in frames):
                 return 0
-        if usual is None or usual.settle is None:
+        if handler is None or handler.settle is None:
             self.settle()
-            return 0 if usual is None else usual.serve(frames, index, channel)
-        served = usual.serve(frames, index, channel)
+            return 0 if handler is None else handler.serve(frames, index, channel)
+        served = handler.serve(frames, index, channel)
         if not served:
             self.settle()
         return served
 
     def serve_proved(self, frames: Frames, index: int, channel: GuardedChannel) -> int:
-        """Serve usual frames from `index` on that prove what the guard asks for; return how many.
+        """Serve frames from `index` on that prove what the guard asks for; return how many.
 
         0 if the guard must see the next one.  Nothing but the proof has read these frames before.
         """
         entry = self._entry_at(frames, index)
         proof = None if entry is None else channel.proof_of(entry.code)
-        if entry is None or entry.usual is None or proof is None:
+        if entry is None or entry.frames is None or proof is None:
             return 0
-        if entry.usual.settle is None:
+        if entry.frames.settle is None:
             self.settle()
-        return entry.usual.serve_proved(frames, index, channel, proof)
+        return entry.frames.serve_proved(frames, index, channel, proof)
 
     def settle(self) -> None:
-        """Do what handlers of usual frames have put off."""
+        """Do what handlers of frames have put off."""
         for settle in self._settles:
             settle()
 
@@ -466,22 +466,22 @@ class RouteTable:
             frames = frames[done:]
         decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
         first_serialization, header, _ = first
-        is_usual = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
-        prefix = entry.prefix if is_usual else header[: 0 if first_serialization == JSON else BINARY_CODE_BYTES]
+        is_prefixed = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
+        prefix = entry.prefix if is_prefixed else header[: 0 if first_serialization == JSON else BINARY_CODE_BYTES]
         binary = entry.binary if first_serialization != JSON else None
         try:
             for serialization, header, body in frames:
                 if serialization != first_serialization or not header.startswith(prefix):
                     return
-                if is_usual:
+                if is_prefixed:
                     request = decode(header)
                     if request.code == code and not request.flag & FLAG_RESPONSE and request.header is not None:
                         request.body = body
                         request.channel = channel
                         append(request)
                         continue
-                elif binary is not None and (usual := binary(header, body, channel)) is not None:
-                    append(usual)
+                elif binary is not None and (decoded_request := binary(header, body, channel)) is not None:
+                    append(decoded_request)
                     continue
                 decoded = self._decode_slowly((serialization, header, body))
                 if isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:

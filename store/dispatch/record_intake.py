@@ -76,7 +76,7 @@ class RecordIntake:
         if self._table.dispatches:
             return start
         log, walk, at = self._log, self._walk, 0
-        room_bytes, requires_seals, queue_of = log.segment_end(start) - start, log.requires_seals, self._usual_queue
+        room_bytes, requires_seals, queue_of = log.segment_end(start) - start, log.requires_seals, self._known_queue
         while at < len(content):
             taken_bytes, store_timestamp, entries = walk(
                 content[at:], start + at, room_bytes - at, _UNUSUAL_FLAGS, require_seal=requires_seals,
@@ -90,13 +90,13 @@ class RecordIntake:
             at += int(taken_bytes)
         return start + at
 
-    def _usual_queue(self, topic_field: bytes, queue_id: int) -> LogicQueue | None:
+    def _known_queue(self, topic_field: bytes, queue_id: int) -> LogicQueue | None:
         topic = topic_name(topic_field)
         queue = None if topic is None else self._table.by_key.get((topic, queue_id))
         return None if queue is None or queue.is_batch or queue.is_schedule else queue
 
 
-class _Lane:
+class _KnownQueue:
     """One queue that gets records, and their entries."""
 
     __slots__ = ("fields", "next_offset", "queue")
@@ -121,7 +121,7 @@ def _walk(
     # Written for speed: a record costs few calls.
     content = bytes(segment) if len(segment) <= _COPIED_BYTES else segment
     fields_at, at, store_timestamp = _FIELDS.unpack_from, 0, 0
-    lanes: dict[tuple[bytes, int], _Lane] = {}
+    known: dict[tuple[bytes, int], _KnownQueue] = {}
     # After each record a segment has room for a blank.
     last = min(len(content), room_bytes - BLANK_MIN_BYTES)
     while at + MIN_RECORD_BYTES <= last:
@@ -145,17 +145,21 @@ def _walk(
         ):
             break
         place = bytes(content[body_end + 1 : properties_at - 2]), queue_id
-        lane = lanes.get(place)
-        if lane is None:
+        queue_run = known.get(place)
+        if queue_run is None:
             queue = queue_of(*place)
             # The first entry of a queue is unusual.
             if queue is None or not queue.next_offset:
                 break
-            lane = lanes[place] = _Lane(queue)
-        if queue_offset != lane.next_offset:
+            queue_run = known[place] = _KnownQueue(queue)
+        if queue_offset != queue_run.next_offset:
             break
-        lane.next_offset += 1
-        lane.fields += (base + at, size, tag_code_of(find_last(properties, TAGS_NAME) or b""))
+        queue_run.next_offset += 1
+        queue_run.fields += (base + at, size, tag_code_of(find_last(properties, TAGS_NAME) or b""))
         store_timestamp = stored_at
         at = end
-    return at, store_timestamp, [(lane.queue, encode_entries(lane.fields)) for lane in lanes.values() if lane.fields]
+    return (
+        at,
+        store_timestamp,
+        [(queue_run.queue, encode_entries(queue_run.fields)) for queue_run in known.values() if queue_run.fields],
+    )

@@ -23,7 +23,7 @@ SOURCES = ENGINE_SOURCES.decode()
 
 cdef enum:
     # Queues and records of one walk; more are left to another one.
-    LANES = 64
+    MAX_KNOWN = 64
     RECORDS = 1024
     # Larger segments are walked without the interpreter's lock.
     WITHOUT_LOCK_BYTES = 64 * 1024
@@ -37,7 +37,7 @@ CAN_FOLD = crc32_can_fold()
 
 
 # One queue that got records.
-cdef struct Lane:
+cdef struct KnownQueue:
     int64_t topic_at
     int64_t topic_bytes
     int32_t queue_id
@@ -47,15 +47,15 @@ cdef struct Lane:
 
 # The entry of one record.
 cdef struct Taken:
-    int lane
+    int number
     QueueEntry entry
 
 
 cdef class Walk:
     """One walk over a segment's records, and what it took."""
 
-    cdef Lane lanes[LANES]
-    cdef int lane_count
+    cdef KnownQueue known[MAX_KNOWN]
+    cdef int known_count
     cdef int latest
     cdef list queues
     cdef Taken *taken
@@ -76,7 +76,7 @@ cdef class Walk:
         cdef Parts parts
         cdef const RecordFixed *head
         cdef int64_t at = 0, tag_end = 0, tag, code
-        cdef int lane
+        cdef int number
         while self.count < RECORDS and lengths_fit(log, at, &parts):
             head = <const RecordFixed *> (log.octets + at)
             if from_big32(head.magic) != MAGIC_V1 or from_big32(head.sys_flag) & unusual_flags:
@@ -86,12 +86,12 @@ cdef class Walk:
             code, tag = 0, tag_at(log.octets, parts.properties_at, parts.end, &tag_end)
             if tag >= 0 and not tags_code(log.octets + tag, tag_end - tag, &code):
                 break
-            lane = self.lane_of(log, &parts, from_big32(head.queue_id), queue_of)
-            if lane < 0 or from_big64(head.queue_offset) != self.lanes[lane].next_offset:
+            number = self.number_of(log, &parts, from_big32(head.queue_id), queue_of)
+            if number < 0 or from_big64(head.queue_offset) != self.known[number].next_offset:
                 break
-            self.lanes[lane].next_offset += 1
-            self.lanes[lane].entries += 1
-            self.taken[self.count].lane = lane
+            self.known[number].next_offset += 1
+            self.known[number].entries += 1
+            self.taken[self.count].number = number
             self.taken[self.count].entry = QueueEntry(
                 head.physical_offset, head.total_size, from_big64(code),
             )
@@ -102,54 +102,54 @@ cdef class Walk:
             at = parts.end
         return at
 
-    cdef int lane_of(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2 nogil:
-        """Return the number of the lane of a queue, a new one for a new queue; -1 if the queue is unusual."""
+    cdef int number_of(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2 nogil:
+        """Return the number of the number of a queue, a new one for a new queue; -1 if the queue is unusual."""
         cdef int number = self.latest
         cdef int i
-        for i in range(self.lane_count):
-            if self.is_of(log, &self.lanes[number], parts, queue_id):
+        for i in range(self.known_count):
+            if self.is_of(log, &self.known[number], parts, queue_id):
                 self.latest = number
                 return number
-            number = number + 1 if number + 1 < self.lane_count else 0
-        if self.lane_count == LANES:
+            number = number + 1 if number + 1 < self.known_count else 0
+        if self.known_count == MAX_KNOWN:
             return -1
         with gil:
-            return self.new_lane(log, parts, queue_id, queue_of)
+            return self.add_known(log, parts, queue_id, queue_of)
 
-    cdef int new_lane(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2:
-        cdef Lane *lane
+    cdef int add_known(self, const Log *log, const Parts *parts, int32_t queue_id, queue_of) except -2:
+        cdef KnownQueue *number
         topic = PyBytes_FromStringAndSize(<const char *> log.octets + parts.topic_at, parts.topic_bytes)
         queue = queue_of(topic, queue_id)
         # Python writes the first entry of a queue.
         if queue is None or not queue.next_offset:
             return -1
-        lane = &self.lanes[self.lane_count]
-        lane[0] = Lane(parts.topic_at, parts.topic_bytes, queue_id, queue.next_offset, 0)
+        number = &self.known[self.known_count]
+        number[0] = KnownQueue(parts.topic_at, parts.topic_bytes, queue_id, queue.next_offset, 0)
         self.queues.append(queue)
-        self.latest = self.lane_count
-        self.lane_count += 1
+        self.latest = self.known_count
+        self.known_count += 1
         return self.latest
 
-    cdef bint is_of(self, const Log *log, const Lane *lane, const Parts *parts, int32_t queue_id) noexcept nogil:
-        if lane.queue_id != queue_id or lane.topic_bytes != parts.topic_bytes:
+    cdef bint is_of(self, const Log *log, const KnownQueue *number, const Parts *parts, int32_t queue_id) noexcept nogil:
+        if number.queue_id != queue_id or number.topic_bytes != parts.topic_bytes:
             return False
-        return not memcmp(log.octets + lane.topic_at, log.octets + parts.topic_at, lane.topic_bytes)
+        return not memcmp(log.octets + number.topic_at, log.octets + parts.topic_at, number.topic_bytes)
 
     cdef list units(self):
         """Return each queue that got records, with the bytes of its new entries."""
-        cdef QueueEntry *to[LANES]
+        cdef QueueEntry *to[MAX_KNOWN]
         cdef Py_ssize_t i
-        cdef int lane
+        cdef int number
         cdef list found = []
-        for lane in range(self.lane_count):
-            if self.lanes[lane].entries:
-                content = PyBytes_FromStringAndSize(NULL, self.lanes[lane].entries * sizeof(QueueEntry))
-                to[lane] = <QueueEntry *> PyBytes_AS_STRING(content)
-                found.append((self.queues[lane], content))
+        for number in range(self.known_count):
+            if self.known[number].entries:
+                content = PyBytes_FromStringAndSize(NULL, self.known[number].entries * sizeof(QueueEntry))
+                to[number] = <QueueEntry *> PyBytes_AS_STRING(content)
+                found.append((self.queues[number], content))
         for i in range(self.count):
-            lane = self.taken[i].lane
-            to[lane][0] = self.taken[i].entry
-            to[lane] += 1
+            number = self.taken[i].number
+            to[number][0] = self.taken[i].entry
+            to[number] += 1
         return found
 
 

@@ -205,7 +205,7 @@ class TimerDequeue:
         """Let the engine take the records from `unit` on that follow in one segment; return how many."""
         state, moves = self._state, delivery.moves
         store, part = state.store, state.log.file_at(slot.positions[-taken - 1])
-        reads, offset = store.usual_reads, unit.physical_offset
+        reads, offset = store.kernel_reads, unit.physical_offset
         if slot.deleted or moves is None or part is None or not reads.cold_end <= offset < store.confirm_offset:
             return 0
         segment, base, end = reads.segment_at(offset)

@@ -89,7 +89,7 @@ class TimerEnqueue:
         places = store.entries(TIMER_TOPIC, 0, start, min(end, start + max_messages))
         limit, one_by_one = start + len(places), _MAX_ONE_BY_ONE
         while reached < limit:
-            if not late and (usual := self._enter_usual(reached, places[reached - start :], entries)):
+            if not late and (usual := self._enter_compiled(reached, places[reached - start :], entries)):
                 # The next one may be usual too: in the next segment of the log, or of one slot too many.
                 reached += usual
                 continue
@@ -122,7 +122,7 @@ class TimerEnqueue:
         behind_ms = now_slot - state.progress.read_ms
         return behind_ms + state.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms
 
-    def _enter_usual(self, offset: int, places: npt.NDArray[np.void], entries: _Entries) -> int:
+    def _enter_compiled(self, offset: int, places: npt.NDArray[np.void], entries: _Entries) -> int:
         """Enter the usual messages with which `places` begin by the engine; return their number."""
         state, known = self._state, self._known
         if _engine is None or offset < state.progress.rebuild_until:
@@ -130,9 +130,9 @@ class TimerEnqueue:
         if known is not None and offset < known.known_until:
             return 0
         store, first = state.store, int(places["physical_offset"][0])
-        if first < store.usual_reads.cold_end:
+        if first < store.kernel_reads.cold_end:
             return 0
-        segment, base, end = store.usual_reads.segment_at(first)
+        segment, base, end = store.kernel_reads.segment_at(first)
         batch, slots, counts = entries.batch, entries.slots, entries.counts
         writer = _engine.UnitWriter(
             TOPIC_FIELD, entries.now_slot, state.slot_ms, entries.window_ms, batch.end, batch.file_bytes,

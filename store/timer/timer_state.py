@@ -120,7 +120,7 @@ class TimerState:
     def deliver_moves(self, moves: Any, done: Callable[[], None]) -> None:
         """Do what `deliver` does, with records that the engine makes."""
         try:
-            self.store.append_usual(moves)
+            self.store.append_encoded(moves)
         except StoreError as error:
             self._skip(error, len(moves))
         done()

@@ -27,7 +27,7 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from tests.acl.matrix import Doors, Outcome
 from tests.clock import ManualClock
 from tests.tiers import seeds
@@ -38,9 +38,14 @@ pytestmark = pytest.mark.skipif(signatures is None, reason="passes need the comp
 ALICE, BOB = (Credentials(name, f"secret-of-{name}") for name in ("alice12", "bobby2"))
 ROUTES = (
     Route(
-        RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2, lambda _: None, Resource.TOPIC, Action.PUB, Lane.SEND
+        RequestCode.SEND_MESSAGE_V2,
+        SendMessageRequestHeaderV2,
+        lambda _: None,
+        Resource.TOPIC,
+        Action.PUB,
+        Traffic.SEND,
     ),
-    Route(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, lambda _: None, Resource.GROUP, Action.SUB, Lane.PULL),
+    Route(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, lambda _: None, Resource.GROUP, Action.SUB, Traffic.PULL),
 )
 SENT = {"a": "p", "b": "Orders", "c": "T", "d": "4", "e": "0", "f": "0", "g": "7", "h": "0", "j": "0", "k": "false"}
 PULLED = {

@@ -9,7 +9,7 @@ import pytest
 
 from broker.server import Broker
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.routes import Action, Lane, Resource
+from sprocket.remoting.routes import Action, Resource, Traffic
 from tests.broker.rig import broker_config, running_broker, store_config
 
 
@@ -43,7 +43,7 @@ def test_what_changes_something_needs_more_than_the_right_to_look(broker: Broker
 
 
 def test_clients_and_operators_have_lanes_of_their_own(broker: Broker) -> None:
-    lanes = {route.code: route.lane for route in broker.routes.routes}
-    assert lanes[RequestCode.HEART_BEAT] is Lane.CLIENT
-    assert lanes[RequestCode.CONSUMER_SEND_MSG_BACK] is Lane.SEND
-    assert lanes[RequestCode.GET_BROKER_RUNTIME_INFO] is Lane.ADMIN
+    classes = {route.code: route.traffic for route in broker.routes.routes}
+    assert classes[RequestCode.HEART_BEAT] is Traffic.CLIENT
+    assert classes[RequestCode.CONSUMER_SEND_MSG_BACK] is Traffic.SEND
+    assert classes[RequestCode.GET_BROKER_RUNTIME_INFO] is Traffic.ADMIN

@@ -201,7 +201,7 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
             raise MemoryError
 
         path.store.append = broken  # type: ignore[method-assign]
-        path.store.append_usual = broken_records  # type: ignore[method-assign]
+        path.store.append_encoded = broken_records  # type: ignore[method-assign]
         batch = client_batch((0, b"in a batch", b""))
         frames = [send_frame(0, path.send_header(), b"yes")]
         frames.append(send_frame(1, path.send_header(batch=True), batch))
@@ -212,7 +212,7 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
         codes = sorted((answer["opaque"], answer["code"]) for answer in answers)
         assert codes == [(0, 0), (1, 0), (2, 1), (3, 1), (5, 0)]
         # No unasked response follows.
-        del path.store.append_usual
+        del path.store.append_encoded
         again = await exchange(path, send_frame(9, path.send_header(), b"yes"), 1)
         assert [answer["opaque"] for answer in again] == [9]
 

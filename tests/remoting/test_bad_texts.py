@@ -27,11 +27,11 @@ from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import (
     Action,
     AllFields,
-    Lane,
     NoHeader,
     Resource,
     Route,
     RouteTable,
+    Traffic,
     UnroutableRequest,
     open_frame,
 )
@@ -85,7 +85,7 @@ def fields_of(header: type[Header]) -> dict[str, tuple[str, bool]]:
 
 
 def table(header: type[Header], is_native: bool) -> RouteTable:
-    made = RouteTable([Route(CODE, header, lambda request: None, Resource.NONE, Action.NONE, Lane.SEND)])
+    made = RouteTable([Route(CODE, header, lambda request: None, Resource.NONE, Action.NONE, Traffic.SEND)])
     if not is_native:
         made.entries[int(CODE)].native = None
     return made

@@ -57,7 +57,7 @@ class PutOff:
 
 def server_of(handler: PutOff, tls: ServerTls | None) -> RemotingServer:
     routes = [
-        Route(_PUT_OFF, NoHeader, None, Resource.NONE, Action.NONE, batch=handler.batch, usual=handler),
+        Route(_PUT_OFF, NoHeader, None, Resource.NONE, Action.NONE, batch=handler.batch, frames=handler),
         Route(_AT_ONCE, NoHeader, handler.at_once, Resource.NONE, Action.NONE),
     ]
     return RemotingServer(RouteTable(routes), ConnectionSettings("127.0.0.1"), tls=tls)

@@ -29,14 +29,14 @@ from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.refusals import Refusal, Refusals, refusal_of
-from sprocket.remoting.routes import Action, Check, Handler, Lane, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.routes import Action, Check, Handler, NoHeader, Resource, Route, RouteTable, Traffic
 from sprocket.remoting.server import RemotingServer
 
 BEAT, SEND = RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2
 
 
 def route(code: RequestCode, handle: Handler | None, batch: Any = None, checks: tuple[Check, ...] = ()) -> Route:
-    return Route(code, NoHeader, handle, Resource.NONE, Action.NONE, Lane.SEND, batch, checks)
+    return Route(code, NoHeader, handle, Resource.NONE, Action.NONE, Traffic.SEND, batch, checks)
 
 
 @asynccontextmanager

@@ -201,12 +201,12 @@ def test_a_run_behind_a_guard_ends_before_a_frame_that_did_not_pass_it() -> None
 async def test_frames_of_which_one_did_not_pass_the_guard_are_not_served_as_a_whole() -> None:
     _, frames = guarded()
     usual = CodeFrames(310, lambda code, frames, index, channel: len(frames) - index)
-    route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, lambda request: None, Resource.TOPIC, Action.PUB, usual=usual)
+    route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, lambda request: None, Resource.TOPIC, Action.PUB, frames=usual)
     routes = RouteTable([route]).behind(lambda frame, channel: None)
     channel = RemotingChannel(routes, ChannelCounters())
-    assert routes.serve_usual([frames[0], frames[2]], 0, channel) == 2
+    assert routes.serve_frames([frames[0], frames[2]], 0, channel) == 2
     for unchecked in ([frames[0], frames[1]], [frames[1], frames[0]], [frames[0], frames[2], frames[3]]):
-        assert routes.serve_usual(unchecked, 0, channel) == 0
+        assert routes.serve_frames(unchecked, 0, channel) == 0
 
 
 async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed(

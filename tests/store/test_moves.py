@@ -74,7 +74,7 @@ def contents(root: Path) -> dict[str, bytes]:
 def delivered(root: Path, flags: int = 0) -> tuple[dict[str, bytes], dict[str, int], int]:
     """Let timed messages with all kinds of properties be delivered; return files, counts and how many were moved."""
     rig, moved = Rig(root, message_index_enable=False), 0
-    append = rig.store.append_usual
+    append = rig.store.append_encoded
 
     def counting(records: Any) -> int:
         nonlocal moved
@@ -97,7 +97,7 @@ def delivered(root: Path, flags: int = 0) -> tuple[dict[str, bytes], dict[str, i
                 )
             ]
         )
-    with patch.object(rig.store, "append_usual", counting):
+    with patch.object(rig.store, "append_encoded", counting):
         for _ in range(120):
             rig.work()
             rig.stores.clock.advance(1.0)
@@ -123,7 +123,7 @@ def test_the_end_of_a_segment_and_full_records_are_left_to_python(tmp_path: Path
             Rig(root, mapped_file_size_commit_log=32 * 1024, max_message_size=2000, message_index_enable=False),
             0,
         )
-        append = rig.store.append_usual
+        append = rig.store.append_encoded
 
         def counting(records: Any) -> int:
             nonlocal moved
@@ -135,7 +135,7 @@ def test_the_end_of_a_segment_and_full_records_are_left_to_python(tmp_path: Path
         for number in range(60):
             body = b"%d" % number * (100 + 7 * number % 600)
             rig.store.append([PendingMessage(TIMER_TOPIC, 0, body[:1999], encoded, 0, 0, 0, 77, HOST)])
-        with patch.object(rig.store, "append_usual", counting):
+        with patch.object(rig.store, "append_encoded", counting):
             for _ in range(10):
                 rig.work()
                 rig.stores.clock.advance(1.0)

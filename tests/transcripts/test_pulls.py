@@ -40,9 +40,9 @@ class PullScript(Script[Twin]):
 
     def _pull(self, code: int = 11, **changes: Any) -> list[str]:
         header, twin, counts = pull_header(**changes), self.twin, []
-        plan, found = twin.processor.planner.plan(pull_key(code, header)), twin.store.usual_reads.found
+        plan, found = twin.processor.planner.plan(pull_key(code, header)), twin.store.kernel_reads.found
         noted = lambda reads, messages: (counts.append(reads), found(reads, messages))  # noqa: E731
-        with patch.object(twin.store.usual_reads, "found", noted):
+        with patch.object(twin.store.kernel_reads, "found", noted):
             ((_, head, body),), *_ = twin.serve([encode_request(code, 1, header)])
         response = json.loads(head)
         fields = " ".join(f"{name}={value}" for name, value in (response.get("extFields") or {}).items())

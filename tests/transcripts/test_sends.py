@@ -80,9 +80,9 @@ class SendScript(Script[Twin]):
         before = {queue: twin.store.max_offset(*queue) for queue in twin.store.queues()}
         plan = twin.processor.planner.plan(SendKey(header.topic, header.queue_id))
         frame = encode_request(RequestCode.SEND_MESSAGE_V2, 1, header, 4) + b"body"
-        append = twin.store.append_usual
+        append = twin.store.append_encoded
         topics.relied_on.clear()
-        with patch.object(twin.store, "append_usual", side_effect=append) as appended:
+        with patch.object(twin.store, "append_encoded", side_effect=append) as appended:
             frames = twin.serve([frame * count])[0]
         lines = [f"plan: {described(plan)}", f"served by: {'kernel' if appended.call_count else 'handler'}"]
         for _, head, _ in frames:

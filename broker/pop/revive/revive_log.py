@@ -19,7 +19,7 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
-from store.appender import UsualRecords
+from store.appender import EncodedRecords
 from store.config.store_config import StoreConfig
 from store.record.record import PendingMessage
 
@@ -266,14 +266,14 @@ class ReviveLog:
         self.acks_written += len(messages) - checkpoints
         return physical_offset + size_bytes
 
-    def append_checkpoints(self, records: UsualRecords) -> int:
+    def append_checkpoints(self, records: EncodedRecords) -> int:
         """Append checkpoints that the compiled engine made, with the results of `append`."""
-        end = self._store.append_usual(records)
+        end = self._store.append_encoded(records)
         self.checkpoints_written += len(records)
         return end
 
-    def append_acks(self, records: UsualRecords) -> int:
+    def append_acks(self, records: EncodedRecords) -> int:
         """Append acknowledgements that the compiled engine made, with the results of `append`."""
-        end = self._store.append_usual(records)
+        end = self._store.append_encoded(records)
         self.acks_written += len(records)
         return end

@@ -19,7 +19,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.pop import NotificationRequestHeader, PollingInfoRequestHeader
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 
 _HAS_MESSAGE: Final = {"hasMsg": "true", "pollingFull": "false"}
 _NOTHING: Final = {"hasMsg": "false", "pollingFull": "false"}
@@ -43,7 +43,7 @@ class NotificationService(Service):
         group = Resource.GROUP
         return [
             Route(
-                RequestCode.NOTIFICATION, NotificationRequestHeader, self.notify, group, Action.SUB, Lane.PULL
+                RequestCode.NOTIFICATION, NotificationRequestHeader, self.notify, group, Action.SUB, Traffic.PULL
             ),
             Route(RequestCode.POLLING_INFO, PollingInfoRequestHeader, self.polling_info, group, Action.GET),
         ]  # fmt: skip

@@ -47,7 +47,7 @@ from sprocket.remoting.headers.pop import (
     PeekMessageRequestHeader,
     PopMessageRequestHeader,
 )
-from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Traffic
 
 # `PopBufferMergeService.scanGarbage`
 _CLEAN_S: Final = 30.0
@@ -94,15 +94,15 @@ class PopService(Service):
 
     def routes(self) -> list[Route]:
         """Serve the requests of pop consumers."""
-        group, sub, pull, client = Resource.GROUP, Action.SUB, Lane.PULL, Lane.CLIENT
+        group, sub, pull, client = Resource.GROUP, Action.SUB, Traffic.PULL, Traffic.CLIENT
         acks = Route(
             RequestCode.ACK_MESSAGE, AckMessageRequestHeader, None, group, sub, client, batch=self._acks.acknowledge
         )
         pops = Route(RequestCode.POP_MESSAGE, PopMessageRequestHeader, None, group, sub, pull, batch=self.pops.pop)
         return [
-            replace(pops, usual=self._pop_frames.handler(pops)),
+            replace(pops, frames=self._pop_frames.handler(pops)),
             Route(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, self._peeks.peek, group, sub, pull),
-            replace(acks, usual=self._ack_frames.handler(acks)),
+            replace(acks, frames=self._ack_frames.handler(acks)),
             Route(
                 RequestCode.BATCH_ACK_MESSAGE, NoHeader, None, group, sub, client,
                 batch=self._acks.acknowledge_batches,

@@ -35,7 +35,7 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
 from sprocket.remoting.message.record import HEAD
-from sprocket.remoting.routes import Action, Handler, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Handler, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class ClientRemotingProcessor:
             (RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader, self._status),
         )
         return [
-            Route(code, header, handle, Resource.NONE, Action.NONE, Lane.CLIENT) for code, header, handle in answers
+            Route(code, header, handle, Resource.NONE, Action.NONE, Traffic.CLIENT) for code, header, handle in answers
         ]
 
     def _unknown_group(self, group: str) -> Response | None:

@@ -96,7 +96,9 @@ class Handling:
         self._handler = handler
         self._max_messages = max_messages
         self._key = key
-        self._lanes: dict[Hashable, deque[ReceivedMessage]] = {}  # keys in work, and messages that wait for them
+        self._waiting_by_key: dict[
+            Hashable, deque[ReceivedMessage]
+        ] = {}  # keys in work, and messages that wait for them
         self._idle: set[asyncio.Task[None] | None] = set()
         self._is_stopping = False
         self.denied: ClientError | None = None  # why it ended
@@ -107,9 +109,9 @@ class Handling:
         for task in self._idle:
             if task is not None:
                 task.cancel()
-        waiting = [message for lane in self._lanes.values() for message in lane]
-        for lane in self._lanes.values():
-            lane.clear()
+        waiting = [message for queue in self._waiting_by_key.values() for message in queue]
+        for queue in self._waiting_by_key.values():
+            queue.clear()
         self._inbox.put_back(waiting)
 
     async def work(self) -> None:
@@ -143,22 +145,22 @@ class Handling:
     async def _handle_by_key(self, message: ReceivedMessage, key_of: Key) -> None:
         try:
             key = key_of(message)
-            lane = self._lanes.get(key)
+            queue = self._waiting_by_key.get(key)
         except Exception:
             logger.exception("event=key_failed group=%s message=%r", self._consumption.group, message)
             await self._give_back([message], 0)
             return
-        if lane is not None:
-            lane.append(message)
+        if queue is not None:
+            queue.append(message)
             return
-        lane = self._lanes[key] = deque([message])
+        queue = self._waiting_by_key[key] = deque([message])
         try:
-            while lane:
-                first = lane.popleft()
+            while queue:
+                first = queue.popleft()
                 if first.source is not None and not first.source.is_dropped:
                     await self._handle([first])
         finally:
-            del self._lanes[key]
+            del self._waiting_by_key[key]
 
     async def _handle(self, messages: list[ReceivedMessage]) -> None:
         try:

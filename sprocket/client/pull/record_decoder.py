@@ -27,7 +27,7 @@ if _records is not None and _records.LAYOUT != {
 }:  # fmt: skip
     raise ImportError("the compiled engine has another layout of records than sprocket.remoting: run `make engine`")
 # The compiled loop over usual records, if it is in use.
-decode_usual = None if _records is None else _records.RecordDecoder(ReceivedMessage).run
+decode_run = None if _records is None else _records.RecordDecoder(ReceivedMessage).run
 # The compiled loop takes offsets whose sum fits 64 bits.
 _MAX_DELTA = 1 << 61
 # A message inside a batch: total size, magic, body CRC, flag, body length.
@@ -46,8 +46,8 @@ def decode_records(
     position, end = 0, len(data)
     try:
         while position < end:
-            if decode_usual is not None and type(data) is bytes and abs(offset_delta) < _MAX_DELTA:
-                position = decode_usual(data, position, queue, queue.topic, offset_delta, messages)
+            if decode_run is not None and type(data) is bytes and abs(offset_delta) < _MAX_DELTA:
+                position = decode_run(data, position, queue, queue.topic, offset_delta, messages)
                 if position >= end:
                     break
             message = _decode_one(data, position, end, queue, offset_delta)

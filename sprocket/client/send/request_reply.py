@@ -22,7 +22,7 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.send import ReplyMessageRequestHeader
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.routes import Action, Lane, Resource, Route
+from sprocket.remoting.routes import Action, Resource, Route, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class PendingReplies:
             self._receive,
             Resource.NONE,
             Action.NONE,
-            Lane.CLIENT,
+            Traffic.CLIENT,
         )
 
     def expect(self, correlation_id: str) -> "asyncio.Future[ReceivedMessage]":

@@ -146,13 +146,13 @@ class IdempotentRequest(SendRequest):
         self.queue_key = queue_key
 
 
-UsualRequest = Callable[[Message, Callable[[], str]], SendRequest | None]
+CompiledRequest = Callable[[Message, Callable[[], str]], SendRequest | None]
 
 
-def usual_requests(settings: SendSettings, engine: Any = _native) -> UsualRequest | None:
+def compiled_requests(settings: SendSettings, engine: Any = _native) -> CompiledRequest | None:
     """Return the compiled twin of `single_request`; it returns None for an unusual message.  None with pure Python."""
     preparer = request_preparer(settings, engine)
-    request: UsualRequest | None = None if preparer is None else preparer.request
+    request: CompiledRequest | None = None if preparer is None else preparer.request
     return request
 
 

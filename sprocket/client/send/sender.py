@@ -28,11 +28,11 @@ from sprocket.client.errors import (
     refusal,
 )
 from sprocket.client.send.attempt import Attempt
+from sprocket.client.send.compiled_starts import ENGINE, CompiledStarts
 from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
 from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings
-from sprocket.client.send.usual_starts import ENGINE, UsualStarts
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
@@ -62,8 +62,8 @@ RETRY_CODES = frozenset(
     }
 )
 SentListener = Callable[[SendRequest, SendResult, Mapping[str, str], float], None]
-# Queues whose lanes are kept.
-_MAX_LANES = 4096
+# Queues whose ways are kept.
+_MAX_WAYS = 4096
 
 
 def is_retried(refused: BrokerRefused) -> bool:
@@ -92,7 +92,7 @@ def _is_bound(request: SendRequest, error: ClientError | None) -> bool:
     return isinstance(request, IdempotentRequest) and not is_refused
 
 
-class _Lane:
+class _Way:
     """The way to one queue: the connection that was found for it, and the encoded header."""
 
     __slots__ = ("changes", "channel", "header")
@@ -114,7 +114,7 @@ class Sender:
         first_queue: Callable[[], int] = random_number,
         engine: Any = ENGINE,
     ) -> None:
-        """`first_queue` returns the position to begin at among a topic's queues; `engine` is that of `UsualStarts`."""
+        """`first_queue` returns the position to begin at among a topic's queues; `engine` that of `CompiledStarts`."""
         self.instance = instance
         self._wall_ms = instance.clock.wall_ms
         self._monotonic = instance.clock.monotonic
@@ -125,8 +125,8 @@ class Sender:
         self._outstanding = 0
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._lanes: dict[MessageQueue, _Lane] = {}
-        self.usual = UsualStarts(instance, settings, self.faults.avoided, self._round_robin.positions, engine)
+        self._ways: dict[MessageQueue, _Way] = {}
+        self.compiled = CompiledStarts(instance, settings, self.faults.avoided, self._round_robin.positions, engine)
         self._idle: Wakeup | None = None  # of `settled`
         # Called with each send that a broker has taken: request, result, fields of the response, seconds.
         self.on_sent: list[SentListener] = []
@@ -189,44 +189,44 @@ class Sender:
         if self.settings.idempotent and isinstance(request, IdempotentRequest) and request.queue_key:
             return None  # `send` finds its queue
         queue = self._choose(route, ()) if self.faults.avoided else self._round_robin.choose(route)
-        lane = self._lanes.get(queue) or self._new_lane(request, queue)
-        channel = lane.channel
-        if channel is None or channel.is_closed or lane.changes != self.instance.route_changes:
-            channel = self._open_channel(lane, queue)
+        way = self._ways.get(queue) or self._new_way(request, queue)
+        channel = way.channel
+        if channel is None or channel.is_closed or way.changes != self.instance.route_changes:
+            channel = self._open_channel(way, queue)
         if channel is None:
             # The send that connects must choose this queue again.  If it took the next one, which belongs to the
             # other of two brokers, the broker that came back would get nothing until a heartbeat connects to it.
             self._round_robin.undo(request.topic)
             return None
-        if queue is route.rotation[-1] and self.usual.is_possible:  # once a round, which may have found all ways
+        if queue is route.rotation[-1] and self.compiled.is_possible:  # once a round, which may have found all ways
             self._keep_ways(route)
-        return self._write(channel, request, queue, timeout_s, lane)
+        return self._write(channel, request, queue, timeout_s, way)
 
     def _keep_ways(self, route: TopicRoute) -> None:
         """Let the compiled code start further messages of a topic, if the way to each of its queues is known."""
         ways = []
         for queue in route.rotation:
-            lane = self._lanes.get(queue)
-            if lane is None or lane.changes != self.instance.route_changes:
+            way = self._ways.get(queue)
+            if way is None or way.changes != self.instance.route_changes:
                 return
-            ways.append((queue, lane.header, lane.channel))
-        self.usual.keep(route.topic, ways)
+            ways.append((queue, way.header, way.channel))
+        self.compiled.keep(route.topic, ways)
 
-    def _open_channel(self, lane: _Lane, queue: MessageQueue) -> RemotingChannel | None:
-        """Return the open connection to the master of `queue`, and keep it in `lane`."""
+    def _open_channel(self, way: _Way, queue: MessageQueue) -> RemotingChannel | None:
+        """Return the open connection to the master of `queue`, and keep it in `way`."""
         address = self.instance.master_address(queue.broker_name)
-        lane.channel = None if address is None else self.instance.remoting.open_channel(address)
-        lane.changes = self.instance.route_changes
-        return lane.channel
+        way.channel = None if address is None else self.instance.remoting.open_channel(address)
+        way.changes = self.instance.route_changes
+        return way.channel
 
-    def _new_lane(self, request: SendRequest, queue: MessageQueue) -> _Lane:
-        if len(self._lanes) >= _MAX_LANES:
-            self._lanes.clear()
-            self.usual.forget()
+    def _new_way(self, request: SendRequest, queue: MessageQueue) -> _Way:
+        if len(self._ways) >= _MAX_WAYS:
+            self._ways.clear()
+            self.compiled.forget()
         plain = SendRequest(request.topic, b"", "", "")
         fields = plain.ext_fields(self.group, self.settings, queue, 0)
-        lane = self._lanes[queue] = _Lane(SendHeader(PLAIN, fields))
-        return lane
+        way = self._ways[queue] = _Way(SendHeader(PLAIN, fields))
+        return way
 
     def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
         faults = self.faults
@@ -240,20 +240,20 @@ class Sender:
         request: SendRequest,
         queue: MessageQueue,
         timeout_s: float,
-        lane: _Lane | None = None,
+        way: _Way | None = None,
     ) -> Attempt:
         now_ms = self._wall_ms()
         attempt = Attempt(request, queue, self._monotonic())
-        if lane is None or channel.is_signing or not _is_plain(request):
+        if way is None or channel.is_signing or not _is_plain(request):
             fields = request.ext_fields(self.group, self.settings, queue, now_ms)
             channel.request_for(attempt, request.code, fields, request.body, timeout_s=timeout_s)
         else:
             opaque, body = channel.next_opaque(), request.body
-            prefix = lane.header.prefix(opaque, request.sys_flag, now_ms, request.flag, request.properties, len(body))
+            prefix = way.header.prefix(opaque, request.sys_flag, now_ms, request.flag, request.properties, len(body))
             channel.request_encoded(attempt, PLAIN, opaque, prefix, body, timeout_s)
         return attempt
 
-    def usual_result(self, attempt: Attempt) -> SendResult | None:
+    def result_at_once(self, attempt: Attempt) -> SendResult | None:
         """Return the result of an attempt that succeeded in the usual way; None if `finish` must decide."""
         outcome = attempt.outcome
         if outcome is None or isinstance(outcome, ClientError) or outcome.code:

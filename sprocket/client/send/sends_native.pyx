@@ -331,7 +331,7 @@ cdef class IdMaker:
         return made
 
 
-cdef class Lane:
+cdef class Way:
     """The way to one queue: an open connection, and the encoder of the header."""
 
     cdef object queue
@@ -346,9 +346,9 @@ cdef class Lane:
 
 
 cdef class Round:
-    """The lanes of a topic in the order of sends; right as long as the instance has this `route_changes`."""
+    """The ways of a topic in the order of sends; right as long as the instance has this `route_changes`."""
 
-    cdef list lanes
+    cdef list ways
     cdef object changes
 
 
@@ -360,7 +360,7 @@ cdef struct AttemptPlaces:
 cdef class Starter:
     """Start of plain sends to the next queue: the twin of `Producer._prepare` and `Sender.start` together.
 
-    It takes a message if the lanes of its topic were given with `keep`, and if they are all still right.
+    It takes a message if the ways of its topic were given with `keep`, and if they are all still right.
     """
 
     cdef Preparer preparer
@@ -384,10 +384,10 @@ cdef class Starter:
         self.monotonic = instance.clock.monotonic
         self.avoided, self.positions, self.rounds = avoided, positions, {}
 
-    def keep(self, str topic not None, changes, list lanes not None):
-        """Take messages of `topic` from now on; `lanes` has queue, encoder and connection of each queue, in order."""
+    def keep(self, str topic not None, changes, list ways not None):
+        """Take messages of `topic` from now on; `ways` has queue, encoder and connection of each queue, in order."""
         cdef Round made = Round()
-        made.lanes = [Lane(queue, header, channel) for queue, header, channel in lanes]
+        made.ways = [Way(queue, header, channel) for queue, header, channel in ways]
         made.changes = changes
         self.rounds[topic] = made
 
@@ -399,7 +399,7 @@ cdef class Starter:
         """Write the request of `message`, and return its attempt; None if Python must do it, and nothing was done."""
         cdef Py_ssize_t index
         cdef PyObject *topic
-        cdef Lane lane
+        cdef Way way
         if Py_TYPE(message) != self.preparer.message_type or self.avoided:
             return None
         topic = get_place(<PyObject *> message, self.preparer.at.topic)
@@ -410,40 +410,40 @@ cdef class Starter:
         if found is None or (<Round> found).changes != self.instance.route_changes:
             return None
         position = self.positions.get(name)
-        lanes = (<Round> found).lanes
-        if position is None or not PyList_GET_SIZE(lanes):
+        ways = (<Round> found).ways
+        if position is None or not PyList_GET_SIZE(ways):
             return None
         index = position
         if index < 0:
             return None
-        lane = <Lane> PyList_GET_ITEM(lanes, index % PyList_GET_SIZE(lanes))
-        if lane.channel.is_closed:
+        way = <Way> PyList_GET_ITEM(ways, index % PyList_GET_SIZE(ways))
+        if way.channel.is_closed:
             return None
         request = self.preparer.made(message, self.new_id)
         if request is None:
             return None
-        attempt = self.write(lane, request, timeout_s)
+        attempt = self.write(way, request, timeout_s)
         if attempt is not None:
             self.positions[name] = index + 1
         return attempt
 
-    cdef object write(self, Lane lane, request, timeout_s):
+    cdef object write(self, Way way, request, timeout_s):
         cdef PyObject *source = <PyObject *> request
         cdef const RequestPlaces *of = &self.preparer.to
         body, properties = <object> get_place(source, of.body), <object> get_place(source, of.properties)
         # The time of its id, if that is known, is the time of its birth.
         born_ms = (<IdMaker> self.new_id).made_ms if type(self.new_id) is IdMaker else self.instance.clock.wall_ms()
-        opaque = lane.next_opaque()
-        prefix = lane.header.encoded(opaque, 0, born_ms, 0, properties, PyBytes_GET_SIZE(body))
+        opaque = way.next_opaque()
+        prefix = way.header.encoded(opaque, 0, born_ms, 0, properties, PyBytes_GET_SIZE(body))
         if prefix is None:
             return None
         attempt = PyType_GenericAlloc(self.attempt_type, 0)
         put(attempt, self.to.awaited, None)
         put(attempt, self.to.outcome, None)
-        put(attempt, self.to.queue, lane.queue)
+        put(attempt, self.to.queue, way.queue)
         put(attempt, self.to.request, request)
         put(attempt, self.to.started, self.monotonic())
-        lane.request_encoded(attempt, self.preparer.code, opaque, prefix, body, timeout_s)
+        way.request_encoded(attempt, self.preparer.code, opaque, prefix, body, timeout_s)
         return attempt
 
 

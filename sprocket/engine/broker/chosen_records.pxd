@@ -48,7 +48,7 @@ cdef inline int set_codes(TagCodes *tags, codes) except -1:
 
 
 cdef inline int set_limits(Limits *limits, tuple values) except -1:
-    """Take the limits of `store.queue.usual_reads`."""
+    """Take the limits of `store.queue.kernel_reads`."""
     (limits.wrote_offset, limits.cold_end, limits.memory_bytes, limits.max_messages, limits.max_bytes,
      limits.max_scanned) = values
     return 0

@@ -141,7 +141,7 @@ cdef class Connection:
         """Find the handler of the first frame."""
         cdef FrameParts parts
         entry = self._table.entry_of(frames[0])
-        self.handler, self.handler_code = (None, None) if entry is None else (entry.usual, entry.code)
+        self.handler, self.handler_code = (None, None) if entry is None else (entry.frames, entry.code)
         self.handler_table = self._table
         frames.part(0, &parts)
         self.serialization = parts.serialization

@@ -20,7 +20,7 @@ from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, Frames
 from sprocket.remoting.headers.base import Int
-from sprocket.remoting.routes import Lane, Overload, RouteTable
+from sprocket.remoting.routes import Overload, RouteTable, Traffic
 
 # A smaller read does not overload a server, and a pause of its own is no overload.
 LARGE_READ_BYTES: Final = 16 * 1024
@@ -33,7 +33,7 @@ class _Address(msgspec.Struct, gc=False):
     opaque: Int = 0
 
 
-_LANES: Final = tuple(Lane)
+_CLASSES: Final = tuple(Traffic)
 _PREFIX_BYTES: Final = 8
 _decode: Final = msgspec.json.Decoder(_Address, strict=False).decode
 _decode_all: Final = msgspec.json.Decoder(list[_Address], strict=False).decode
@@ -45,20 +45,20 @@ _BINARY_ADDRESS_AT: Final = 5
 def shed(frames: Frames, table: RouteTable, overload: Overload, waited_s: float) -> tuple[Frames, bytes]:
     """Return the frames of one read to serve, and the encoded responses to the others.
 
-    The first frames of each lane are served, at least one.  The others are counted as refused.
+    The first frames of each class are served, at least one.  The others are counted as refused.
     """
     # Pairs, not a mapping: hashing an Enum takes as long as a verdict.
     count = len(frames)
-    late = [(lane, one) for lane in _LANES if (one := overload(lane, waited_s, count))[0] < 1.0]
+    late = [(traffic, one) for traffic in _CLASSES if (one := overload(traffic, waited_s, count))[0] < 1.0]
     if not late:
         return frames, b""
     entries = table.entries_of(frames)
     answers: list[bytes] = []
     gone: set[int] = set()
-    for lane, (share, reason) in late:
+    for traffic, (share, reason) in late:
         # By identity: hashing an Enum takes as long as all the rest.
-        of_lane = [index for index, one in enumerate(entries) if one is not None and one.lane is lane]
-        chosen = of_lane[ceil(len(of_lane) * share) :]
+        of_class = [index for index, one in enumerate(entries) if one is not None and one.traffic is traffic]
+        chosen = of_class[ceil(len(of_class) * share) :]
         opaques: dict[int, list[int]] = {JSON: [], ROCKETMQ: []}
         for index, address in zip(chosen, _addresses([frames[index] for index in chosen]), strict=True):
             if address is None or address.flag & FLAG_RESPONSE:

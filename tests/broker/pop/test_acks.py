@@ -45,9 +45,9 @@ async def test_acknowledgements_of_one_read_are_one_append(tmp_path: Path) -> No
         messages = await popped(client)
         sizes = []
         store = broker.store
-        append, append_usual = store.append, store.append_usual
+        append, append_encoded = store.append, store.append_encoded
         store.append = lambda batch: (sizes.append(len(batch)), append(batch))[1]  # type: ignore[method-assign, func-returns-value, assignment]
-        store.append_usual = lambda acks: (sizes.append(len(acks)), append_usual(acks))[1]  # type: ignore[method-assign, func-returns-value, assignment]
+        store.append_encoded = lambda acks: (sizes.append(len(acks)), append_encoded(acks))[1]  # type: ignore[method-assign, func-returns-value, assignment]
         responses = await asyncio.gather(*(ack(client, message) for message in messages))
         assert [response.code for response in responses] == [CODE.SUCCESS] * 20
         assert sum(sizes) == 20

@@ -47,7 +47,7 @@ def frame(serialization: int = JSON, opaque: int = 1, code: int = 11, **changes:
 def served_by_kernel(twin: Twin, pieces: list[bytes]) -> int:
     """Return how many pulls the kernel served."""
     counts: list[int] = []
-    reads = twin.store.usual_reads
+    reads = twin.store.kernel_reads
     found = reads.found
     with patch.object(reads, "found", lambda count, messages: (counts.append(count), found(count, messages))):
         twin.serve(pieces)

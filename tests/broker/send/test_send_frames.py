@@ -60,8 +60,8 @@ def appended_compiled(pieces: list[bytes], **settings: bool) -> int:
     twin = Twin(True, sync_flush=False, **settings)
     twin.serve([plain(4)])
     counts = []
-    append = twin.store.append_usual
-    with patch.object(twin.store, "append_usual", lambda records: (counts.append(len(records)), append(records))[1]):
+    append = twin.store.append_encoded
+    with patch.object(twin.store, "append_encoded", lambda records: (counts.append(len(records)), append(records))[1]):
         twin.serve(pieces)
     return sum(counts)
 
@@ -233,8 +233,8 @@ def test_a_field_of_every_kind_in_every_place() -> None:
 def appends_of(twin: Twin, turns: list[list[tuple[int, bytes]]]) -> list[int]:
     """Serve the turns; return how many sends each append of the kernel had."""
     counts = []
-    append = twin.store.append_usual
-    with patch.object(twin.store, "append_usual", lambda records: (counts.append(len(records)), append(records))[1]):
+    append = twin.store.append_encoded
+    with patch.object(twin.store, "append_encoded", lambda records: (counts.append(len(records)), append(records))[1]):
         twin.serve_turns(turns)
     return counts
 
@@ -258,7 +258,7 @@ def test_a_sync_master_appends_the_reads_of_a_turn_together_and_answers_once_a_s
 ) -> None:
     twin = Twin(True, sync_flush=False, role=BrokerRole.SYNC_MASTER)
     twin.serve([plain(4)])
-    store, append, appended = twin.store, twin.store.append_usual, []
+    store, append, appended = twin.store, twin.store.append_encoded, []
 
     def acknowledge(end: int) -> None:
         store.confirmation.replicated(end, end, is_enough=True)
@@ -270,7 +270,7 @@ def test_a_sync_master_appends_the_reads_of_a_turn_together_and_answers_once_a_s
         return end
 
     acknowledge(store.wrote_offset)
-    with patch.object(store, "append_usual", append_and_acknowledge):
+    with patch.object(store, "append_encoded", append_and_acknowledge):
         outputs = twin.serve_turns([[(name, plain(12)) for name in range(3)]])[0]
     assert appended == [36]
     assert [len(frames) for frames, _ in outputs] == [answers] * 3

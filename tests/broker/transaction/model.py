@@ -10,7 +10,7 @@ from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.topic_names import TRANS_OP_HALF_TOPIC
-from store.appender import UsualRecords
+from store.appender import EncodedRecords
 from store.record.record import Appended, PendingMessage
 from tests.broker.transaction.model_producer import Place
 from tests.broker.transaction.rig import COMMIT
@@ -122,14 +122,14 @@ class CutAppend:
     def __init__(self, broker: Broker, kept: int, folder: Path, copy: Path) -> None:
         self._append, self._kept, self._folder, self._copy = broker.store.append, kept, folder, copy
         self.written: list[PendingMessage] | None = None  # of the append that is cut
-        self._append_usual = broker.store.append_usual
+        self._append_encoded = broker.store.append_encoded
         broker.store.append = self  # type: ignore[method-assign]
-        broker.store.append_usual = self._refuse  # type: ignore[method-assign]
+        broker.store.append_encoded = self._refuse  # type: ignore[method-assign]
 
-    def _refuse(self, records: UsualRecords) -> int:
+    def _refuse(self, records: EncodedRecords) -> int:
         """The compiled engine's messages cannot be cut apart: until the cut, Python makes them."""
         if self.written is not None:
-            return self._append_usual(records)
+            return self._append_encoded(records)
         raise RequestError(ResponseCode.SYSTEM_ERROR, "this append is to be cut")
 
     def __call__(self, messages: Sequence[PendingMessage]) -> list[Appended]:

@@ -200,7 +200,7 @@ class Rig:
 
         self.store.append = dying  # type: ignore[method-assign]
         # The compiled engine makes the same records (`test_kernels.py`), but cannot make a part of them.
-        self.store.usual_limits = lambda: (0, 0)  # type: ignore[method-assign]
+        self.store.encoded_limits = lambda: (0, 0)  # type: ignore[method-assign]
 
 
 def keys(record: Record) -> str:

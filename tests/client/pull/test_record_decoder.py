@@ -150,8 +150,8 @@ def test_texts_that_are_not_utf8_do_not_hide_the_messages_around_them() -> None:
 
 
 def attributes_of(data: bytes, is_native: bool, delta: int, from_offset: int) -> object:
-    decode = record_decoder.decode_usual if is_native else None
-    with patch.object(record_decoder, "decode_usual", decode):
+    decode = record_decoder.decode_run if is_native else None
+    with patch.object(record_decoder, "decode_run", decode):
         try:
             messages = decode_records(data, QUEUE, delta, from_offset)
         except ProtocolError as error:
@@ -177,7 +177,7 @@ def some_records(chance: random.Random) -> bytes:
     return b"".join(made)
 
 
-@pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
+@pytest.mark.skipif(record_decoder.decode_run is None, reason="the compiled engine is not in use")
 @pytest.mark.parametrize("seed", seeds(60, quick=6))
 def test_both_engines_decode_the_same(seed: int) -> None:
     chance = random.Random(seed)
@@ -191,19 +191,19 @@ def test_both_engines_decode_the_same(seed: int) -> None:
     compare(chance.randbytes(300))
 
 
-@pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
+@pytest.mark.skipif(record_decoder.decode_run is None, reason="the compiled engine is not in use")
 def test_the_compiled_loop_takes_usual_records() -> None:
     usual = record(b"x", properties=b"K\1v\2")
-    assert record_decoder.decode_usual is not None
+    assert record_decoder.decode_run is not None
     for unusual in (java.RECORD_IPV6, record(b"x", topic=b"Other"), usual[:-1], b"\0" * 90, b""):
         messages: list[ReceivedMessage] = []
-        end = record_decoder.decode_usual(usual + usual + unusual, 0, QUEUE, "TopicTest", 0, messages)
+        end = record_decoder.decode_run(usual + usual + unusual, 0, QUEUE, "TopicTest", 0, messages)
         assert end == 2 * len(usual) and len(messages) == 2
     for at in (-1, len(usual), 1 << 60):
-        assert record_decoder.decode_usual(usual, at, QUEUE, "TopicTest", 0, []) == at
+        assert record_decoder.decode_run(usual, at, QUEUE, "TopicTest", 0, []) == at
 
 
-@pytest.mark.skipif(record_decoder.decode_usual is None, reason="the compiled engine is not in use")
+@pytest.mark.skipif(record_decoder.decode_run is None, reason="the compiled engine is not in use")
 def test_messages_own_what_they_hold() -> None:
     data = record(b"x" * 100, properties=b"K\1v\2") * 50
 

@@ -9,10 +9,10 @@ import pytest
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
 from sprocket.client.send.reply import Reply
-from sprocket.client.send.send_request import SendRequest, SendSettings, single_request, usual_requests
+from sprocket.client.send.send_request import SendRequest, SendSettings, compiled_requests, single_request
 
 _SETTINGS = SendSettings(max_message_size=6000)
-usual = usual_requests(_SETTINGS)
+usual = compiled_requests(_SETTINGS)
 pytestmark = pytest.mark.skipif(usual is None, reason="the compiled engine is not built")
 
 

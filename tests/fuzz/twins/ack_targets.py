@@ -111,7 +111,7 @@ class Twin:
         with path_of(is_native):
             self.service = PopService(core, file, intake)
             routes = [route for route in self.service.routes() if route.code == self.code]
-            assert (routes[0].usual is not None) == is_native
+            assert (routes[0].frames is not None) == is_native
             self.table = RouteTable(routes)
         self.core = core
         self.counters = ChannelCounters()

@@ -9,7 +9,7 @@ import msgspec
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
 from sprocket.client.send.send_header import SendHeader
-from sprocket.client.send.send_request import PLAIN, SendRequest, SendSettings, single_request, usual_requests
+from sprocket.client.send.send_request import PLAIN, SendRequest, SendSettings, compiled_requests, single_request
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.codec_json import decode_response, encode_header
@@ -58,7 +58,7 @@ def request_twins(data: bytes) -> None:
     """Messages that `data` chooses: the compiled maker of requests makes the request of Python, or leaves it."""
     if compiled is None:
         return
-    usual = usual_requests(_SETTINGS, compiled)
+    usual = compiled_requests(_SETTINGS, compiled)
     assert usual is not None
     chance = random.Random(data)
     for _ in range(8):

@@ -68,7 +68,7 @@ def by_arrays() -> AbstractContextManager[None]:
 
 def by_compiled_code() -> AbstractContextManager[None]:
     """Let chunks use the compiled functions, whichever engine this process has."""
-    return decoding_by(compiled.UsualRecords.at, compiled.gather)
+    return decoding_by(compiled.EncodedRecords.at, compiled.gather)
 
 
 def read(content: bytes, positions: Integers, options: DecodeOptions, kept: Sequence[int]) -> object:

@@ -92,7 +92,7 @@ class Twin:
         with path_of(is_native):
             self.processor = TransactionProcessor(config, self.transactions, waits, self.clock)
             routes = self.processor.routes()
-        assert (routes[0].usual is not None) == is_native
+        assert (routes[0].frames is not None) == is_native
         self.table = RouteTable(routes)
         self.counters = ChannelCounters()
         chance = random.Random(odd)
@@ -203,13 +203,13 @@ def guarded(table: RouteTable, access: Access) -> RouteTable:
 def counted(twin: Twin) -> Iterator[list[int]]:
     """Count the messages of each append that the engine makes."""
     counts: list[int] = []
-    append = twin.store.append_usual
+    append = twin.store.append_encoded
 
     def counting(records: Any) -> int:
         counts.append(len(records))
         return append(records)
 
-    with patch.object(twin.store, "append_usual", counting):
+    with patch.object(twin.store, "append_encoded", counting):
         yield counts
 
 

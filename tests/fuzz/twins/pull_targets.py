@@ -62,7 +62,7 @@ def filled_store() -> MessageStore:
         tag = TAGS[number % len(TAGS)]
         body = chance.randbytes(chance.choice((0, 100, 100, 300, 2000)))
         store.append([PendingMessage("Orders", chance.randrange(4), body, b"", java_hash_code(tag), 0, 0, 0, bytes(8))])
-    queue = store.usual_reads.queue("Orders", 3)
+    queue = store.kernel_reads.queue("Orders", 3)
     assert queue is not None
     queue.cold_end = COLD
     return store
@@ -116,8 +116,8 @@ class Twin:
                 ConsumerFilters(self.config, file, clock), self.flow,
             )  # fmt: skip
             routes = self.processor.routes()
-            assert all(route.usual is not None for route in routes)
-            self.table = RouteTable(routes if has_kernel else [replace(route, usual=None) for route in routes])
+            assert all(route.frames is not None for route in routes)
+            self.table = RouteTable(routes if has_kernel else [replace(route, frames=None) for route in routes])
         self.counters = ChannelCounters()
         self.subscribe("Heard", "CLUSTERING", "A || C")
         self.subscribe("Broad", "BROADCASTING", "*")

@@ -63,7 +63,7 @@ def gather_twins(data: bytes) -> None:
 
 def decoded(data: bytes, decode: Any, delta: int) -> object:
     """All attributes of the messages in `data`, or why it has none; `decode` is the compiled loop, None for Python."""
-    with patch.object(record_decoder, "decode_usual", decode):
+    with patch.object(record_decoder, "decode_run", decode):
         try:
             messages = record_decoder.decode_records(data, _QUEUE, delta)
         except ProtocolError as error:

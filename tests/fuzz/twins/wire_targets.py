@@ -20,7 +20,7 @@ from sprocket.remoting.headers.base import Header, to_ext_fields
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from sprocket.remoting.routes import Action, Lane, Resource, Route, RouteTable, UnroutableRequest
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable, Traffic, UnroutableRequest
 from tests.fuzz.target import Target, pieces_of
 
 try:
@@ -42,7 +42,7 @@ _BYTES_LIMIT: Final = 100_000
 def table(is_native: bool) -> RouteTable:
     """Routes of the hot codes, decoded by one twin."""
     made = RouteTable(
-        Route(code, header, lambda request: None, Resource.NONE, Action.NONE, Lane.ADMIN)
+        Route(code, header, lambda request: None, Resource.NONE, Action.NONE, Traffic.ADMIN)
         for code, header in HEADERS.items()
     )
     for code, entry in made.entries.items():
@@ -53,7 +53,7 @@ def table(is_native: bool) -> RouteTable:
 @contextmanager
 def cutting(is_native: bool) -> Iterator[None]:
     """Let `FrameDecoder` cut with one twin."""
-    with patch.object(framing, "_cut_usual", read_frames.cut if is_native else None):
+    with patch.object(framing, "_cut_compiled", read_frames.cut if is_native else None):
         yield
 
 

@@ -20,11 +20,11 @@ from sprocket.remoting.routes import (
     Action,
     CodeFrames,
     FramesChannel,
-    Lane,
     NoHeader,
     Resource,
     Route,
     RouteTable,
+    Traffic,
     UnroutableRequest,
 )
 from sprocket.remoting.rpc_latency import RpcLatency
@@ -70,8 +70,8 @@ class Handler:
         at_once = CodeFrames(_AT_ONCE, self._serve, None, self._prove)
         put_off = CodeFrames(_PUT_OFF, self._serve, self._settle, self._prove)
         return [
-            Route(_AT_ONCE, NoHeader, self._one, Resource.NONE, Action.NONE, Lane.SEND, usual=at_once),
-            Route(_PUT_OFF, NoHeader, self._one, Resource.NONE, Action.NONE, Lane.PULL, usual=put_off),
+            Route(_AT_ONCE, NoHeader, self._one, Resource.NONE, Action.NONE, Traffic.SEND, frames=at_once),
+            Route(_PUT_OFF, NoHeader, self._one, Resource.NONE, Action.NONE, Traffic.PULL, frames=put_off),
             Route(_SINGLE, NoHeader, self._one, Resource.NONE, Action.NONE),
         ]
 

@@ -10,7 +10,7 @@ from sprocket.remoting.flow.unread_input import UnreadInput
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
 from sprocket.remoting.listener_settings import ConnectionSettings
-from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable, Traffic
 from sprocket.remoting.server import RemotingServer
 
 
@@ -20,8 +20,8 @@ def serve(_: Request[object]) -> Response:
 
 TABLE = RouteTable(
     [
-        Route(RequestCode.SEND_MESSAGE_V2, NoHeader, serve, Resource.NONE, Action.NONE, Lane.SEND),
-        Route(RequestCode.HEART_BEAT, NoHeader, serve, Resource.NONE, Action.NONE, Lane.CLIENT),
+        Route(RequestCode.SEND_MESSAGE_V2, NoHeader, serve, Resource.NONE, Action.NONE, Traffic.SEND),
+        Route(RequestCode.HEART_BEAT, NoHeader, serve, Resource.NONE, Action.NONE, Traffic.CLIENT),
     ]
 )
 
@@ -34,8 +34,8 @@ def frame(
     return one
 
 
-def busy(lane: Lane, waited_s: float, count: int) -> tuple[float, str]:
-    return (0.0, f"{lane.value} waited {waited_s} of {count}") if lane is Lane.SEND else (1.0, "")
+def busy(traffic: Traffic, waited_s: float, count: int) -> tuple[float, str]:
+    return (0.0, f"{traffic.value} waited {waited_s} of {count}") if traffic is Traffic.SEND else (1.0, "")
 
 
 def answers(content: bytes) -> list[ReceivedResponse]:
@@ -61,7 +61,9 @@ def test_of_each_read_the_share_is_served_that_can_be_and_one_at_least() -> None
     beats = [frame(RequestCode.HEART_BEAT, number) for number in range(3)]
     frames = [frame(opaque=number) for number in range(40)]
     mixed = [*frames[:20], *beats, *frames[20:]]
-    kept, written = shed(mixed, TABLE, lambda lane, *_: (0.25, "busy") if lane is Lane.SEND else (1.0, ""), 0.1)
+    kept, written = shed(
+        mixed, TABLE, lambda traffic, *_: (0.25, "busy") if traffic is Traffic.SEND else (1.0, ""), 0.1
+    )
     assert kept == [*frames[:10], *beats]
     assert [one.opaque for one in answers(written)] == list(range(10, 40))
     kept, written = shed(frames[:3], TABLE, lambda *_: (0.01, "busy"), 0.1)
@@ -97,10 +99,10 @@ async def test_a_refused_connection_is_still_read_and_answered_in_full() -> None
     table = RouteTable(TABLE.routes)
     looks = 0
 
-    def overload(lane: Lane, waited_s: float, count: int) -> tuple[float, str]:
+    def overload(traffic: Traffic, waited_s: float, count: int) -> tuple[float, str]:
         nonlocal looks
-        looks += lane is Lane.SEND
-        return (0.0, "busy") if lane is Lane.SEND and looks < 20 else (1.0, "")
+        looks += traffic is Traffic.SEND
+        return (0.0, "busy") if traffic is Traffic.SEND and looks < 20 else (1.0, "")
 
     table.overload = overload
     server = RemotingServer(table, ConnectionSettings("127.0.0.1"))

@@ -66,7 +66,7 @@ def test_a_record_at_the_very_end_of_the_data_is_usual() -> None:
     log = log_of(random.Random(8), 1)
     with by_compiled_code():
         chunk = Chunk(BytesSegment(log), np.zeros(1, np.int64), DecodeOptions())
-    assert chunk.usual is not None
+    assert chunk.compiled is not None
     assert chunk.column("physicalOffset").to_pylist() == [BASE]
 
 

@@ -72,8 +72,10 @@ async def test_monitors_find_every_figure_that_they_parse(pair: Pair) -> None:
     """rocketmq-exporter 0.0.3 drops all figures of a broker when one of these is no number or is not there."""
     response = await pair[1].ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
     info = loads(response.body, KVTable).table
-    lanes = ("send", "pull", "litePull", "query", "ack")
-    figures = [f"{lane}ThreadPoolQueue{of}" for lane in lanes for of in ("Size", "Capacity", "HeadWaitTimeMills")]
+    classes = ("send", "pull", "litePull", "query", "ack")
+    figures = [
+        f"{traffic}ThreadPoolQueue{of}" for traffic in classes for of in ("Size", "Capacity", "HeadWaitTimeMills")
+    ]
     figures += ["EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity"]
     figures += [
         f"msg{of}Total{day}" for of in ("Put", "Get") for day in ("TodayNow", "TodayMorning", "YesterdayMorning")

@@ -68,8 +68,8 @@ def test_usual_signed_sends_are_handled_compiled_from_the_first_pass_on(serializ
     twin = Sender(True)
     twin.serve([b"".join(send(ALICE, n, serialization) for n in range(4))])
     stored: list[int] = []
-    append = twin.store.append_usual
-    with patch.object(twin.store, "append_usual", lambda group: (stored.append(len(group)), append(group))[1]):
+    append = twin.store.append_encoded
+    with patch.object(twin.store, "append_encoded", lambda group: (stored.append(len(group)), append(group))[1]):
         twin.serve([b"".join(send(ALICE, n, serialization) for n in range(16))] * 2)
         assert sum(stored) == 32
         twin.serve([b"".join(send(BOB, n, serialization) for n in range(16))])
@@ -81,7 +81,7 @@ def test_usual_signed_sends_are_handled_compiled_from_the_first_pass_on(serializ
 @both
 def test_usual_signed_pulls_are_handled_compiled(serialization: int) -> None:
     twin = Puller(True)
-    reads, counts = twin.store.usual_reads, []
+    reads, counts = twin.store.kernel_reads, []
     found = reads.found
     with patch.object(reads, "found", lambda count, messages: (counts.append(count), found(count, messages))):
         twin.serve([b"".join(pull(ALICE, n, serialization) for n in range(8))])

@@ -1,4 +1,4 @@
-"""What the kernels of pulls and the path of usual pops read with: queues, segments of the log, limits of a read.
+"""What the kernels of pulls and pops read with: queues, segments of the log, limits of a read.
 
 `QueueReader.get` is its Python twin.
 """
@@ -9,7 +9,7 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.queue_reader import QueueReader
 
 
-class UsualReads:
+class KernelReads:
     """Reads of records that are probably in memory, and that this process appended.  For the owner thread only."""
 
     def __init__(self, log: CommitLog, table: ConsumeQueueTable, reader: QueueReader) -> None:

@@ -11,9 +11,9 @@ from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.unique_id import unique_ids
 from sprocket.client.message import Message
 from sprocket.client.send.attempt import Attempt
+from sprocket.client.send.compiled_starts import ENGINE
 from sprocket.client.send.send_request import SendRequest, SendSettings, single_request
 from sprocket.client.send.sender import Sender
-from sprocket.client.send.usual_starts import ENGINE
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.frames import encode_request
 from tests.clock import ManualClock
@@ -87,7 +87,7 @@ class Client:
         self.all_connections.append(self.connections[broker_name])
 
     def send(self, message: Message) -> None:
-        start = self.sender.usual.start
+        start = self.sender.compiled.start
         attempt = None if start is None else start(message, 2.5)
         if attempt is None:
             attempt = self.sender.start(single_request(message, self.settings, self.new_id), 2.5)
@@ -163,7 +163,7 @@ def test_an_avoided_broker_gets_nothing_from_compiled_code() -> None:
         client.send(Message("T", b"x"))
     assert client.compiled > 0
     client.sender.faults.failed("broker-a", 0.0, 0.0)
-    start = client.sender.usual.start
+    start = client.sender.compiled.start
     assert start is not None
     assert start(Message("T", b"x"), 1.0) is None
 
@@ -172,7 +172,7 @@ def test_a_message_with_an_attribute_of_any_type_is_left_to_python_and_nothing_i
     client = Client(ENGINE)
     client.reroute((1, 0))
     client.send(Message("T", b"x"))
-    start = client.sender.usual.start
+    start = client.sender.compiled.start
     assert start is not None
     for name in Message.__slots__:
         for value in (7, ["T"], "\ud800"):

@@ -19,10 +19,10 @@ from sprocket.remoting.channel import RemotingChannel
 # The compiled engine, None with pure Python.
 ENGINE: Final = native("sprocket.client.send.sends_native")
 # A message and the time for its attempt, s; None: the Python path must start it, and nothing was done.
-UsualStart = Callable[[Message, float], Attempt | None]
+CompiledStart = Callable[[Message, float], Attempt | None]
 
 
-class UsualStarts:
+class CompiledStarts:
     """Start of the usual sends of one sender; `start` is None while no way is known."""
 
     def __init__(
@@ -34,7 +34,7 @@ class UsualStarts:
         engine: Any = ENGINE,
     ) -> None:
         """`avoided` are the brokers to avoid, `positions` those of the next queues; both are the sender's own."""
-        self.start: UsualStart | None = None
+        self.start: CompiledStart | None = None
         self._instance = instance
         self._avoided = avoided
         self._positions = positions
@@ -49,17 +49,17 @@ class UsualStarts:
 
     def keep(self, topic: str, ways: Iterable[tuple[MessageQueue, SendHeader, RemotingChannel | None]]) -> None:
         """Start further messages of `topic` here, if all `ways` are open; they have the order of sends."""
-        lanes = []
+        ways = []
         for queue, header, channel in ways:
             if channel is None or channel.is_closed or channel.is_signing:
                 return
-            lanes.append((queue, header.encoder, channel))
+            ways.append((queue, header.encoder, channel))
         if self._starter is None:
             new_id = self._instance.identity.new_unique_id
             self._starter = self._engine.Starter(
                 self._preparer, Attempt, self._instance, new_id, self._avoided, self._positions
             )
-        self._starter.keep(topic, self._instance.route_changes, lanes)
+        self._starter.keep(topic, self._instance.route_changes, ways)
         self.start = self._starter.start
 
     def forget(self) -> None:
