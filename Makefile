@@ -95,6 +95,7 @@ docs: setup ## Write from the code what docs/ says of keys, files, replication, 
 	$(BIN)/python -m docs.pages.figures_page docs/figures.md
 	$(BIN)/python -m docs.pages.metrics_page docs/metrics.md
 	$(BIN)/python -m docs.pages.api_page docs/api.md
+	$(BIN)/python -m docs.pages.requests_page docs/engine-requests.md
 
 site: setup ## Build the documentation site with an API reference in build/site
 	@SPROCKET_ENGINE=python $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \
