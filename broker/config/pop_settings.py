@@ -43,6 +43,26 @@ class PopSettings:
         maximum=100,
         mutable=True,
     )
+    pop_from_retry_probability_for_priority: int = int_setting(
+        "popFromRetryProbabilityForPriority",
+        0,
+        "The same for pops that obey priorities.",
+        minimum=0,
+        maximum=100,
+        mutable=True,
+    )
+    priority_order_asc: bool = bool_setting(
+        "priorityOrderAsc",
+        True,
+        "Whether the highest priority is popped first; false: the lowest.",
+        mutable=True,
+    )
+    use_separate_retry_queue: bool = bool_setting(
+        "useSeparateRetryQueue",
+        False,
+        "Retry topics have as many queues as their topic, so that retries keep their priority; false: one queue.",
+        mutable=True,
+    )
     pop_response_return_actual_retry_topic: bool = bool_setting(
         "popResponseReturnActualRetryTopic",
         False,

@@ -1,6 +1,6 @@
 """Plans of pops: all rules about which pops are served, and how.  The compiled kernel and `PopProcessor` share them.
 
-Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `PeekMessageProcessor`.
+Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `PeekMessageProcessor`; priorities: 5.5.1.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ from broker.plan.refusals import unknown_group, unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.pop.pop_filters import pop_filter, subscriptions
 from broker.pop.revive.revive_log import CheckpointForm, ReviveLog, may_begin_seal
+from broker.subscription.group_attributes import priority_factor
+from broker.topic.attributes import MESSAGE_TYPE
 from broker.topic.retry_topics import retry_topic, retry_topic_v1, retry_topic_v2
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
@@ -27,6 +29,7 @@ from sprocket.remoting.headers.pop import (
     PollingInfoRequestHeader,
     PopMessageRequestHeader,
 )
+from sprocket.remoting.message.message_type import MessageType
 from sprocket.remoting.message.pop_extra_info import retry_kind
 from sprocket.remoting.message.topic_names import is_light
 from store.queue.consume_queue import ConsumeQueue
@@ -49,6 +52,7 @@ class Why(Enum):
     LIGHT = "the messages of a light topic are in several queues"
     SQL = "properties of the records decide"
     MANY_TAGS = "the subscription has more tags than a kernel searches for"
+    PRIORITY = "a pop of a priority topic may scan its queues from the highest"
     NO_QUEUE = "there is no queue yet, or none with an entry for each message"
 
 
@@ -74,6 +78,7 @@ def pop_key(header: PopMessageRequestHeader) -> PopKey:
 class PopPlan(ServedPlan):
     """How pops with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
+    A pop whose draw is below `priority_factor` obeys priorities.
     `codes` are the hash codes of the tags that `matches` wants; None: every message.  `subscriptions` are those that a
     pop implies.  A pop with an odd draw reads `retry`; an even one reads `left_retry` if that has messages, and else
     `even_retry`.  `queues` are those that the pop names, `kind` is that of the topic in handles.  A kernel makes
@@ -83,6 +88,7 @@ class PopPlan(ServedPlan):
     topic: str
     group: str
     queue_count: int
+    priority_factor: int
     matches: PullFilter | None
     codes: tuple[int, ...] | None
     subscriptions: tuple[SubscriptionData, SubscriptionData]
@@ -149,6 +155,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
         count = topic.read_queue_nums
         ids = range(count) if key.queue_id < 0 else range(key.queue_id, key.queue_id + 1)
         queues = tuple(self._reads.queues(key.topic, ids))
+        factor = 0 if key.is_ordered else self._priority_factor(topic, key.group)
         codes = tuple(sorted(matches.codes)) if isinstance(matches, TagFilter) else None
         form, wheel = self._log.checkpoint_form(key.topic, key.group), self._log.wheel_limits()
         why = Why.ORDERED if key.is_ordered else self._state()
@@ -164,12 +171,14 @@ class PopPlanner(Planner[PopKey, PopPlan]):
             why = Why.SQL
         elif codes is not None and len(codes) > MAX_TAG_CODES:
             why = Why.MANY_TAGS
+        elif factor > 0:
+            why = Why.PRIORITY
         elif None in queues:
             why = Why.NO_QUEUE
         slot_ms, max_delay_ms = wheel or (0, 0)
         return PopPlan(
-            key.topic, key.group, count, matches, codes, implied, *self._retry_topics(key.topic, key.group), queues,
-            retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting and None not in queues,
+            key.topic, key.group, count, factor, matches, codes, implied, *self._retry_topics(key.topic, key.group),
+            queues, retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting and None not in queues,
         )  # fmt: skip
 
     def _state(self) -> Why | None:
@@ -180,6 +189,13 @@ class PopPlanner(Planner[PopKey, PopPlan]):
         if broker.enable_pop_buffer_merge:
             return Why.BUFFER
         return Why.THRESHOLD if broker.enable_pop_message_threshold else None
+
+    def _priority_factor(self, topic: TopicConfig, group: str) -> int:
+        """Return how many of 100 pops obey the priorities of a topic; the others keep low priorities from starving."""
+        found = self._groups.find(group)
+        if found is None or topic.attributes.get(MESSAGE_TYPE) != MessageType.PRIORITY:
+            return 0
+        return priority_factor(found.attributes)
 
     def _retry_topics(
         self, topic: str, group: str

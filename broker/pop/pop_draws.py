@@ -1,7 +1,9 @@
 """Choices of a pop that are random or take turns: its first queue, whether it reads the retry topic, its revive queue.
 
-Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`.
+Source: RocketMQ 5.5.1, `PopMessageProcessor.processRequest`, `popMsgFromTopic`.
 """
+
+from collections.abc import Sequence
 
 from broker.core import BrokerCore
 from broker.pop.planner import PopPlan
@@ -43,9 +45,18 @@ class PopDraws:
         self.advance(revive_queue_id)
         return draw, revive_queue_id
 
-    def is_retry_first(self, draw: int) -> bool:
+    def is_retry_first(self, draw: int, priority_factor: int = 0) -> bool:
         """Return whether a pop reads a retry topic before the topic itself."""
-        return draw < self._config.broker.pop_from_retry_probability
+        broker = self._config.broker
+        if draw < priority_factor:
+            return draw < broker.pop_from_retry_probability_for_priority
+        return draw < broker.pop_from_retry_probability
+
+    def scan(self, plan: PopPlan, draw: int, count: int) -> Sequence[int]:
+        """Return the ids of `count` queues in the order in which a pop reads them."""
+        if draw >= plan.priority_factor:
+            return [(draw + number) % count for number in range(count)]
+        return range(count)[::-1] if self._config.broker.priority_order_asc else range(count)
 
     def retry_topic(self, plan: PopPlan, draw: int) -> TopicConfig | None:
         """Return the one retry topic that a pop reads; None without one."""

@@ -149,6 +149,8 @@ class SendProcessor:
                         )  # fmt: skip
                 if not key:
                     message, key, handle = self._uncommon(request, plan, born_host, suffix)
+                    if message.topic == topic:
+                        queue_id = message.queue_id  # its priority may have chosen it
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
                         messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
                         self._send_once(request, topic, [message])

@@ -43,6 +43,7 @@ _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags of a batch that is stored as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _TAGS: Final = names.encoded_name(names.TAGS)
+_LITE: Final = names.encoded_name(names.LITE_TOPIC)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
 
@@ -81,11 +82,17 @@ class MessageIntake:
     def _illegal(self, why: str, reason: Reason = Reason.MESSAGE_ILLEGAL) -> RequestError:
         return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}", reason)
 
+    def _lite(self) -> RequestError:
+        # RocketMQ puts such a message into a queue of its own, which its consumers subscribe to.
+        return self._illegal(f"Lite topics are not supported by this broker: send without {names.LITE_TOPIC}.")
+
     def _properties(self, header: SendHeader) -> dict[str, str]:
         """Return the request's properties and those that the broker adds."""
         broker = self._config.broker
         properties = names.parse(header.properties)
         properties.pop(names.POP_CK, None)
+        if names.LITE_TOPIC in properties:
+            raise self._lite()
         # Only the store may set this one, because recovery trusts it.
         properties.pop(names.INNER_MULTI_QUEUE_OFFSET, None)
         properties[names.MSG_REGION] = broker.region_id
@@ -106,6 +113,9 @@ class MessageIntake:
         if plan.is_retry and self._is_dead(request, group_of(topic)):
             topic, queue_id = self._dead_letter_topic(topic), 0
             properties[names.DELAY] = "-1"
+            properties.pop(names.PRIORITY, None)
+        else:
+            queue_id = plan.queue_by(properties)
         delay_level = self._delay_level(properties)
         is_prepared = self._is_prepared(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
         self._check_inner_batch(request, properties, sys_flag, plan.keeps_batches and topic == plan.topic)
@@ -252,12 +262,15 @@ class MessageIntake:
         topic, queue_id, sys_flag = plan.topic, plan.queue_id, header.sys_flag | plan.sys_flag
         born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
         separated, light_queues, have_ids = names.VALUE_END_BYTES + common, 0, False
+        may_be_lite = _LITE in content
         messages: list[PendingMessage] = []
         for flag, body_at, properties_at, end in members:
             own = content[properties_at:end]
             if b"INNER_" in own:
                 own = without(own, _LIGHT_OFFSETS)
                 have_ids = have_ids or names.find_last(own, _ID) is not None
+            if may_be_lite and find_last(own, _LITE) is not None:
+                raise self._lite()
             encoded = own + (separated if own and own[-1] != names.VALUE_END_OCTET else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)

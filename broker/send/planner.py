@@ -1,11 +1,11 @@
 """Plans of sends: all rules about which topics and queues take messages, and what a topic's messages have in common.
 
 The compiled kernel, the handler and replies have the same plans.
-Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator`.
+Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator`; 5.5.1, `SendMessageProcessor`.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -25,6 +25,8 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from sprocket.remoting.message.message_type import MessageType, priority_of, type_of
+from sprocket.remoting.message.properties import PRIORITY
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, is_light
 from store.queue.logic_queue import LogicQueue, QueueType
@@ -78,6 +80,20 @@ class SendPlan(ServedPlan):
     keeps_batches: bool
     needs_handler: Why | None
     is_lasting: bool
+
+    def queue_by(self, properties: MutableMapping[str, str]) -> int:
+        """Return the queue of a message that is no batch: its priority overrides the choice of its client.
+
+        As in the reference the properties decide, not the type of the topic.  A message of another type loses its
+        priority.
+        """
+        priority = priority_of(properties.get(PRIORITY))
+        if priority is None or not self.write_queues:
+            return self.queue_id
+        if type_of(properties.get) is MessageType.PRIORITY:
+            return min(priority, self.write_queues - 1)
+        del properties[PRIORITY]
+        return self.queue_id
 
 
 class PlannedStore(Protocol):

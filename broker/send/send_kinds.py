@@ -34,17 +34,28 @@ _DECIDING: Final = frozenset(
         names.INNER_BASE,
         names.INNER_MULTI_QUEUE_OFFSET,
         names.IDEMPOTENCE_ID,
+        names.LITE_TOPIC,
+        names.PRIORITY,
     }
 )
 # Names with a meaning to a broker.  A half or timed message with a second one of them is OTHER.
 _NAMED: Final = re.compile(
-    r"(?:\A|\x02)(DELAY|TIMER_\w+|TRAN_\w+|TRANSACTION_\w+|__transactionId__|CLUSTER|POP_CK|INNER_\w+|REAL_\w+)(?=\x01)"
+    r"(?:\A|\x02)(DELAY|TIMER_\w+|TRAN_\w+|TRANSACTION_\w+|__transactionId__|CLUSTER|POP_CK|INNER_\w+|REAL_\w+"
+    r"|__LITE_TOPIC|_SYS_MSG_PRIORITY_)(?=\x01)"
 )
 
 
 def holds_mark(text: str) -> bool:
     """Whether a message may be other than plain, given `text`, the properties of one or many messages."""
-    return "DEL" in text or "TRAN_" in text or "CLUSTER" in text or "POP_CK" in text or "INNER_" in text
+    return (
+        "DEL" in text
+        or "TRAN_" in text
+        or "CLUSTER" in text
+        or "POP_CK" in text
+        or "INNER_" in text
+        or "_SYS_MSG" in text
+        or "__LITE" in text
+    )
 
 
 def kind_of(properties: str) -> SendKind:
@@ -56,6 +67,8 @@ def kind_of(properties: str) -> SendKind:
         or "CLUSTER" in properties
         or "POP_CK" in properties
         or "INNER_" in properties
+        or "_SYS_MSG" in properties
+        or "__LITE" in properties
     ):
         return PLAIN
     found = _NAMED.findall(properties)

@@ -11,16 +11,17 @@ from typing import Final
 
 import msgspec
 
+from broker.attributes import altered
 from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
 from broker.names import illegal_group
+from broker.subscription.group_attributes import GROUP_ATTRIBUTES
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFull, RequestError
+from sprocket.common.errors import DiskFull
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.codec.fastjson import dumps, loads
-from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
@@ -129,16 +130,14 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
     def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
         """Create or change groups, all or none.  Wait for `save` until the file has the change.
 
-        Raises RequestError for attributes, because groups have none.
+        Raises RequestError for an attribute that is unknown, or not allowed.
         """
         checked = []
         for config in configs:
-            if config.attributes:
-                keys = ", ".join(key[1:] for key in config.attributes)
-                raise RequestError(ResponseCode.SYSTEM_ERROR, f"unsupported key: {keys}")
             after = copy(config)
             existing = self.by_name.get(config.group_name)
-            after.attributes = dict(existing.attributes) if existing is not None else {}
+            before = None if existing is None else existing.attributes
+            after.attributes = altered(before, config.attributes, GROUP_ATTRIBUTES)
             checked.append(after)
         if checked:
             self._set({config.group_name: config for config in checked})

@@ -22,6 +22,7 @@ _ACCEPTED: Final = {
     "FIFO": [wire.FIFO],
     "DELAY": [wire.DELAY],
     "TRANSACTION": [wire.TRANSACTION],
+    "PRIORITY": [wire.PRIORITY],
     "MIXED": [wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION],
 }
 # Any queue of a broker.

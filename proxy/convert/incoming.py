@@ -1,6 +1,6 @@
 """Messages of gRPC clients as brokers take them; pure.
 
-Source: RocketMQ 5.3.3, `SendMessageActivity`, `TopicMessageType.parseFromMessageProperty`.
+Source: RocketMQ 5.5.0, `SendMessageActivity`, `TopicMessageType.parseFromMessageProperty`.
 """
 
 from typing import Final, NamedTuple
@@ -18,8 +18,8 @@ from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_BUILT: Final = (wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION)
-_NORMAL, _FIFO, _DELAY, _TRANSACTION = map(wire.MessageType.Name, _BUILT)
+_BUILT: Final = (wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION, wire.PRIORITY)
+_NORMAL, _FIFO, _DELAY, _TRANSACTION, _PRIORITY = map(wire.MessageType.Name, _BUILT)
 _TYPES: Final = {wire.MESSAGE_TYPE_UNSPECIFIED, *_BUILT}
 
 
@@ -30,7 +30,7 @@ class Incoming(NamedTuple):
     properties: str  # encoded
     message_id: str
     message_group: str
-    message_type: str  # NORMAL, FIFO, DELAY or TRANSACTION, as the properties say
+    message_type: str  # NORMAL, FIFO, DELAY, TRANSACTION or PRIORITY, as the properties say
     sys_flag: int
     born_ms: int
     flag: int = 0
@@ -41,7 +41,7 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     system = message.system_properties
     body: bytes = message.body
     _check_body(body, config)
-    check_built(system, "lite_topic", "priority")
+    check_built(system, "lite_topic")
     if system.message_type not in _TYPES:
         raise Refusal(wire.UNSUPPORTED, f"messages of type {_type_name(system.message_type)} are not supported")
     table = _user_properties(message, config)
@@ -52,6 +52,11 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     table[names.UNIQ_KEY] = message_id
     sys_flag = _COMPRESSED if system.body_encoding == wire.GZIP else 0
     message_type = _NORMAL
+    if system.HasField("priority"):
+        if system.priority < 0:
+            raise Refusal(wire.BAD_REQUEST, f"the priority must be at least 0, not {system.priority}")
+        table[names.PRIORITY] = str(system.priority)
+        message_type = _PRIORITY
     message_group: str = system.message_group
     if message_group:
         _check_group(message_group, config.max_message_group_size)

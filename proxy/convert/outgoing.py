@@ -1,6 +1,6 @@
 """Messages from a broker as gRPC clients get them; pure.
 
-Source: RocketMQ 5.3.3, `GrpcConverter`.
+Source: RocketMQ 5.5.0, `GrpcConverter`.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from sprocket.client.message import ReceivedMessage
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import timestamp
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.message_type import priority_of, type_of
 from sprocket.remoting.message.record import SysFlag
 
 # The body is compressed.
 COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_DELAYS: Final = (names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC)
 
 
 def resource(name: str) -> wire.Resource:
@@ -40,7 +40,7 @@ def outgoing(message: ReceivedMessage, topic: str, handle: str | None, now_ms: i
         message_id=message.message_id,
         body_digest=wire.Digest(type=wire.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()),
         body_encoding=encoding,
-        message_type=_message_type(properties),
+        message_type=wire.MessageType.Value(type_of(properties.get)),
         born_timestamp=timestamp(message.born_timestamp_ms),
         born_host=properties.get(BORN_HOST, "").strip() or message.born_host[0],
         store_timestamp=timestamp(message.store_timestamp_ms),
@@ -55,6 +55,11 @@ def outgoing(message: ReceivedMessage, topic: str, handle: str | None, now_ms: i
         system.keys.extend(properties[names.KEYS].split(" "))
     if names.SHARDING_KEY in properties:
         system.message_group = properties[names.SHARDING_KEY]
+    priority = priority_of(properties.get(names.PRIORITY))
+    if priority is not None:
+        system.priority = priority
+    if names.LITE_TOPIC in properties:
+        system.lite_topic = properties[names.LITE_TOPIC]
     if handle is not None:
         system.receipt_handle = handle
     if TRACE_CONTEXT in properties:
@@ -77,14 +82,6 @@ def _body(message: ReceivedMessage) -> "tuple[bytes, wire.Encoding]":
         return message.body, wire.IDENTITY
     except BodyUnreadable:
         return raw, wire.GZIP
-
-
-def _message_type(properties: dict[str, str]) -> "wire.MessageType":
-    if properties.get(names.TRANSACTION_PREPARED) == "true":
-        return wire.TRANSACTION
-    if any(name in properties for name in _DELAYS):
-        return wire.DELAY
-    return wire.FIFO if names.SHARDING_KEY in properties else wire.NORMAL
 
 
 def _add_delivery_time(system: wire.SystemProperties, properties: dict[str, str], now_ms: int) -> None:

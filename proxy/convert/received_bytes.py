@@ -2,7 +2,7 @@
 
 `proxy.convert.outgoing` says what an answer holds, and protobuf encodes it: a message costs several times the work
 there.  So this file encodes the fields of the usual message.  It takes no compressed, delayed or transactional message,
-and no dead letter.  docs/proxy.md has the figures.
+none with a priority, and no dead letter.  docs/proxy.md has the figures.
 Source of the encoding: protobuf's wire format, and the field numbers of `messaging.proto`.
 """
 
@@ -19,6 +19,7 @@ from sprocket.remoting.message import properties as names
 # Properties of messages that are not usual.
 _UNUSUAL: Final = frozenset(
     {names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TRANSACTION_PREPARED, DLQ_ORIGIN_TOPIC}
+    | {names.TIMER_DELAY_MS, names.PRIORITY, names.LITE_TOPIC}
 )
 # Wire types.
 _NUMBER, _BYTES = 0, 2

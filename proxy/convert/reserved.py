@@ -1,6 +1,6 @@
 """Properties of a message that belong to the protocol: a client may not set them and does not see them.
 
-Source: RocketMQ 5.3.3, `MessageConst.STRING_HASH_SET`.  Stricter here: a client may not set what sends a message to
+Source: RocketMQ 5.5.1, `MessageConst.STRING_HASH_SET`.  Stricter here: a client may not set what sends a message to
 queues of other topics or makes one message of many, for the proxy's own account at a broker may write everywhere.
 """
 
@@ -23,7 +23,7 @@ RESERVED: Final = frozenset(
     | {names.PUSH_REPLY_TIME, names.CLUSTER, names.MSG_TYPE, names.INNER_MULTI_QUEUE_OFFSET, names.TIMER_DELAY_MS}
     | {names.TIMER_DELAY_SEC, names.TIMER_DELIVER_MS, names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS}
     | {names.TIMER_ROLL_TIMES, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQKEY, "TIMER_DELAY_LEVEL", BORN_HOST}
-    | {names.BORN_TIMESTAMP, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, "__CRC32#"}
+    | {names.BORN_TIMESTAMP, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, "__CRC32#", names.PRIORITY, names.LITE_TOPIC}
 )
 REFUSED: Final = RESERVED | {
     names.INNER_MULTI_DISPATCH,
@@ -32,6 +32,4 @@ REFUSED: Final = RESERVED | {
     names.TRANSACTION_CHECK_TIMES,
     names.CHECK_IMMUNITY_TIME_IN_SECONDS,
     names.TRANSACTION_ID,
-    names.LITE_TOPIC,
-    names.PRIORITY,
 }

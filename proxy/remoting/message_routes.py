@@ -26,6 +26,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import ViewMessageRequestHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.message_type import type_of
 from sprocket.remoting.message.properties import encoded_name, find_last
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 from sprocket.remoting.routes import Action, AllFields, Handler, Resource, Route, Traffic
@@ -39,14 +40,8 @@ _MAX_HOLD_MS: Final = 3_600_000
 # `PullSysFlag.FLAG_SUBSCRIPTION`
 _WITH_SUBSCRIPTION: Final = 0x4
 _V2: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
-_TRANSACTION: Final = encoded_name(names.TRANSACTION_PREPARED)
-_DELAYS: Final = tuple(
-    encoded_name(name) for name in (names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
-)
-_SHARDING_KEY: Final = encoded_name(names.SHARDING_KEY)
 _TRANSFERRED: Final = encoded_name("TRANSFER_FLAG")
-# Kinds of messages that would be sent as other ones.
-_NOT_BUILT: Final = {encoded_name(names.LITE_TOPIC): "lite topics", encoded_name(names.PRIORITY): "a priority"}
+_LITE: Final = encoded_name(names.LITE_TOPIC)
 
 
 class MessageRoutes:
@@ -111,11 +106,11 @@ class MessageRoutes:
         # A text that is no UTF-8 goes on as it came; only its type is asked here.
         properties = (fields.get("i" if is_short else "properties") or "").encode("utf-8", "replace")
         topic = fields.get("b" if is_short else "topic") or ""
-        for name, what in _NOT_BUILT.items():
-            # The messages of a batch have their properties in its body.
-            if find_last(properties, name) or (request.code == RequestCode.SEND_BATCH_MESSAGE and name in request.body):
-                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"messages with {what} are not supported by the proxy")
-        kind = type_of(properties)
+        # The messages of a batch have their properties in its body.
+        is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE
+        if find_last(properties, _LITE) or (is_batch and _LITE in request.body):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "messages with lite topics are not supported by the proxy")
+        kind = type_of_encoded(properties)
         is_own = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
         if kind == "TRANSACTION" and not is_own:
             group = fields.get("a" if is_short else "producerGroup") or ""
@@ -236,16 +231,14 @@ class MessageRoutes:
         self._forwarder.forward(request, _TIMEOUT_S, broker_name=body.broker_name or None)
 
 
-def type_of(properties: bytes) -> str:
-    """Return the type of a message with these encoded properties.
+def type_of_encoded(properties: bytes) -> str:
+    """Return the type of a message with these encoded properties."""
 
-    Source: RocketMQ 5.3.3, `TopicMessageType.parseFromMessageProperty`.
-    """
-    if find_last(properties, _TRANSACTION) == b"true":
-        return "TRANSACTION"
-    if any(find_last(properties, name) for name in _DELAYS):
-        return "DELAY"
-    return "FIFO" if find_last(properties, _SHARDING_KEY) else "NORMAL"
+    def value_of(name: str) -> str | None:
+        value = find_last(properties, encoded_name(name))
+        return None if value is None else value.decode("utf-8", "replace")
+
+    return type_of(value_of)
 
 
 def _number(fields: Fields, name: str) -> int:

@@ -17,6 +17,7 @@ from sprocket.client.message import Message
 from sprocket.client.send.send_request import single_request
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.message_type import priority_of
 
 # Column: the Arrow types that it may have, in Spark's words.
 _TEXT: Final = (pa.string(), pa.large_string())
@@ -128,6 +129,8 @@ def _message(row: Mapping[str, Any], options: SinkOptions) -> Message:
     # These columns say their unit, and are whole numbers.
     message.delay_ms = row.get("delayTimeMs")
     message.deliver_at_ms = row.get("deliverTimeMs")
+    if not message.is_delayed and not row.get("shardingKey"):
+        message.priority = priority_of(dict(row.get("properties") or ()).get(names.PRIORITY))
     return message
 
 

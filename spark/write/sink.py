@@ -22,10 +22,10 @@ from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import BrokerRefused, ClientClosed, ClientError, IllegalMessage
 from sprocket.client.message import Message, MessageQueue
 from sprocket.client.producer import Producer
+from sprocket.client.send.accumulator import goes_alone
 from sprocket.client.send.queue_choice import by_sharding_key
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import SprocketError
-from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class SinkTask:
         limit = min(self._options.batch_max_bytes, self._options.max_message_size // 2)
         for message in messages:
             cost = len(message.body) + 2 * _properties_size(message) + 256
-            alone = message.is_delayed or cost > limit or message.topic.startswith(RETRY_PREFIX)
+            alone = goes_alone(message) or cost > limit
             if batch and (alone or size + cost > limit or len(batch) >= _MAX_BATCH_MESSAGES):
                 yield batch
                 batch, size = [], 0

@@ -14,6 +14,7 @@ from sprocket.client.settlement import Settleable, Settlement
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.message_type import MAX_PRIORITY, priority_of
 from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
@@ -35,6 +36,9 @@ class Message:
     `delay`, a timedelta or seconds from its arrival at the broker; `deliver_at`, a datetime with a time zone or ms
     since the epoch.
 
+    `priority`, 0 or more, is for topics of type PRIORITY: pops get messages of higher priority first.  It chooses the
+    queue, so such a message has no delay, no sharding key and no queue of its own.
+
     `unique_key`, if given, determines the message id (UNIQ_KEY).  All sends of one key to one topic have one id, even
     after a restart, so that a `Deduplicator` treats them as one message.
 
@@ -48,6 +52,7 @@ class Message:
         "deliver_at_ms",
         "flag",
         "keys",
+        "priority",
         "properties",
         "tags",
         "topic",
@@ -66,6 +71,7 @@ class Message:
         delay_level: int = 0,
         delay: timedelta | float | None = None,
         deliver_at: datetime | int | None = None,
+        priority: int | None = None,
         unique_key: str = "",
         flag: int = 0,
         wait_store_ok: bool = True,
@@ -82,6 +88,11 @@ class Message:
         self.deliver_at_ms: int | None = None
         if delay_level != 0 or delay is not None or deliver_at is not None:
             self._delay(delay_level, delay, deliver_at)
+        self.priority = priority
+        if priority is not None:
+            arguments.whole("priority", priority, 0, MAX_PRIORITY, IllegalMessage)
+            if self.is_delayed:
+                raise IllegalMessage("a message with a priority has no delay; leave one of them out")
         self.unique_key = unique_key if unique_key == "" else arguments.unique_key(unique_key)
         self.flag = flag if flag == 0 else arguments.whole("flag", flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
         self.wait_store_ok = wait_store_ok
@@ -263,6 +274,11 @@ class ReceivedMessage(Settleable):
     def sharding_key(self) -> str:
         """The `sharding_key` of its send, empty for none."""
         return self.properties.get(names.SHARDING_KEY, "")
+
+    @property
+    def priority(self) -> int | None:
+        """The `priority` of its send, None for none."""
+        return priority_of(self.properties.get(names.PRIORITY))
 
     @property
     def message_id(self) -> str:

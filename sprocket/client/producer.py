@@ -336,8 +336,8 @@ class Producer:
     ) -> SendResult:
         """Send `messages` as one request; all of them go to one queue, or none does.
 
-        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay,
-        or are larger together than maxMessageSize.
+        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay or a
+        priority, or are larger together than maxMessageSize.
         """
         self._check_open()
         batch = list(messages)
@@ -477,6 +477,8 @@ class Producer:
             arguments.queue_of(queue, message.topic)
         if sharding_key is not None:
             arguments.sharding_key(sharding_key, queue)
+        if message.priority is not None and (queue is not None or sharding_key is not None):
+            raise IllegalMessage("a priority chooses the queue; leave queue and sharding_key out")
         if timeout_s is not None:
             arguments.timeout("timeout_s", timeout_s)
 

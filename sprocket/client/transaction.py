@@ -165,6 +165,8 @@ class TransactionProducer(Producer):
         request = self._prepare(message)
         if message.is_delayed:
             raise IllegalMessage("a message of a transaction cannot be delayed")
+        if message.priority is not None:
+            raise IllegalMessage("a message of a transaction cannot have a priority")
         own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
         if check_immunity_s is not None:
             own[names.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(check_immunity_s)

@@ -45,6 +45,7 @@ def parse_property(_context: click.Context, _parameter: click.Parameter, words: 
 @click.option("--key", "keys", multiple=True, help="Key to find the message by; repeatable.")
 @click.option("-p", "--property", "properties", multiple=True, callback=parse_property, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="Deliver later: 1 is 1 s, 18 is 2 h.")
+@click.option("--priority", type=click.IntRange(0), help="In a topic of type PRIORITY: higher is consumed first.")
 @click.option("--group", default="sprocket-send", show_default=True, help="Producer group.")
 @json_option
 def send(
@@ -55,6 +56,7 @@ def send(
     keys: tuple[str, ...],
     properties: dict[str, str],
     delay_level: int,
+    priority: int | None,
     group: str,
     as_json: bool,
 ) -> None:
@@ -66,7 +68,9 @@ def send(
     servers = ";".join(name_servers(namesrv))
 
     def message(content: bytes) -> Message:
-        return Message(topic, content, tags=tag, keys=keys, properties=properties, delay_level=delay_level)
+        return Message(
+            topic, content, tags=tag, keys=keys, properties=properties, delay_level=delay_level, priority=priority
+        )
 
     async def send_all() -> None:
         async with Producer(group, client=client_settings(servers)) as producer:

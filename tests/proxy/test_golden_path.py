@@ -128,3 +128,27 @@ async def test_sql_selects(rig: Rig, topic: str) -> None:
         await client.call("SendMessage", wire.SendMessageRequest(messages=[sent]))
     received = await client.messages(topic, "group-sql", 1, filter_expression=expression)
     assert [one.body for one in received] == [b"15"]
+
+
+async def test_priorities_go_both_ways(rig: Rig) -> None:
+    topic = await create_topic(rig.broker, "PRIORITY", 4)
+    client, group = rig.client(), "group-priority"
+    asked = wire.QueryRouteRequest(topic=wire.Resource(name=topic), endpoints=ENDPOINTS)
+    answer = await client.call("QueryRoute", asked)
+    assert {tuple(queue.accept_message_types) for queue in answer.message_queues} == {(wire.PRIORITY,)}
+    await client.receive(topic, group, wait_s=0)
+    messages = [message(topic, str(one), message_type=wire.PRIORITY, priority=one) for one in (1, 0, 9, 2)]
+    answer = await client.call("SendMessage", wire.SendMessageRequest(messages=messages))
+    assert [entry.status.code for entry in answer.entries] == [wire.OK] * 4
+    received = await client.messages(topic, group, 4)
+    assert [one.body for one in received] == [b"9", b"2", b"1", b"0"]
+    assert [one.system_properties.priority for one in received] == [9, 2, 1, 0]
+    assert {one.system_properties.message_type for one in received} == {wire.PRIORITY}
+    assert not any(one.user_properties for one in received)
+    for system, code in (
+        ({"priority": -1}, wire.BAD_REQUEST),
+        ({}, wire.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"priority": 1, "message_group": "g"}, wire.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+    ):
+        answer = await client.send(topic, "x", **system)
+        assert answer.status.code == code

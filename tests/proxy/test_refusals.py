@@ -259,9 +259,7 @@ async def test_every_method_of_the_protocol_is_answered(rig: Rig) -> None:
     ("system", "named"),
     [
         ({"lite_topic": "x"}, "lite_topic"),
-        ({"priority": 0}, "priority"),
         ({"message_type": wire.LITE}, "LITE"),
-        ({"message_type": wire.PRIORITY}, "PRIORITY"),
         ({"message_type": 99}, "99"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 
 from broker.plan.table import Refused
 from broker.pop.planner import PopPlan
+from broker.topic.attributes import MESSAGE_TYPE
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import encode_request
@@ -29,14 +30,23 @@ def described(plan: PopPlan | Refused) -> str:
         return f"refuse with {ResponseCode(plan.code).name}"
     wanted = "all messages" if plan.matches is None else "by properties" if plan.codes is None else plan.codes
     retries = [None if topic is None else topic.topic_name for topic in (plan.retry, plan.even_retry, plan.left_retry)]
-    return f"wanted {wanted}, retry topics {retries}, handler needed: {plan.needs_handler and plan.needs_handler.name}"
+    factor = f", {plan.priority_factor} of 100 pops by priority" if plan.priority_factor else ""
+    why = plan.needs_handler and plan.needs_handler.name
+    return f"wanted {wanted}, retry topics {retries}{factor}, handler needed: {why}"
 
 
 class PopScript(Script[PopTwin]):
     """One way to serve pops.  The group CG has popped one message of each queue."""
 
-    def _group(self, name: str, enabled: int = 1) -> list[str]:
-        self.twin.core.groups.by_name[name] = SubscriptionGroupConfig(name, consume_enable=bool(enabled))
+    def _group(self, name: str, enabled: int = 1, factor: int = -1) -> list[str]:
+        self.twin.core.groups.by_name[name] = SubscriptionGroupConfig(
+            name, consume_enable=bool(enabled), attributes={"priority.factor": str(factor)} if factor >= 0 else {}
+        )
+        self.twin.config.plan_version.rise()
+        return []
+
+    def _type(self, topic: str, kind: str) -> list[str]:
+        self.twin.core.topics.by_name[topic].attributes = {MESSAGE_TYPE: kind}
         self.twin.config.plan_version.rise()
         return []
 

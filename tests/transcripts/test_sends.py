@@ -67,13 +67,16 @@ class SendScript(Script[Twin]):
         return []
 
     def _send(
-        self, topic: str = "Orders", count: int = 1, delay_ms: int = 0, half: int = 0, **changes: Any
-    ) -> list[str]:
+        self, topic: str = "Orders", count: int = 1, delay_ms: int = 0, half: int = 0, priority: int | str = "",
+        sharding_key: str = "", lite_topic: str = "", **changes: Any,
+    ) -> list[str]:  # fmt: skip
         """Send `count` messages in one read; `~` in a topic stands for `_`."""
         twin, topics = self.twin, self.twin.topics
         more = ({"TIMER_DELAY_MS": str(delay_ms)} if delay_ms else {}) | (
             {"TRAN_MSG": "true", "PGROUP": "PG"} if half else {}
         )
+        named = {"_SYS_MSG_PRIORITY_": str(priority), "__SHARDINGKEY": sharding_key, "__LITE_TOPIC": lite_topic}
+        more |= {name: value for name, value in named.items() if value}
         header = send_header(
             topic.replace("~", "_"), properties=encode({"UNIQ_KEY": KEY, "TAGS": "A"} | more), **changes
         )

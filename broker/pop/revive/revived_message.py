@@ -30,15 +30,15 @@ def topic_of(checkpoint: PopCheckPoint, is_v2: bool) -> str:
 
 
 def revived(
-    record: Record, checkpoint: PopCheckPoint, topic: str, born_host: bytes, codes: TagsCodes
+    record: Record, checkpoint: PopCheckPoint, topic: str, queue_id: int, born_host: bytes, codes: TagsCodes
 ) -> PendingMessage:
-    """Return `record` for `topic`, with one more delivery counted and the time of its first pop."""
+    """Return `record` for a queue of `topic`, with one more delivery counted and the time of its first pop."""
     properties = bytes(record.properties)
     if record.reconsume_times == 0 or find_last(properties, _FIRST_POP_TIME) is None:
         properties = _with(properties, _FIRST_POP_TIME, str(checkpoint.pt).encode())
     return PendingMessage(
         topic,
-        0,
+        queue_id,
         record.body,
         properties,
         codes.of(topic, properties, 0),

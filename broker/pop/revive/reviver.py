@@ -83,7 +83,7 @@ class Reviver:
         self._figures = figures
         self._codes = TagsCodes(core.config.store.message_delay_level)
         self._on_revived = on_revived
-        self._new_topics: dict[str, str] = {}  # retry topic -> its group
+        self._new_topics: dict[str, tuple[str, int]] = {}  # retry topic -> its group, number of its queues
 
     def due(self, held: Held) -> list[Due]:
         """Return what to write for a checkpoint."""
@@ -121,8 +121,9 @@ class Reviver:
                 checkpoint.t, checkpoint.c, checkpoint.q, offset, record,
             )  # fmt: skip
             return None
-        topic = self._retry_topic(checkpoint)
-        message = revived(record, checkpoint, topic, self._core.store.store_host, self._codes)
+        topic, queues = self._retry_topic(checkpoint)
+        queue_id = record.queue_id if record.queue_id < queues else 0
+        message = revived(record, checkpoint, topic, queue_id, self._core.store.store_host, self._codes)
         return Due(checkpoint, index, message, is_later=False)
 
     def _message_at(self, checkpoint: PopCheckPoint, offset: int) -> Record | str:
@@ -141,24 +142,35 @@ class Reviver:
             return "the topic was deleted after the pop, and this message is of the new topic"
         return record
 
-    def _retry_topic(self, checkpoint: PopCheckPoint) -> str:
-        """Return the name of the retry topic; a new one is created before anything is appended."""
-        topic = topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)
-        if topic not in self._core.topics:
-            self._new_topics[topic] = checkpoint.c
-        return topic
+    def _retry_topic(self, checkpoint: PopCheckPoint) -> tuple[str, int]:
+        """Return the retry topic, and how many of its queues are used: one, or as many as its topic has.
+
+        A topic that is new or must grow is created before anything is appended.
+        """
+        broker, topics = self._core.config.broker, self._core.topics
+        name, queues = topic_of(checkpoint, broker.enable_retry_topic_v2), 1
+        normal = topics.get(normal_topic(checkpoint.t, checkpoint.c)) if broker.use_separate_retry_queue else None
+        if normal is not None:
+            queues = max(normal.write_queue_nums, 1)
+        there = topics.get(name)
+        if self._core.role.is_slave:  # the master that gets the messages creates topics
+            queues = min(queues, there.write_queue_nums) if there is not None else 1
+        elif there is None or there.write_queue_nums < queues:
+            self._new_topics[name] = checkpoint.c, queues
+        return name, queues
 
     def _make_topics(self) -> None:
         """Create all new topics at once, because each update writes the file of all topics."""
         core, topics = self._core, self._new_topics
         if core.role.is_slave:
-            topics.clear()  # the master that gets the messages creates them
+            topics.clear()
         if not topics:
             return
-        core.topics.update([TopicConfig(topic, read_queue_nums=1, write_queue_nums=1) for topic in topics])
-        for topic, group in topics.items():
-            if core.offsets.query(group, topic, 0) < 0:
-                core.offsets.commit(group, topic, 0, 0)
+        core.topics.update([TopicConfig(topic, queues, queues) for topic, (_, queues) in topics.items()])
+        for topic, (group, queues) in topics.items():
+            for queue_id in range(queues):
+                if core.offsets.query(group, topic, queue_id) < 0:
+                    core.offsets.commit(group, topic, queue_id, 0)
         topics.clear()
 
     def later(self, checkpoint: PopCheckPoint, index: int) -> Due | None:

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from broker.attributes import parse_changes
 from broker.client.clients import ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.metrics.statistics import RateWindow
 from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.admin.cleaning import remove_queues
-from broker.topic.attributes import MESSAGE_TYPE, parse_changes
+from broker.topic.attributes import MESSAGE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common import limits
 from sprocket.common.errors import RequestError

@@ -87,27 +87,24 @@ class PopProcessor:
         return popped, plan
 
     def _look_into_queues(self, popped: Popped, plan: PopPlan, draw: int) -> None:
-        header, matches = popped.request.header, plan.matches
-        is_retry_first = self._draws.is_retry_first(draw)
+        header = popped.request.header
+        is_retry_first = self._draws.is_retry_first(draw, plan.priority_factor)
         if is_retry_first and not popped.is_ordered:
             self._take_retry(popped, plan, draw)
         if header.queue_id < 0:
-            self._take_all(popped, plan.topic, plan.queue_count, draw, matches, is_retry=False)
+            self._take_all(popped, plan, plan.topic, plan.queue_count, draw, is_retry=False)
         else:
-            self._queues.take(popped, header.topic, header.queue_id, matches, is_retry=False)
+            self._queues.take(popped, header.topic, header.queue_id, plan.matches, is_retry=False)
         if not is_retry_first and popped.room > 0 and not popped.is_ordered:
             self._take_retry(popped, plan, draw)
 
     def _take_retry(self, popped: Popped, plan: PopPlan, draw: int) -> None:
         config = self._draws.retry_topic(plan, draw)
         if config is not None:
-            self._take_all(popped, config.topic_name, config.read_queue_nums, draw, plan.matches, is_retry=True)
+            self._take_all(popped, plan, config.topic_name, config.read_queue_nums, draw, is_retry=True)
 
-    def _take_all(
-        self, popped: Popped, topic: str, count: int, draw: int, matches: PullFilter | None, *, is_retry: bool
-    ) -> None:
-        queue_ids = [(draw + number) % count for number in range(count)]
-        self._queues.take_from_all(popped, topic, queue_ids, matches, is_retry=is_retry)
+    def _take_all(self, popped: Popped, plan: PopPlan, topic: str, count: int, draw: int, *, is_retry: bool) -> None:
+        self._queues.take_from_all(popped, topic, self._draws.scan(plan, draw, count), plan.matches, is_retry=is_retry)
 
     # Respond
 

@@ -1,7 +1,7 @@
 """Messages between the client and gRPC; pure.
 
 Bodies are sent as they are: gRPC clients read gzip alone, and RocketMQ's remoting clients do not.
-Source: RocketMQ 5.3.3, `GrpcConverter`, `SendMessageActivity`.
+Source: RocketMQ 5.5.0, `GrpcConverter`, `SendMessageActivity`.
 """
 
 from typing import Final
@@ -53,6 +53,8 @@ def outgoing(request: SendRequest, sharding_key: str | None, now_ms: int) -> wir
     group = table.pop(names.SHARDING_KEY, "") or sharding_key or ""
     if group:
         system.message_group, system.message_type = group, wire.FIFO
+    if priority := table.pop(names.PRIORITY, ""):
+        system.priority, system.message_type = int(priority), wire.PRIORITY
     deliver_ms, delay_ms = table.pop(names.TIMER_DELIVER_MS, ""), table.pop(names.TIMER_DELAY_MS, "")
     if deliver_ms or delay_ms:
         system.delivery_timestamp.CopyFrom(timestamp(int(deliver_ms) if deliver_ms else now_ms + int(delay_ms)))
@@ -79,6 +81,8 @@ def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
         table[names.KEYS] = " ".join(system.keys)
     if system.message_group:
         table[names.SHARDING_KEY] = system.message_group
+    if system.HasField("priority"):
+        table[names.PRIORITY] = str(system.priority)
     body = gunzip(message.body) if system.body_encoding == wire.GZIP else message.body
     return ReceivedMessage(
         topic=topic,

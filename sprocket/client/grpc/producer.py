@@ -217,6 +217,8 @@ class GrpcProducer(Producer):
             raise IllegalMessage("one batch has one topic")
         if any(message.is_delayed for message in batch):
             raise IllegalMessage("a delayed message cannot be sent in a batch")
+        if any(message.priority is not None for message in batch):
+            raise IllegalMessage("a message with a priority cannot be sent in a batch")
         requests = [self._prepare(message) for message in batch]
         size = sum(len(request.body) for request in requests)
         await self._sender.take_room(size)

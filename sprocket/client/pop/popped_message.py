@@ -83,6 +83,11 @@ class PoppedMessage(Settleable):
         return self.message.sharding_key
 
     @property
+    def priority(self) -> int | None:
+        """The `priority` of its send, None for none."""
+        return self.message.priority
+
+    @property
     def message_id(self) -> str:
         """The id that the producer gave."""
         return self.message.message_id

@@ -20,6 +20,7 @@ from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.message_type import MAX_PRIORITY
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 
 _native: Final = native("sprocket.client.send.sends_native")
@@ -221,6 +222,8 @@ def _check_batched(message: Message, first: Message) -> None:
         raise IllegalMessage("messages to a retry topic cannot be sent in a batch")
     if message.is_delayed:
         raise IllegalMessage("a delayed message cannot be sent in a batch")
+    if message.priority is not None:
+        raise IllegalMessage("a message with a priority cannot be sent in a batch")
     if isinstance(message, Reply):
         raise IllegalMessage("a reply cannot be sent in a batch")
     if message.wait_store_ok != first.wait_store_ok:
@@ -247,6 +250,9 @@ def _properties_text(message: Message, message_id: str) -> str:
         text += f"KEYS\x01{_checked(message.keys)}\x02"
     if message.is_delayed:
         text += _delay_text(message)
+    if message.priority is not None:
+        arguments.whole("priority", message.priority, 0, MAX_PRIORITY, IllegalMessage)
+        text += f"{names.PRIORITY}\x01{message.priority}\x02"
     if message.properties:
         for name, value in message.properties.items():
             arguments.check_property(name, value)

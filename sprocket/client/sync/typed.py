@@ -116,12 +116,14 @@ class Topic(Generic[T]):
         properties: Mapping[str, str] | None = None,
         delay: Duration | None = None,
         deliver_at: datetime | int | None = None,
+        priority: int | None = None,
         unique_key: str = "",
     ) -> Message:
         """Return the message of `value`, for the methods of a `Producer`."""
         return self._aio.message(
-            value, key=key, tags=tags, properties=properties, delay=delay, deliver_at=deliver_at, unique_key=unique_key
-        )
+            value, key=key, tags=tags, properties=properties, delay=delay, deliver_at=deliver_at, priority=priority,
+            unique_key=unique_key,
+        )  # fmt: skip
 
     def send(
         self,
@@ -132,6 +134,7 @@ class Topic(Generic[T]):
         properties: Mapping[str, str] | None = None,
         delay: Duration | None = None,
         deliver_at: datetime | int | None = None,
+        priority: int | None = None,
         unique_key: str = "",
         sharding_key: str | None = None,
         timeout_s: float | None = None,
@@ -140,7 +143,7 @@ class Topic(Generic[T]):
         return shared_loop.call(
             self._aio.send(
                 value, key=key, tags=tags, properties=properties, delay=delay, deliver_at=deliver_at,
-                unique_key=unique_key, sharding_key=sharding_key, timeout_s=timeout_s,
+                priority=priority, unique_key=unique_key, sharding_key=sharding_key, timeout_s=timeout_s,
             )
         )  # fmt: skip
 

@@ -82,6 +82,7 @@ class Topic(Generic[T]):
         properties: Mapping[str, str] | None = None,
         delay: timedelta | float | None = None,
         deliver_at: datetime | int | None = None,
+        priority: int | None = None,
         unique_key: str = "",
     ) -> Message:
         """Return the message of `value`, for the methods of a `Producer`; arguments as those of `Message`.
@@ -94,7 +95,7 @@ class Topic(Generic[T]):
             raise IllegalMessage(f"topic {self.name}: {value!r} cannot be encoded: {error}") from error
         return Message(
             self.name, body, tags=tags, keys=key, properties=properties, delay=delay, deliver_at=deliver_at,
-            unique_key=unique_key,
+            priority=priority, unique_key=unique_key,
         )  # fmt: skip
 
     async def send(
@@ -106,6 +107,7 @@ class Topic(Generic[T]):
         properties: Mapping[str, str] | None = None,
         delay: timedelta | float | None = None,
         deliver_at: datetime | int | None = None,
+        priority: int | None = None,
         unique_key: str = "",
         sharding_key: str | None = None,
         timeout_s: float | None = None,
@@ -115,8 +117,9 @@ class Topic(Generic[T]):
         Raises as `Producer.send`, and IllegalMessage for a value that cannot be encoded.
         """
         message = self.message(
-            value, key=key, tags=tags, properties=properties, delay=delay, deliver_at=deliver_at, unique_key=unique_key
-        )
+            value, key=key, tags=tags, properties=properties, delay=delay, deliver_at=deliver_at, priority=priority,
+            unique_key=unique_key,
+        )  # fmt: skip
         return await self._producer().send(message, sharding_key=sharding_key, timeout_s=timeout_s)
 
     async def send_all(self, values: Iterable[T]) -> SendResult:

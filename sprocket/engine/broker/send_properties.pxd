@@ -50,6 +50,10 @@ cdef inline bint has_meaning(const uint8_t *name, Py_ssize_t size) noexcept nogi
         return begins(name, size, b"INNER_", 6)
     if name[0] == c'R':
         return begins(name, size, b"REAL_", 5)
+    if name[0] != c'_':
+        return False
+    if begins(name, size, b"_SYS_MSG_", 9):  # a priority
+        return True
     return begins(name, size, b"__", 2) and not (size == 13 and ends(name, size, b"__SHARDINGKEY", 13))
 
 

@@ -21,6 +21,7 @@ MARKS = (
     "DEL", "DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS",
     "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__", "CLUSTER", "POP_CK",
     "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "REAL_TOPIC", "REAL_QID",
+    "_SYS_MSG_PRIORITY_", "__LITE_TOPIC",
 )  # fmt: skip
 
 
@@ -50,6 +51,10 @@ def test_a_value_does_not_decide(mark: str) -> None:
         ({"INNER_NUM": "c"}, OTHER),
         ({"INNER_BASE": "c"}, OTHER),
         ({"INNER_MULTI_QUEUE_OFFSET": "c"}, OTHER),
+        ({"_SYS_MSG_PRIORITY_": "1"}, OTHER),
+        ({"__LITE_TOPIC": "l"}, OTHER),
+        ({"TRAN_MSG": "true", "_SYS_MSG_PRIORITY_": "1"}, OTHER),
+        ({"TIMER_DELAY_SEC": "1", "_SYS_MSG_PRIORITY_": "1"}, OTHER),
         ({"INNER_MULTI_DISPATCH": "%LMQ%a"}, PLAIN),
         ({"TIMER_DEL_UNIQKEY": "k"}, PLAIN),
         ({"TIMER_DELAY_SEC": "1", "TIMER_DEL_UNIQKEY": "k"}, OTHER),

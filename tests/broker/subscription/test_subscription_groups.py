@@ -73,11 +73,38 @@ def test_update_and_delete(tmp_path: Path) -> None:
     assert table(tmp_path).get("CG") is None
 
 
-def test_attributes_are_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"+x": "1"}, "unsupported key: x"),
+        ({"+lite.bind.topic": "Chat"}, "unsupported key: lite.bind.topic"),
+        ({"+priority.factor": "101"}, "priority.factor=101: allowed is a number from 0 to 100"),
+        ({"+priority.factor": "-1"}, "priority.factor=-1: allowed"),
+        ({"+priority.factor": ""}, "priority.factor=: allowed"),
+        ({"-priority.factor": ""}, "only add attribute is supported while creating"),
+    ],
+)
+def test_wrong_attributes_are_refused_and_nothing_is_kept(tmp_path: Path, changes: dict[str, str], remark: str) -> None:
     groups = table(tmp_path)
-    with pytest.raises(RequestError, match="unsupported key: x"):
-        groups.update([SubscriptionGroupConfig("Good"), SubscriptionGroupConfig("CG", attributes={"+x": "1"})])
+    with pytest.raises(RequestError, match=remark):
+        groups.update([SubscriptionGroupConfig("Good"), SubscriptionGroupConfig("CG", attributes=changes)])
     assert "Good" not in groups
+
+
+def test_attributes_stay_until_they_are_changed(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+
+    def attributes(**changes: str) -> dict[str, str]:
+        named = {f"{sign}priority.factor": value for sign, value in zip("+-", changes.values(), strict=False)}
+        groups.update([SubscriptionGroupConfig("CG", attributes=named)])
+        groups.save()
+        return table(tmp_path).by_name["CG"].attributes
+
+    assert attributes() == {}
+    assert attributes(add="0") == attributes() == {"priority.factor": "0"}
+    assert attributes(add="100") == {"priority.factor": "100"}
+    groups.update([SubscriptionGroupConfig("CG", attributes={"-priority.factor": ""})])
+    assert groups.by_name["CG"].attributes == {}
 
 
 def test_the_table_is_written_as_fastjson_does_it(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.attributes import parse_changes
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_group, illegal_topic
-from broker.topic.attributes import altered, parse_changes
+from broker.topic.attributes import altered
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.files.config_file import ConfigFile

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import sprocket
-from sprocket import IllegalArgument, IllegalMessage, Message, SendFailed, SendSettings, TopicNotFound
+from sprocket import BrokerRefused, IllegalArgument, IllegalMessage, Message, SendFailed, SendSettings, TopicNotFound
 from tests.proxy.rig import Rig, create_topic
 
 
@@ -22,6 +22,21 @@ async def test_message_is_sent_received_and_acknowledged_once(rig: Rig, topic: s
         await received.extend(30)
         await received.ack()
         assert await consumer.receive(1, wait_s=0.1) == []
+
+
+async def test_priorities_arrive_highest_first(rig: Rig) -> None:
+    topic = await create_topic(rig.broker, "PRIORITY", 4)
+    async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
+        consumer = mq.simple_consumer("group-priority", topic)
+        await consumer.receive(1, wait_s=0.1)
+        for priority in (1, 0, 3, 9, 2):
+            await mq.producer().send(Message(topic, b"x", priority=priority))
+        received = await consumer.receive(32, wait_s=5)
+        assert [message.priority for message in received] == [3, 9, 2, 1, 0]
+        with pytest.raises(IllegalMessage, match="in a batch"):
+            await mq.producer().send_batch([Message(topic, b"x", priority=1)])
+        with pytest.raises(BrokerRefused, match="expected type is PRIORITY, but actual type is NORMAL"):
+            await mq.producer().send(Message(topic, b"x"))
 
 
 async def test_rejected_message_is_redelivered_and_dead_letter_is_not(rig: Rig, topic: str) -> None:

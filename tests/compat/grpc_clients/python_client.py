@@ -100,6 +100,19 @@ class Scenarios:
         producer.shutdown()
         consumer.shutdown()
 
+    def priority(self, topic: str, group: str) -> None:
+        consumer, producer = self.simple(topic, group), self.producer(topic)
+        for priority in (1, 0, 3, 9, 2):
+            sent = message(topic, str(priority))
+            sent.priority = priority
+            producer.send(sent)
+        got = self.receive(consumer, 5, 30)
+        # Of 4 queues the last has the priorities from 3 on.
+        assert [one.body.decode() for one in got] == ["3", "9", "2", "1", "0"], f"{[one.body for one in got]}"
+        assert [one.priority for one in got] == [3, 9, 2, 1, 0]
+        producer.shutdown()
+        consumer.shutdown()
+
     def transaction(self, topic: str, group: str) -> None:
         class Checker(TransactionChecker):
             def check(self, message: Message) -> TransactionResolution:

@@ -26,11 +26,14 @@ JAVA_SCENARIOS = (
     "normal-simple", "normal-push", "async-send", "fifo", "delay", "recall", "transaction", "orphan", "tag-filter",
     "sql-filter", "change-invisible", "dead-letter", "wrong-type", "renewal",
 )  # fmt: skip
-PYTHON_SCENARIOS = ("normal", "tag", "delay", "fifo", "transaction", "push")
+PYTHON_SCENARIOS = ("normal", "tag", "delay", "fifo", "transaction", "push", "priority")
 NODE_SCENARIOS = ("normal", "tag", "fifo", "delay", "push")
 GO_SCENARIOS = ("normal", "tag", "fifo", "delay")
 
-_TYPES = {"fifo": "FIFO", "delay": "DELAY", "recall": "DELAY", "transaction": "TRANSACTION", "orphan": "TRANSACTION"}
+_TYPES = {
+    "fifo": "FIFO", "delay": "DELAY", "recall": "DELAY", "transaction": "TRANSACTION", "orphan": "TRANSACTION",
+    "priority": "PRIORITY",
+}  # fmt: skip
 
 
 class ClientMissingError(Exception):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.remoting.message_routes import type_of
+from proxy.remoting.message_routes import type_of_encoded
 
 
 def encoded(*properties: tuple[str, str]) -> bytes:
@@ -21,6 +21,9 @@ def encoded(*properties: tuple[str, str]) -> bytes:
         (encoded(("TIMER_DELAY_SEC", "1")), "DELAY"),
         (encoded(("TIMER_DELAY_MS", "1"))[:-1], "DELAY"),
         (encoded(("__SHARDINGKEY", "é")), "FIFO"),
+        (encoded(("_SYS_MSG_PRIORITY_", "0")), "PRIORITY"),
+        (encoded(("_SYS_MSG_PRIORITY_", "3"), ("__SHARDINGKEY", "s")), "FIFO"),
+        (encoded(("_SYS_MSG_PRIORITY_", "3"), ("DELAY", "1")), "DELAY"),
         # The end of another name, and a value that looks like a name.
         (encoded(("NO_DELAY", "3"), ("KEYS", "DELAY")), "NORMAL"),
         # The last value counts, and an empty one does not.
@@ -30,4 +33,4 @@ def encoded(*properties: tuple[str, str]) -> bytes:
     ],
 )
 def test_type_of_a_message(properties: bytes, expected: str) -> None:
-    assert type_of(properties) == expected
+    assert type_of_encoded(properties) == expected

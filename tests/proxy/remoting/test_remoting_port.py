@@ -134,11 +134,10 @@ async def test_broker_that_is_not_there(caller: Caller, topic: str) -> None:
     assert answer.code == ResponseCode.SYSTEM_ERROR and "nobody" in (answer.remark or "")
 
 
-@pytest.mark.parametrize("property_name", ["__LITE_TOPIC", "_SYS_MSG_PRIORITY_"])
-async def test_messages_of_newer_kinds_are_refused(broker: Broker, topic: str, property_name: str) -> None:
+async def test_messages_with_a_lite_topic_are_refused(broker: Broker, topic: str) -> None:
     async with running(broker, enable_topic_message_type_check=False) as rig:
         caller = Caller(rig)
-        properties = f"{property_name}\x011\x02"
+        properties = "__LITE_TOPIC\x011\x02"
         single = caller.send_fields(topic, properties=properties)
         for number, fields, body in (
             (code.SEND_MESSAGE_V2, single, b"x"),
@@ -147,10 +146,20 @@ async def test_messages_of_newer_kinds_are_refused(broker: Broker, topic: str, p
         ):
             answer = await caller.ask(number, fields, body)
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "not supported" in (answer.remark or "")
-        # The end of another name is none of them.
+        # The end of another name is none.
         others = caller.send_fields(topic, properties=f"MY{properties}")
         assert (await caller.ask(code.SEND_MESSAGE_V2, others, b"x")).code == ResponseCode.SUCCESS
         await caller.client.close()
+
+
+async def test_a_priority_is_for_topics_of_its_type(broker: Broker, caller: Caller, topic: str) -> None:
+    priority_topic = await create_topic(broker, "PRIORITY", 4)
+    properties = "_SYS_MSG_PRIORITY_\x013\x02"
+    answer = await caller.ask(code.SEND_MESSAGE_V2, caller.send_fields(priority_topic, properties=properties), b"x")
+    assert (answer.code, answer.ext_fields["queueId"]) == (ResponseCode.SUCCESS, "3")
+    for name, text in ((topic, properties), (priority_topic, "")):
+        answer = await caller.ask(code.SEND_MESSAGE_V2, caller.send_fields(name, properties=text), b"x")
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "type is" in (answer.remark or "")
 
 
 async def test_client_that_names_no_broker_is_served_if_there_is_one(caller: Caller, topic: str) -> None:

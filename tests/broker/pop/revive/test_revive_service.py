@@ -8,6 +8,7 @@ import pytest
 from broker.pop.records import PopCheckPoint
 from sprocket.common.errors import RequestError
 from sprocket.common.figures import values
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.message.properties import parse
 from store.message_store import PendingMessage
@@ -485,3 +486,31 @@ def test_checkpoint_that_is_written_again_for_a_time_that_is_past_is_read_at_onc
     rig.elapse(20)
     # 10 + 20 + 30 + 60 + 120 + ... s after its time; the 14th time is to come.
     assert rig.service.queues[0].figures.rewritten == 14
+
+
+def test_retries_keep_their_queues_if_that_is_asked_for(tmp_path: Path) -> None:
+    rig = ReviveRig(tmp_path, use_separate_retry_queue=True)
+    topics = rig.core.topics
+    rig.send(queue_id=0)
+    rig.send(queue_id=3)
+    rig.pop(0, q=0)
+    rig.pop(0, q=3)
+    rig.elapse(20)
+    assert (topics.by_name[RETRY].write_queue_nums, topics.by_name[RETRY].read_queue_nums) == (4, 4)
+    assert [rig.core.store.max_offset(RETRY, queue_id) for queue_id in range(4)] == [1, 0, 0, 1]
+    assert [rig.core.offsets.query(GROUP, RETRY, queue_id) for queue_id in range(4)] == [0, 0, 0, 0]
+    # The retry topic grows with its topic.
+    topics.update([TopicConfig(TOPIC, 6, 6)])
+    rig.send(queue_id=5)
+    rig.pop(0, q=5)
+    # A message of the retry topic stays in its queue.
+    rig.pop(0, q=3, topic=RETRY)
+    rig.elapse(20)
+    assert [rig.core.store.max_offset(RETRY, queue_id) for queue_id in range(6)] == [1, 0, 0, 2, 0, 1]
+    # It never shrinks: what is left in its queues is still read.
+    topics.update([TopicConfig(TOPIC, 2, 2)])
+    rig.pop(0, q=5, topic=RETRY)
+    rig.elapse(20)
+    assert topics.by_name[RETRY].read_queue_nums == 6
+    assert rig.core.store.max_offset(RETRY, 0) == 2
+    rig.close()

@@ -36,7 +36,7 @@ def checkpoint(**changes: object) -> PopCheckPoint:
     ],
 )
 def test_first_pop_is_noted_once(properties: dict[str, str], reconsume_times: int, first_pop: int) -> None:
-    message = revived(record(properties, reconsume_times), checkpoint(), "%RETRY%G_T", HOST, TagsCodes(""))
+    message = revived(record(properties, reconsume_times), checkpoint(), "%RETRY%G_T", 0, HOST, TagsCodes(""))
     assert parse(message.properties.decode()) == properties | {"1ST_POP_TIME": str(first_pop)}
     assert message.reconsume_times == reconsume_times + 1
     assert (message.topic, message.queue_id, message.flag, message.sys_flag) == ("%RETRY%G_T", 0, 7, 8)
@@ -47,7 +47,7 @@ def test_property_behind_one_that_is_not_ended() -> None:
     properties = memoryview(b"KEYS\x01k")
     unended = record({})
     unended.properties = properties
-    message = revived(unended, checkpoint(), "R", HOST, TagsCodes(""))
+    message = revived(unended, checkpoint(), "R", 0, HOST, TagsCodes(""))
     assert parse(message.properties.decode()) == {"KEYS": "k", "1ST_POP_TIME": str(NOW)}
 
 
