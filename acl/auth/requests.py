@@ -23,6 +23,8 @@ from sprocket.remoting.bodies.requests import (
     read_assignment_query,
     read_batch_ack,
     read_check_client,
+    read_doomed_groups,
+    read_doomed_topics,
     read_group,
     read_group_list,
     read_lock_batch,
@@ -47,6 +49,7 @@ _PUB: Final[Actions] = (Action.PUB,)
 _SUB: Final[Actions] = (Action.SUB,)
 _CREATE: Final[Actions] = (Action.CREATE,)
 _UPDATE: Final[Actions] = (Action.UPDATE,)
+_DELETE: Final[Actions] = (Action.DELETE,)
 _SUB_GET: Final[Actions] = (Action.SUB, Action.GET)
 _SUB_UPDATE: Final[Actions] = (Action.SUB, Action.UPDATE)
 _ROUTE: Final[Actions] = (Action.PUB, Action.SUB, Action.GET)
@@ -269,6 +272,16 @@ def _group_list(asked: AccessRequest) -> Iterator[Needed]:
         yield _group(config.group_name, _CREATE)
 
 
+def _doomed_topics(asked: AccessRequest) -> Iterator[Needed]:
+    for topic in read_doomed_topics(asked.body):
+        yield topic_or_group(topic, _DELETE)
+
+
+def _doomed_groups(asked: AccessRequest) -> Iterator[Needed]:
+    for group in read_doomed_groups(asked.body).group_name_list:
+        yield _group(group, _DELETE)
+
+
 def _clone(asked: AccessRequest) -> Iterator[Needed]:
     fields = asked.fields
     yield _group(fields.get("srcGroup"), _GET)
@@ -308,6 +321,8 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _topic_list,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _new_group,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _group_list,
+    RequestCode.DELETE_TOPIC_IN_BROKER_LIST: _doomed_topics,
+    RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: _doomed_groups,
     RequestCode.CLONE_GROUP_OFFSET: _clone,
 }
 
@@ -324,6 +339,8 @@ BODY_CODES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER_LIST,
+        RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST,
     }
 )
 

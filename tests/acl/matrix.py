@@ -19,14 +19,18 @@ from sprocket.remoting.bodies.client import (
     ProducerData,
     SubscriptionData,
 )
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from sprocket.remoting.bodies.group import (
+    DeleteSubscriptionGroupListRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
 from sprocket.remoting.bodies.pop import (
     BatchAck,
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
-from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, TopicConfig
+from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, TopicConfig, TopicList
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codec.fastjson import dumps
@@ -65,6 +69,8 @@ _BODIES: Mapping[int, object] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: CreateTopicListRequestBody([TopicConfig(TOPIC)]),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: SubscriptionGroupConfig(GROUP),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: SubscriptionGroupList([SubscriptionGroupConfig(GROUP)]),
+    RequestCode.DELETE_TOPIC_IN_BROKER_LIST: TopicList([TOPIC]),
+    RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: DeleteSubscriptionGroupListRequestBody([GROUP]),
 }
 
 

@@ -125,6 +125,8 @@ SPECIAL: Final[dict[int, dict[str, Body]]] = {
     RequestCode.UNLOCK_BATCH_MQ: {"queues": _lock},
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: {"topics": _topics},
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: {"groups": _groups},
+    RequestCode.DELETE_TOPIC_IN_BROKER_LIST: {"topics": _numbered(b'{"topicList":[', b'"T%d"', b"]}")},
+    RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: {"groups": _numbered(b'{"groupNameList":[', b'"G%d"', b"]}")},
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: {
         "subscriptions": _numbered(b'{"groupName":"Z","subscriptionDataSet":[', b'{"topic":"T%d"}', b"]}"),
         "retries": _numbered(b'{"groupName":"Z","groupRetryPolicy":{"customizedRetryPolicy":{"next":[', b"%d", b"]}}}"),

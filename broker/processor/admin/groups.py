@@ -9,7 +9,7 @@ from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.common.errors import RequestError
 from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig
-from sprocket.remoting.bodies.requests import read_group, read_group_list
+from sprocket.remoting.bodies.requests import read_doomed_groups, read_group, read_group_list
 from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -42,6 +42,7 @@ class GroupProcessor:
                 code.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader, self.delete,
                 group, Action.DELETE,
             ),
+            Route(code.DELETE_SUBSCRIPTION_GROUP_LIST, NoHeader, self.delete_list, group, Action.DELETE),
             Route(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NoHeader, self.all_configs, group, Action.LIST),
             Route(
                 code.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, self.config,
@@ -76,14 +77,26 @@ class GroupProcessor:
 
     async def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:
         """Delete a group; with cleanOffset also its offsets."""
-        await to_its_end(self._delete(request.header.group_name, clean_offset=bool(request.header.clean_offset)))
+        await to_its_end(self._delete([request.header.group_name], clean_offset=bool(request.header.clean_offset)))
         return Response()
 
-    async def _delete(self, group: str, *, clean_offset: bool) -> None:
-        self._groups.delete(group)
+    async def delete_list(self, request: Request[NoHeader]) -> Response:
+        """Delete several groups; with cleanOffset also their offsets.  There is no limit of groups per second."""
+        asked = read_doomed_groups(request.body)
+        if not asked.group_name_list:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, "The specified group name list is blank.")
+        if not all(name.strip() for name in asked.group_name_list):
+            raise RequestError(ResponseCode.INVALID_PARAMETER, "The specified group name is blank.")
+        await to_its_end(self._delete(asked.group_name_list, clean_offset=asked.clean_offset))
+        return Response()
+
+    async def _delete(self, groups: list[str], *, clean_offset: bool) -> None:
+        for group in groups:
+            self._groups.delete(group)
         await self._groups.save()
         if clean_offset:
-            self._offsets.remove_group(group)
+            for group in groups:
+                self._offsets.remove_group(group)
 
     def all_configs(self, request: Request[NoHeader]) -> Response:
         """Return all groups, with the data version."""

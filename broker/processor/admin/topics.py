@@ -24,7 +24,7 @@ from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import GroupList
 from sprocket.remoting.bodies.registration import TopicConfigAndMapping
-from sprocket.remoting.bodies.requests import read_topic_list
+from sprocket.remoting.bodies.requests import read_doomed_topics, read_topic_list
 from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import PERM_PRIORITY, TopicConfig, TopicList
 from sprocket.remoting.codec.fastjson import dumps, in_steps
@@ -75,6 +75,7 @@ class TopicProcessor:
             Route(code.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader, self.create, topic, Action.CREATE),
             Route(code.UPDATE_AND_CREATE_TOPIC_LIST, NoHeader, self.create_list, topic, Action.CREATE),
             Route(code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader, self.delete, topic, Action.DELETE),
+            Route(code.DELETE_TOPIC_IN_BROKER_LIST, NoHeader, self.delete_list, topic, Action.DELETE),
             Route(code.GET_ALL_TOPIC_CONFIG, NoHeader, self.all_configs, topic, Action.LIST),
             Route(code.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, self.config, topic, Action.GET),
             Route(code.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, self.stats, topic, Action.GET),
@@ -146,14 +147,25 @@ class TopicProcessor:
 
     async def delete(self, request: Request[DeleteTopicRequestHeader]) -> Response:
         """Delete a topic, its queues, the groups' offsets in it, and its pop retry topics."""
-        topic = request.header.topic
-        self._check_name(topic)
-        doomed = [topic]
+        return await self._delete_all([request.header.topic])
+
+    async def delete_list(self, request: Request[NoHeader]) -> Response:
+        """Delete several topics; if one may not be deleted, none is.  There is no limit of topics per second."""
+        topics = read_doomed_topics(request.body)
+        if not topics:
+            raise _illegal("The specified topic list is blank.")
+        return await self._delete_all(topics)
+
+    async def _delete_all(self, topics: list[str]) -> Response:
+        for topic in topics:
+            self._check_name(topic)
+        doomed = dict.fromkeys(topics)
         if self._config.broker.clear_retry_topic_when_delete_topic:
-            for group in self._offsets.groups_of(topic):
-                doomed += [f"{RETRY_PREFIX}{group}{separator}{topic}" for separator in ("+", "_")]
-        doomed = [name for name in doomed if name == topic or name in self._topics]
-        await to_its_end(self._delete(doomed))
+            for topic in topics:
+                for group in self._offsets.groups_of(topic):
+                    retries = (f"{RETRY_PREFIX}{group}{separator}{topic}" for separator in ("+", "_"))
+                    doomed |= dict.fromkeys(name for name in retries if name in self._topics)
+        await to_its_end(self._delete(list(doomed)))
         return Response()
 
     async def _delete(self, doomed: list[str]) -> None:

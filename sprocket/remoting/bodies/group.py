@@ -88,6 +88,13 @@ class SubscriptionGroupList(msgspec.Struct, rename="camel"):
     group_config_list: list[SubscriptionGroupConfig] = []
 
 
+class DeleteSubscriptionGroupListRequestBody(msgspec.Struct, rename="camel"):
+    """Body of DELETE_SUBSCRIPTION_GROUP_LIST."""
+
+    group_name_list: list[str] = []
+    clean_offset: bool = False
+
+
 class GroupForbidden(msgspec.Struct, rename="camel"):
     """Answer to UPDATE_AND_GET_GROUP_FORBIDDEN."""
 

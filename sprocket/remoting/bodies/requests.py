@@ -7,14 +7,18 @@ from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import CheckClientRequestBody, LockBatchRequestBody
 from sprocket.remoting.bodies.controller import BrokerGroupState, SyncStateSet
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from sprocket.remoting.bodies.group import (
+    DeleteSubscriptionGroupListRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
 from sprocket.remoting.bodies.pop import (
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
 from sprocket.remoting.bodies.route import TopicRouteData, has_possible_queues
-from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, DataVersion, TopicConfig
+from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, DataVersion, TopicConfig, TopicList
 from sprocket.remoting.codec.body_limits import LISTS, QUEUES, SETTINGS, SMALL, check_count
 from sprocket.remoting.codec.fastjson import loads
 
@@ -38,6 +42,20 @@ def read_group_list(body: bytes) -> list[SubscriptionGroupConfig]:
     configs = loads(body, SubscriptionGroupList, LISTS).group_config_list
     check_count("groups", configs, limits.MAX_LISTED_GROUPS)
     return configs
+
+
+def read_doomed_topics(body: bytes) -> list[str]:
+    """Return the topics of DELETE_TOPIC_IN_BROKER_LIST, each once."""
+    names = loads(body, TopicList, LISTS).topic_list
+    check_count("topics", names, limits.MAX_LISTED_TOPICS)
+    return list(dict.fromkeys(names))
+
+
+def read_doomed_groups(body: bytes) -> DeleteSubscriptionGroupListRequestBody:
+    """Return the body of DELETE_SUBSCRIPTION_GROUP_LIST."""
+    content = loads(body, DeleteSubscriptionGroupListRequestBody, LISTS)
+    check_count("groups", content.group_name_list, limits.MAX_LISTED_GROUPS)
+    return content
 
 
 def read_group(body: bytes) -> SubscriptionGroupConfig:

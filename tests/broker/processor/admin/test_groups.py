@@ -4,6 +4,7 @@ import pytest
 
 from broker.server import Broker
 from sprocket.remoting.bodies.group import (
+    DeleteSubscriptionGroupListRequestBody,
     GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
@@ -47,6 +48,24 @@ async def test_groups(pair: Pair) -> None:
     response = await client.ask_well(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
     assert loads(response.body, SubscriptionGroupConfig) == SubscriptionGroupConfig("A")
     assert "A" not in broker.groups
+
+
+@pytest.mark.code(RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST)
+async def test_several_groups_are_deleted(pair: Pair) -> None:
+    broker, client = pair
+    broker.groups.update([SubscriptionGroupConfig(name) for name in "ABC"])
+    for name in "AB":
+        broker.offsets.commit(name, TOPIC, 0, 1)
+    code, body = RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST, DeleteSubscriptionGroupListRequestBody
+    for names in ([], ["A", " "]):
+        response = await client.ask(code, body=dumps(body(names)))
+        assert response.code == ResponseCode.INVALID_PARAMETER
+    await client.ask_well(code, body=dumps(body(["A", "A", "Unknown"])))
+    assert "A" not in broker.groups and "B" in broker.groups
+    assert broker.offsets.topics_of("A") == {TOPIC}
+    await client.ask_well(code, body=dumps(body(["B"], clean_offset=True)))
+    assert "B" not in broker.groups and "C" in broker.groups
+    assert broker.offsets.topics_of("B") == set()
 
 
 async def test_groups_that_are_made_on_first_use(tmp_path: Path) -> None:

@@ -113,6 +113,24 @@ async def test_topic_stats(pair: Pair) -> None:
     assert b'{"minOffset":0,"maxOffset":0,"lastUpdateTimestamp":0}' in response.body
 
 
+@pytest.mark.code(RequestCode.DELETE_TOPIC_IN_BROKER_LIST)
+async def test_several_topics_are_deleted_or_none(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clear_retry_topic_when_delete_topic=True) as (broker, client):
+        body = dumps(CreateTopicListRequestBody([TopicConfig("A"), TopicConfig("B"), TopicConfig("C")]))
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        retry = f"%RETRY%{GROUP}_A"
+        broker.topics.update([TopicConfig(retry, 1, 1)])
+        broker.offsets.commit(GROUP, "A", 0, 1)
+        code = RequestCode.DELETE_TOPIC_IN_BROKER_LIST
+        for names in ([], ["A", ""], ["A", "SELF_TEST_TOPIC"]):
+            response = await client.ask(code, body=dumps(TopicList(names)))
+            assert response.code == ResponseCode.INVALID_PARAMETER
+        assert {"A", "B", "C", retry} <= broker.topics.by_name.keys()
+        await client.ask_well(code, body=dumps(TopicList(["A", "B", "A", "Unknown"])))
+        assert {"A", "B", "C", retry} & broker.topics.by_name.keys() == {"C"}
+        assert broker.offsets.groups_of("A") == set()
+
+
 async def test_deleting_topics_that_do_not_exist_writes_nothing(pair: Pair) -> None:
     broker, client = pair
     root = broker.config.store.store_path_root_dir
