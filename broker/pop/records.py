@@ -3,7 +3,7 @@
 A pop writes one checkpoint (tag ``ck``).  An acknowledgement is one record with tag ``ack``, or ``bAck`` for several
 messages.  Bodies are JSON with short names, as RocketMQ writes them.  A checkpoint and its acknowledgements are in the
 same queue of the revive topic.
-Source: RocketMQ 5.3.3, `PopCheckPoint`, `AckMsg`, `BatchAckMsg`, `PopAckConstants`.
+Source: RocketMQ 5.5.1, `PopCheckPoint`, `AckMsg`, `BatchAckMsg`, `PopAckConstants`.
 """
 
 from typing import Final
@@ -34,6 +34,7 @@ class PopCheckPoint(msgspec.Struct, omit_defaults=False):
     d: list[Int] | None = None  # distance of each from `so`; None when they follow each other
     bn: str | None = None  # broker name
     rp: str | None = None  # how often the checkpoint was written again, a number
+    sp: bool = False  # whether the redelivery is not counted
 
     @property
     def revive_time(self) -> int:

@@ -110,14 +110,14 @@ class AckActivity:
     ) -> wire.ChangeInvisibleDurationResponse:
         """Make a message invisible from now on, and answer with its new handle."""
         topic, group = topic_of(request.topic), group_of(request.group)
-        check_built(request, "lite_topic", "suspend")
+        check_built(request, "lite_topic")
         invisible_ms = duration_ms(request.invisible_duration)
         check_invisible(invisible_ms, 0, self._config.max_invisible_time_mills)
         self._clients.seen(call.client_id)
         parse_receipt(request.receipt_handle)
         receipt, held = await self._renewal.take(call.client_id, group, request.message_id, request.receipt_handle)
         try:
-            changed = await self._brokers.change_invisible(receipt, group, topic, invisible_ms)
+            changed = await self._brokers.change_invisible(receipt, group, topic, invisible_ms, suspend=request.suspend)
         except ClientError as error:
             self._renewal.put_back(held, error)
             raise

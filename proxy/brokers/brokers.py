@@ -168,8 +168,13 @@ class Brokers:
         response = await self.ask(broker_name, RequestCode.BATCH_ACK_MESSAGE, None, body, timeout_s=TIMEOUT_S)
         self.success(response, broker_name)
 
-    async def change_invisible(self, receipt: Receipt, group: str, topic: str, invisible_ms: int) -> Receipt:
-        """Make a message invisible for `invisible_ms` from now on.  Return its new receipt."""
+    async def change_invisible(
+        self, receipt: Receipt, group: str, topic: str, invisible_ms: int, *, suspend: bool = False
+    ) -> Receipt:
+        """Make a message invisible for `invisible_ms` from now on.  Return its new receipt.
+
+        With `suspend` its next delivery is not counted.
+        """
         await self._check(receipt, topic)
         handle = receipt.handle
         header = ChangeInvisibleTimeRequestHeader(
@@ -179,6 +184,7 @@ class Brokers:
             extra_info=handle.encode(),
             offset=receipt.offset,
             invisible_time=invisible_ms,
+            suspend=suspend or None,
         )
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
         response = await self.ask(handle.broker_name, code, header, timeout_s=TIMEOUT_S)

@@ -32,13 +32,15 @@ CHECKPOINT_TAGS_CODE: Final = _TAGS_CODES[CK_TAG]
 
 
 def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
-    """Return the body of a checkpoint's record, as fastjson writes it: sorted, without null."""
+    """Return the body of a checkpoint's record, as fastjson writes it: sorted, without null and a false ``sp``."""
     distances = b"" if checkpoint.d is None else b'"d":[%b],' % _joined(checkpoint.d)
     broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
     rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
-    return b'{"bm":%d,%b"c":%b,%b"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d,%b"so":%d,"t":%b}' % (
+    suspended = b'"sp":true,' if checkpoint.sp else b""
+    return b'{"bm":%d,%b"c":%b,%b"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d,%b"so":%d,%b"t":%b}' % (
         checkpoint.bm, broker, _quoted(checkpoint.c), distances, checkpoint.it, checkpoint.n, checkpoint.pt,
-        checkpoint.q, checkpoint.revive_time, checkpoint.ro, rewritten, checkpoint.so, _quoted(checkpoint.t),
+        checkpoint.q, checkpoint.revive_time, checkpoint.ro, rewritten, checkpoint.so, suspended,
+        _quoted(checkpoint.t),
     )  # fmt: skip
 
 

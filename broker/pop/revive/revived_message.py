@@ -32,7 +32,7 @@ def topic_of(checkpoint: PopCheckPoint, is_v2: bool) -> str:
 def revived(
     record: Record, checkpoint: PopCheckPoint, topic: str, queue_id: int, born_host: bytes, codes: TagsCodes
 ) -> PendingMessage:
-    """Return `record` for a queue of `topic`, with one more delivery counted and the time of its first pop."""
+    """Return `record` for a queue of `topic`, with the time of its first pop; a delivery counts unless `sp` says no."""
     properties = bytes(record.properties)
     if record.reconsume_times == 0 or find_last(properties, _FIRST_POP_TIME) is None:
         properties = _with(properties, _FIRST_POP_TIME, str(checkpoint.pt).encode())
@@ -46,7 +46,7 @@ def revived(
         record.sys_flag,
         record.born_timestamp,
         born_host,
-        record.reconsume_times + 1,
+        record.reconsume_times + (not checkpoint.sp),
     )
 
 
@@ -79,5 +79,5 @@ def rewritten(checkpoint: PopCheckPoint, offset: int, now: int) -> PopCheckPoint
         invisible_ms += REWRITE_INTERVALS_S[min(max(count, 0), len(REWRITE_INTERVALS_S) - 1)] * 1000
     return PopCheckPoint(
         so=offset, pt=checkpoint.pt, it=invisible_ms, n=1, q=checkpoint.q, t=checkpoint.t, c=checkpoint.c, d=[0],
-        bn=checkpoint.bn, rp=str(count + 1),
+        bn=checkpoint.bn, rp=str(count + 1), sp=checkpoint.sp,
     )  # fmt: skip

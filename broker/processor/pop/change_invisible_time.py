@@ -2,7 +2,7 @@
 
 One append has a new checkpoint of this message, and then the acknowledgement under its old checkpoint; so the second
 never exists without the first.
-Source: RocketMQ 5.3.3, `ChangeInvisibleTimeProcessor`.
+Source: RocketMQ 5.5.1, `ChangeInvisibleTimeProcessor`.
 """
 
 import logging
@@ -79,7 +79,7 @@ class InvisibleTimeProcessor:
         pop_time = max(self._clock.wall_ms(), handle.pop_time_ms + 1)
         again = PopCheckPoint(
             so=header.offset, pt=pop_time, it=header.invisible_time, n=1, q=header.queue_id,
-            t=header.topic, c=header.consumer_group, d=[0], bn=handle.broker_name,
+            t=header.topic, c=header.consumer_group, d=[0], bn=handle.broker_name, sp=bool(header.suspend),
         )  # fmt: skip
         old = AckMsg(
             ao=header.offset, so=handle.first_offset, c=header.consumer_group, t=header.topic, q=header.queue_id,

@@ -67,6 +67,7 @@ class ChangeInvisibleTimeRequestHeader(Header, kw_only=True):
     extra_info: str
     offset: Long
     invisible_time: Long
+    suspend: bool | None = None  # whether the message is put off without counting a redelivery (5.5)
     broker_name: str | None = field(name="bname", default=None)
 
 
