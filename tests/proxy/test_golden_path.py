@@ -130,6 +130,25 @@ async def test_sql_selects(rig: Rig, topic: str) -> None:
     assert [one.body for one in received] == [b"15"]
 
 
+@pytest.mark.parametrize(("suspend", "attempt"), [(True, 1), (False, 2)])
+async def test_suspended_message_comes_again_without_being_counted(
+    rig: Rig, topic: str, suspend: bool, attempt: int
+) -> None:
+    client, group = rig.client(), f"group-suspend-{attempt}"
+    await client.receive(topic, group, wait_s=0)
+    await client.send(topic, "later")
+    (received,) = await client.messages(topic, group, 1)
+    message_id, handle = handle_of(received)
+    request = wire.ChangeInvisibleDurationRequest(
+        group=wire.Resource(name=group), topic=wire.Resource(name=topic), receipt_handle=handle,
+        message_id=message_id, suspend=suspend,
+    )  # fmt: skip
+    request.invisible_duration.seconds = 2
+    assert (await client.call("ChangeInvisibleDuration", request)).status.code == wire.OK
+    (again,) = await client.messages(topic, group, 1)
+    assert (again.body, again.system_properties.delivery_attempt) == (b"later", attempt)
+
+
 async def test_priorities_go_both_ways(rig: Rig) -> None:
     topic = await create_topic(rig.broker, "PRIORITY", 4)
     client, group = rig.client(), "group-priority"

@@ -488,6 +488,14 @@ def test_checkpoint_that_is_written_again_for_a_time_that_is_past_is_read_at_onc
     assert rig.service.queues[0].figures.rewritten == 14
 
 
+def test_a_suspended_message_comes_again_uncounted(rig: ReviveRig) -> None:
+    rig.send(2)
+    rig.pop(0, sp=True)
+    rig.pop(1)
+    rig.elapse(20)
+    assert [rig.record(RETRY, 0, offset).reconsume_times for offset in (0, 1)] == [0, 1]
+
+
 def test_retries_keep_their_queues_if_that_is_asked_for(tmp_path: Path) -> None:
     rig = ReviveRig(tmp_path, use_separate_retry_queue=True)
     topics = rig.core.topics

@@ -43,6 +43,14 @@ def test_first_pop_is_noted_once(properties: dict[str, str], reconsume_times: in
     assert (message.born_timestamp, message.prepared_transaction_offset) == (123, 0)
 
 
+def test_a_suspended_message_keeps_its_count() -> None:
+    suspended = checkpoint(sp=True)
+    message = revived(record({}, 2), suspended, "R", 0, HOST, TagsCodes(""))
+    assert message.reconsume_times == 2
+    # Also if its checkpoint must be written again.
+    assert rewritten(suspended, 5, NOW).sp and not rewritten(checkpoint(), 5, NOW).sp
+
+
 def test_property_behind_one_that_is_not_ended() -> None:
     properties = memoryview(b"KEYS\x01k")
     unended = record({})
