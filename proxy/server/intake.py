@@ -21,24 +21,25 @@ _HURRIED_S: Final = 1.0
 
 
 class _Connection:
-    """Calls of one connection, and its `places` for requests that are being read."""
+    """Calls of one connection, and its `places` for requests that are being read.
 
-    __slots__ = ("_loop", "_timer", "_waiting", "bytes", "calls", "places", "reading")
+    `end` ends the reading of a request.
+    """
 
-    def __init__(self, places: int) -> None:
+    __slots__ = ("_end", "_loop", "_timer", "_waiting", "bytes", "calls", "places", "reading")
+
+    def __init__(self, places: int, end: Callable[["asyncio.Task[Any]"], None]) -> None:
+        self._end = end
         self.calls = 0
         self.bytes = 0
         self.places = places
-        self.reading: dict[asyncio.Timeout, float] = {}  # since when, loop time; oldest first
+        self.reading: dict[asyncio.Task[Any], float] = {}  # since when, loop time; oldest first
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     async def enter(self) -> None:
-        """Take a place, or wait for one."""
-        if self.places:
-            self.places -= 1
-            return
+        """Wait for a place, and take it."""
         waiter = self._loop.create_future()
         self._waiting.append(waiter)
         if self._timer is None:
@@ -62,9 +63,9 @@ class _Connection:
     def _hurry(self) -> None:
         self._timer = self._loop.call_later(_HURRIED_S / 2, self._hurry) if self._waiting else None
         now = self._loop.time()
-        for scope, since in self.reading.items():
+        for task, since in self.reading.items():
             if self._waiting and now - since >= _HURRIED_S:
-                _end(scope, now)
+                self._end(task)
 
 
 class Intake:
@@ -75,6 +76,8 @@ class Intake:
         self._max_readers = max(_SHARE, limits.MAX_PARTIAL_BYTES // max_request_bytes)
         self._connections: dict[Peer, _Connection] = {}
         self._readers = 0
+        self._ended: set[asyncio.Task[Any]] = set()  # tasks that read too long
+        self._timer: asyncio.TimerHandle | None = None
         self.in_flight_bytes = 0
 
     def __len__(self) -> int:
@@ -85,10 +88,13 @@ class Intake:
         """Return the request that `read` brings, and count it until `done`.  Raises Refusal."""
         connection = self._connections.get(peer)
         if connection is None:
-            connection = self._connections[peer] = _Connection(self._max_readers // _SHARE)
+            connection = self._connections[peer] = _Connection(self._max_readers // _SHARE, self._end)
         connection.calls += 1
         try:
-            await connection.enter()
+            if connection.places:
+                connection.places -= 1
+            else:
+                await connection.enter()
             try:
                 raw = await self._read(connection, read)
             finally:
@@ -126,27 +132,48 @@ class Intake:
     async def _read(self, connection: _Connection, read: Callable[[], Awaitable[Any]]) -> Any:
         if self._readers >= self._max_readers:
             self._end_oldest()
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        connection.reading[task] = loop.time()
+        self._readers += 1
+        if self._timer is None:
+            self._timer = loop.call_later(limits.FRAME_DEADLINE_S, self._look)
         try:
-            async with asyncio.timeout(limits.FRAME_DEADLINE_S) as scope:
-                connection.reading[scope] = asyncio.get_running_loop().time()
-                self._readers += 1
-                try:
-                    return await read()
-                finally:
-                    if scope in connection.reading:
-                        del connection.reading[scope]
-                        self._readers -= 1
-        except TimeoutError:
-            raise Refusal(wire.TOO_MANY_REQUESTS, "the request did not arrive in time, call again") from None
+            return await read()
+        except asyncio.CancelledError:
+            if task in self._ended and not task.uncancel():
+                raise Refusal(wire.TOO_MANY_REQUESTS, "the request did not arrive in time, call again") from None
+            raise
+        finally:
+            if connection.reading.pop(task, None) is not None:
+                self._readers -= 1
+            self._ended.discard(task)
+
+    def _look(self) -> None:
+        """End what is read for too long, and look again when the oldest of the others will be.
+
+        One timer serves all requests: a timer for each would cost as much as the rest of its reading.
+        """
+        now = asyncio.get_running_loop().time()
+        oldest = now
+        for connection in self._connections.values():
+            for task, since in connection.reading.items():
+                if now - since >= limits.FRAME_DEADLINE_S:
+                    self._end(task)
+                else:
+                    oldest = min(oldest, since)
+                    break
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(oldest + limits.FRAME_DEADLINE_S, self._look) if self._readers else None
 
     def _end_oldest(self) -> None:
         busiest = max(self._connections.values(), key=lambda one: len(one.reading))
-        scope = next(iter(busiest.reading))
-        del busiest.reading[scope]
+        task = next(iter(busiest.reading))
+        del busiest.reading[task]
         self._readers -= 1
-        _end(scope, asyncio.get_running_loop().time())
+        self._end(task)
 
-
-def _end(scope: asyncio.Timeout, now: float) -> None:
-    if not scope.expired():  # it may be on its way out
-        scope.reschedule(now)
+    def _end(self, task: "asyncio.Task[Any]") -> None:
+        if task not in self._ended:  # it may be on its way out
+            self._ended.add(task)
+            task.cancel()
