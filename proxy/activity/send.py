@@ -14,14 +14,15 @@ from proxy.brokers.metadata import Metadata
 from proxy.brokers.transaction_ids import TransactionId
 from proxy.config import ProxyConfig
 from proxy.convert.incoming import Incoming, incoming
+from proxy.convert.send_answer import SendResult, encoded_answer
 from proxy.convert.sharding import consistent_hash
 from proxy.server.call import Call
-from proxy.status import OK, Refusal, joint_status, status, status_of
+from proxy.status import OK, Refusal, status, status_of
 from proxy.validation import topic_of
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import AnswerUnreadable, ConnectFailed, refusal
 from sprocket.client.send.queue_choice import RoundRobin
-from sprocket.client.send.send_request import SendRequest, SendSettings, batched
+from sprocket.client.send.send_request import SendRequest, batched
 from sprocket.common.errors import SprocketError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
@@ -38,8 +39,9 @@ _NOT_DURABLE: Final = {
     ResponseCode.SLAVE_NOT_AVAILABLE: (wire.HA_NOT_AVAILABLE, "SLAVE_NOT_AVAILABLE"),
 }
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_SETTINGS: Final = SendSettings()
 _MAX_MESSAGES: Final = 1024
+# The last offset of a batch must fit 63 bits.
+_OFFSET_LIMIT: Final = (1 << 63) - _MAX_MESSAGES
 _BATCHABLE: Final = frozenset({"NORMAL", "FIFO"})
 # Offset of the record in the log, in the last 8 bytes of the offset message id, as hexadecimal digits.
 _LOG_OFFSET_DIGITS: Final = 16
@@ -54,8 +56,8 @@ class SendActivity:
         self._config = config
         self._round_robin = RoundRobin(first)
 
-    async def send_message(self, call: Call, request: wire.SendMessageRequest) -> wire.SendMessageResponse:
-        """Send the messages of a request, all of one topic."""
+    async def send_message(self, call: Call, request: wire.SendMessageRequest) -> bytes:
+        """Send the messages of a request, all of one topic.  Return the bytes of a SendMessageResponse."""
         count = len(request.messages)
         if not count:
             raise Refusal(wire.MESSAGE_CORRUPTED, "no message to send")
@@ -71,9 +73,7 @@ class SendActivity:
                 raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
             messages.append(incoming(message, topic, peer, self._config, now_ms))
         await self._check_types(topic, messages)
-        entries = await self._send(topic, messages)
-        codes = {entry.status.code for entry in entries}
-        return wire.SendMessageResponse(status=joint_status(codes, "send status is empty"), entries=entries)
+        return encoded_answer(await self._send(topic, messages))
 
     async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
         if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -82,7 +82,7 @@ class SendActivity:
         expected = await self._metadata.message_type(topic)
         check_type(expected, {message.message_type for message in messages})
 
-    async def _send(self, topic: str, messages: Sequence[Incoming]) -> list[wire.SendResultEntry]:
+    async def _send(self, topic: str, messages: Sequence[Incoming]) -> list[SendResult]:
         if len(messages) == 1:
             return await self._send_request(topic, _single(topic, messages[0]), messages)
         is_batch = (
@@ -96,24 +96,21 @@ class SendActivity:
             return [await self._send_one(topic, message) for message in messages]
         return list(await asyncio.gather(*(self._send_one(topic, message) for message in messages)))
 
-    async def _send_one(self, topic: str, message: Incoming) -> wire.SendResultEntry:
+    async def _send_one(self, topic: str, message: Incoming) -> SendResult:
         """Send one of several messages; its failure is its own."""
         try:
             return (await self._send_request(topic, _single(topic, message), [message]))[0]
         except SprocketError as error:
-            return wire.SendResultEntry(status=status_of(error), message_id=message.message_id)
+            return SendResult(status_of(error), message.message_id)
 
-    async def _send_request(
-        self, topic: str, request: SendRequest, messages: Sequence[Incoming]
-    ) -> list[wire.SendResultEntry]:
+    async def _send_request(self, topic: str, request: SendRequest, messages: Sequence[Incoming]) -> list[SendResult]:
         route = await self._brokers.route(topic)
         group = messages[0].message_group
         failed: list[str] = []
         while True:
             queue = self._queue(route, group, failed)
-            fields = request.ext_fields(topic, _SETTINGS, queue, messages[0].born_ms)
             try:
-                response = await self._brokers.send(queue.broker_name, request.code, fields, request.body)
+                response = await self._brokers.send(request, queue, messages[0].born_ms)
             except (ConnectFailed, Refusal):
                 # Nothing was sent.  A message group stays with its queue.
                 self._brokers.instance.request_refresh(topic)
@@ -121,7 +118,7 @@ class SendActivity:
                 if group or len(failed) >= len({one.broker_name for one in route.publish}):
                     raise
                 continue
-            return _entries(response, queue, messages)
+            return _results(response, queue, messages)
 
     def _queue(self, route: TopicRoute, group: str, failed: Sequence[str]) -> MessageQueue:
         if not route.publish:
@@ -155,27 +152,26 @@ def _batch(topic: str, messages: Sequence[Incoming]) -> SendRequest:
     return request
 
 
-def _entries(
-    response: ReceivedResponse, queue: MessageQueue, messages: Sequence[Incoming]
-) -> "list[wire.SendResultEntry]":
+def _results(response: ReceivedResponse, queue: MessageQueue, messages: Sequence[Incoming]) -> list[SendResult]:
     if response.code in _NOT_DURABLE:
         code, name = _NOT_DURABLE[ResponseCode(response.code)]
         refused = status(code, f"send message failed, sendStatus={name}")
-        return [wire.SendResultEntry(status=refused) for _ in messages]
+        return [SendResult(refused) for _ in messages]
     if response.code != ResponseCode.SUCCESS:
         raise refusal(response.code, response.remark, queue.broker_name)
     fields = response.ext_fields
     try:
         offset = int(fields.get("queueOffset", 0))
+        if abs(offset) >= _OFFSET_LIMIT:
+            raise ValueError(f"{offset} is no offset")
         log_offset = int(fields.get("msgId", "").split(",")[0][-_LOG_OFFSET_DIGITS:] or "0", 16)
     except ValueError as error:
         raise AnswerUnreadable(f"{queue.broker_name} took the message and answered with no number: {error}") from None
-    entries = []
+    results = []
     for index, message in enumerate(messages):
-        entry = wire.SendResultEntry(status=OK, message_id=message.message_id, offset=offset + index)
+        transaction_id = ""
         if message.sys_flag & _PREPARED:
-            transaction = TransactionId(message.message_id, queue.broker_name, offset, log_offset)
-            entry.transaction_id = transaction.encode()
-        entry.recall_handle = fields.get("recallHandle") or ""
-        entries.append(entry)
-    return entries
+            transaction_id = TransactionId(message.message_id, queue.broker_name, offset, log_offset).encode()
+        recall_handle = fields.get("recallHandle") or ""
+        results.append(SendResult(OK, message.message_id, transaction_id, offset + index, recall_handle))
+    return results

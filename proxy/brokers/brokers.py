@@ -12,6 +12,7 @@ from typing import Final
 from proxy.brokers.ack_requests import ack_header, encoded_ack
 from proxy.brokers.pace import Pace
 from proxy.brokers.receipts import Receipt
+from proxy.brokers.send_requests import SEND_SETTINGS, send_header
 from proxy.status import Refusal
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
@@ -19,6 +20,8 @@ from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound, refusal
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
 from sprocket.client.pull.record_decoder import decode_records
+from sprocket.client.send.send_request import SendRequest
+from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -46,6 +49,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S: Final = 2.0
 # The answer to a held pop may come this much later than its wait.
 _POLL_SLACK_S: Final = 5.0
+# A larger body may not fit into a frame beside its header.
+_LARGE_BODY_BYTES: Final = limits.MAX_FRAME_BYTES - (1 << 20)
 _NOTHING: Final = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
 
 
@@ -58,7 +63,7 @@ class Brokers:
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`."""
-        return await self.instance.route(topic)
+        return self.instance.cached_route(topic) or await self.instance.refresh_route(topic)
 
     async def is_known(self, broker_name: str, topic: str) -> bool:
         """Return whether a broker group has a master now; ask for the route of `topic` if not."""
@@ -90,10 +95,22 @@ class Brokers:
         remoting = self.instance.remoting
         return remoting.open_channel(address) or await remoting.channel(address)
 
-    async def send(self, broker_name: str, code: int, fields: dict[str, str], body: Buffer) -> ReceivedResponse:
+    async def send(self, request: SendRequest, queue: MessageQueue, born_ms: int) -> ReceivedResponse:
         """Return the response of a master to a send, which may wait a moment for others, see `Pace`."""
-        async with self._sends:
-            return await self.ask(broker_name, code, fields, body, timeout_s=TIMEOUT_S)
+        moment = self._sends.moment()
+        if moment is not None:
+            await moment
+        with self._sends:
+            channel = await self._channel(queue.broker_name)
+            if channel.is_signing or len(request.body) > _LARGE_BODY_BYTES:
+                fields = request.ext_fields(request.topic, SEND_SETTINGS, queue, born_ms)
+                return await channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
+            header, opaque = send_header(request.code, queue), channel.next_opaque()
+            numbers = request.sys_flag, born_ms, request.flag
+            prefix = header.prefix(opaque, *numbers, request.properties, len(request.body))
+            answer: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
+            channel.request_encoded(answer, request.code, opaque, prefix, request.body, TIMEOUT_S)
+            return await answer
 
     def success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
         """Return `response` unless it is an error.  Raises BrokerRefused."""

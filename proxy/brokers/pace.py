@@ -16,7 +16,7 @@ _WORTHWHILE: Final = 8
 class Pace:
     """Pace of sends, as a context in which a send is under way.  Lives in one event loop.  Sends keep their order.
 
-    A send waits up to `moment_s`; after a wait that did not pay, sends leave at once for `pause_s`.
+    A send waits for `moment` first, up to `moment_s`; after a wait that did not pay, sends leave at once for `pause_s`.
     """
 
     def __init__(self, moment_s: float = 0.003, pause_s: float = 0.02) -> None:
@@ -28,17 +28,21 @@ class Pace:
         self._are_leaving = False
         self._hurries_until_s = 0.0
 
-    async def __aenter__(self) -> None:
+    def moment(self) -> "asyncio.Future[None] | None":
+        """Return what a send has to wait for; None if it may leave at once."""
         if self._waiting or self._are_leaving:
-            await self._moment()
-        elif self._under_way >= _FEW:
+            return self._moment()
+        if self._under_way >= _FEW:
             loop = asyncio.get_running_loop()
             if loop.time() >= self._hurries_until_s:
                 loop.call_later(self._moment_s, self._end, loop)
-                await self._moment()
+                return self._moment()
+        return None
+
+    def __enter__(self) -> None:
         self._under_way += 1
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._under_way -= 1
 
     def _moment(self) -> "asyncio.Future[None]":

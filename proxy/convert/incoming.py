@@ -109,7 +109,7 @@ def _user_properties(message: wire.Message, config: ProxyConfig) -> dict[str, st
         raise Refusal(wire.MESSAGE_PROPERTIES_TOO_LARGE, what)
     table: dict[str, str] = {}
     size = 0
-    for name, value in given.items():
+    for name, value in given.items() if given else ():
         if name in REFUSED:
             raise Refusal(wire.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property is used by system: {name}")
         if has_control_character(name):
@@ -120,15 +120,17 @@ def _user_properties(message: wire.Message, config: ProxyConfig) -> dict[str, st
             raise Refusal(wire.ILLEGAL_MESSAGE_PROPERTY_KEY, what)
         table[name] = value
         size += len(name.encode()) + len(value.encode())
-    if system.tag:
-        check_tag(system.tag)
-        table[names.TAGS] = system.tag
-        size += len(system.tag.encode())
-    for key in system.keys:
+    tag: str = system.tag
+    if tag:
+        check_tag(tag)
+        table[names.TAGS] = tag
+        size += len(tag.encode())
+    keys = system.keys
+    for key in keys:
         check_text(key, wire.ILLEGAL_MESSAGE_KEY, "key")
         size += len(key.encode())
-    if system.keys:
-        table[names.KEYS] = " ".join(system.keys)
+    if keys:
+        table[names.KEYS] = " ".join(keys)
     if 0 < config.max_user_property_size < size:
         what = f"the total size of user property is too large, max is {config.max_user_property_size}"
         raise Refusal(wire.MESSAGE_PROPERTIES_TOO_LARGE, what)

@@ -7,7 +7,7 @@ none with a priority, and no dead letter.  docs/proxy.md has the figures.
 
 import hashlib
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from proxy.convert.outgoing import COMPRESSED, address, resource
 from proxy.convert.reserved import BORN_HOST, DLQ_ORIGIN_TOPIC, RESERVED, TRACE_CONTEXT

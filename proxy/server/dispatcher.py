@@ -103,7 +103,7 @@ class Dispatcher:
             return grpc.stream_stream_rpc_method_handler(self._streaming(streaming, request, response), None, _encoded)
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
         serve = self._unary(unary, request, response)
-        return grpc.stream_unary_rpc_method_handler(serve, None, response.SerializeToString)
+        return grpc.stream_unary_rpc_method_handler(serve, None, _encoded)
 
     def _call(self, context: Any, remaining_s: float | None = None) -> Call:
         peer = self._peer_behind(peer_of(context.peer()))
@@ -113,18 +113,18 @@ class Dispatcher:
         async def serve(_: Any, context: Any) -> Any:
             try:
                 call = self._call(context)
-                return await self._served(call, context, kind, lambda request: method(call, request))
+                return await self._served(call, context, kind, method)
             except Exception as error:
                 return response(status=status_of(error))
 
         return serve
 
-    async def _served(self, call: Call, context: Any, kind: Any, serve: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _served(self, call: Call, context: Any, kind: Any, serve: Unary) -> Any:
         """Prove who calls, read the request, and return what `serve` makes of it.  Raises Refusal."""
         self._admission.prove(call, kind.DESCRIPTOR.name)
         raw = await self._intake.read(call.peer, context.read)
         try:
-            return await serve(self._request(call, raw, kind))
+            return await serve(call, self._request(call, raw, kind))
         finally:
             self._intake.done(call.peer, len(raw))
 
@@ -143,7 +143,9 @@ class Dispatcher:
                     limit = WriteLimit(scope, context.write, write_s)
                     try:
                         call = self._call(context, context.time_remaining())
-                        await self._served(call, context, kind, lambda request: method(call, request, limit.write))
+                        await self._served(
+                            call, context, kind, lambda call, request: method(call, request, limit.write)
+                        )
                     except Exception as error:
                         await limit.write(response(status=status_of(error)))
                     finally:

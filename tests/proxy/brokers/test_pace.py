@@ -20,7 +20,10 @@ class Brokers:
         self._is_open = False
 
     async def send(self, number: int) -> None:
-        async with self.pace:
+        moment = self.pace.moment()
+        if moment is not None:
+            await moment
+        with self.pace:
             if not self._is_open:
                 self._is_open = True
                 self.groups.append([])

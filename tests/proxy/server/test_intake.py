@@ -97,6 +97,23 @@ async def test_request_that_does_not_arrive_gives_way_to_one_that_waits(monkeypa
             await one.task
 
 
+async def test_requests_that_do_not_arrive_end_each_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FRAME_DEADLINE_S", 0.05)
+    intake = Intake(100, _LARGEST)
+    for _ in range(2):  # the second time the clock of the first has run down
+        first = _Slow(intake, _ONE)
+        await asyncio.sleep(0.03)
+        second, cancelled = _Slow(intake, _ONE), _Slow(intake, _TWO)
+        await _turns()
+        cancelled.task.cancel()
+        assert await intake.read(_TWO, _of(b"x")) == b"x"
+        intake.done(_TWO, 1)
+        for one in (first, second):
+            with pytest.raises(Refusal, match="did not arrive"):
+                await one.task
+        assert cancelled.task.cancelled() and not len(intake)
+
+
 async def test_place_of_a_call_that_ends_while_it_waits_is_not_lost() -> None:
     intake = Intake(100, _LARGEST)
     slow = [_Slow(intake, _ONE) for _ in range(4)]

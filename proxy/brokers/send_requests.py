@@ -1,0 +1,19 @@
+"""Requests that send.  They are frequent, so the header of those to one queue is encoded only once; pure."""
+
+from functools import lru_cache
+from typing import Final
+
+from sprocket.client.send.send_header import SendHeader
+from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.remoting.bodies.client import MessageQueue
+
+SEND_SETTINGS: Final = SendSettings()
+_KNOWN: Final = 4096
+
+
+@lru_cache(_KNOWN)
+def send_header(code: int, queue: MessageQueue) -> SendHeader:
+    """Return the encoder of the requests with this code to `queue`; the producer group is the topic."""
+    request = SendRequest(queue.topic, b"", "", "")
+    request.code = code
+    return SendHeader(code, request.ext_fields(queue.topic, SEND_SETTINGS, queue, 0))
