@@ -14,6 +14,8 @@ ENGINE_SOURCES := $(wildcard $(addsuffix pyx,$(BESIDE)))
 ARGS ?=
 # `make test ALL=1` runs every test; docs/testing.md explains the tiers.
 ALL ?=
+# Tests, benchmarks and the demo start hundreds of processes.  Without compiled modules on the disk, each compiles all.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine wheel wheels test demo bench bench-system bench-micro lint docs site lock clean
