@@ -6,6 +6,7 @@ What they leave over, `sprocket.remoting.routes` and `frames` handle; `tests/rem
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +35,7 @@ def header_decoder(code: int, header: type[Header], engine: Any = _framing) -> A
     return None if fields is None else engine.HeaderDecoder(Request, header, code, fields, _LANGUAGES)
 
 
+@cache  # every server has several tables of its routes
 def header_fields(code: int, header: type[Header], engine: Any = _framing) -> tuple[Any, ...] | None:
     """Return the fields of a header as compiled readers take them; None if Python must decode it.
 

@@ -56,9 +56,7 @@ class BinaryDecoder:
     def __init__(self, header: type[Header] | None = None) -> None:
         kind: Any = dict[str, str] if header is None else header
         self._decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(kind, strict=False).decode
-        self._names = (
-            None if header is None else {field.encode_name.encode() for field in msgspec.structs.fields(header)}
-        )
+        self._names = None if header is None else {name.encode() for name in header.__struct_encode_fields__}
         # By code and header length: the shape that was learned last.
         self._shapes: dict[int, _Shape] = {}
         self._misses = 0
