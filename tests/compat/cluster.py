@@ -34,8 +34,8 @@ _SMALL_FILES = {
 LARGE_FILES = {"mappedFileSizeCommitLog": str(1024**3), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000"}
 
 # Small enough for a CI machine that runs the client's JVM beside it.
-SMALL_HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4")
-SMALL_NAME_SERVER_HEAP = ("-Xms64m", "-Xmx128m", "-XX:+UseSerialGC")
+SMALL_HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", *maven.SHORT_LIFE)
+SMALL_NAME_SERVER_HEAP = ("-Xms64m", "-Xmx128m", *maven.SHORT_LIFE)
 
 
 class ClusterError(Exception):

@@ -94,7 +94,7 @@ def run_scenarios(
     """
     run = f"{version.replace('.', '')}-{serialization.lower()}-{home.name}"
     command = [
-        maven.java(),
+        *maven.short_java(),
         "-Xmx384m",
         f"-Duser.home={home}",
         f"-Drocketmq.client.logRoot={home}",
@@ -154,10 +154,8 @@ def tools_command(home: Path, classpath: str, logback: str = _QUIET) -> list[str
     configuration = home / "logback.xml"
     configuration.write_text(logback)
     return [
-        maven.java(),
+        *maven.short_java(),
         "-Xmx128m",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
         f"-Drocketmq.client.logRoot={home}",

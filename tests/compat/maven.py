@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 BUILD = ROOT / "build" / "compat"
+# For JVMs that live for a short time: to optimize would cost them more than it saves.
+SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 CLIENT_VERSIONS = ("4.9.8", "5.3.3")
 APACHE_VERSION = "5.3.3"
 _BUILD_LIMIT_S = 480
@@ -25,6 +27,11 @@ class JavaMissingError(Exception):
 def java() -> str:
     """The path of `java`.  Raises JavaMissingError."""
     return _tool("java")
+
+
+def short_java() -> list[str]:
+    """Return the words that start a JVM of a short life.  Raises JavaMissingError."""
+    return [java(), *SHORT_LIFE]
 
 
 def client_classpath(version: str) -> str:

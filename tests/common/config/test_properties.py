@@ -151,7 +151,9 @@ def java() -> Iterator[JavaProperties]:
     if shutil.which("javac") is None:
         pytest.skip("no javac on PATH: the grammar cannot be compared with Java's")
     source = Path(__file__).with_name("LoadProperties.java")
-    with subprocess.Popen(["java", str(source)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        ["java", "-XX:TieredStopAtLevel=1", str(source)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield JavaProperties(process.stdin, process.stdout)

@@ -124,7 +124,7 @@ def _run(classpath: str, classes: Iterable[str], folder: Path) -> tuple[set[str]
     names = [_PACKAGE + name for name in classes]
     settings = {"java.io.tmpdir": folder, "user.home": folder, "sprocket.python": sys.executable}
     command = [
-        maven.java(), "-Xmx512m", *(f"-D{key}={value}" for key, value in settings.items()),
+        *maven.short_java(), "-Xmx512m", *(f"-D{key}={value}" for key, value in settings.items()),
         "-cp", classpath, "sprocket.suite.Suite", str(results), *names,
     ]  # fmt: skip
     with (folder / "output").open("wb") as output:

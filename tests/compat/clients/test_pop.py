@@ -72,7 +72,7 @@ class Stream:
 def streaming(cluster: Cluster, home: Path) -> Iterator[Stream]:
     home.mkdir()
     command = [
-        maven.java(), "-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}",
+        *maven.short_java(), "-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}",
         "-Drocketmq.client.rebalance.waitInterval=2000", "-cp", maven.client_classpath(_VERSION), "compat.PopStream",
         cluster.name_server_address, "kill", str(_CONSUMERS), str(_PERIOD_MS),
     ]  # fmt: skip

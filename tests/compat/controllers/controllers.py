@@ -154,7 +154,7 @@ class ApacheControllers(ApacheCluster):
 
     def controller_command(self, configuration: Path) -> Sequence[str]:
         """argv of a controller."""
-        heap = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4")
+        heap = ("-Xms64m", "-Xmx256m", *maven.SHORT_LIFE)
         return self._java(configuration, heap, "org.apache.rocketmq.controller.ControllerStartup")
 
 
@@ -165,7 +165,7 @@ class StockClient:
         home.mkdir(parents=True)
         source = Path(__file__).parents[1] / "java" / "failover" / "Orders.java"
         command = [
-            maven.java(), "-Xmx256m", "-XX:+UseSerialGC", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}",
+            *maven.short_java(), "-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}",
             "-cp", maven.client_classpath("5.3.3"), str(source), name_servers, TOPIC,
         ]  # fmt: skip
         self._process = subprocess.Popen(

@@ -39,7 +39,7 @@ def run_tool(
     With `crc` its records end with a CRC of their own, and it takes none without.
     """
     command = [
-        maven.java(), f"-Dsprocket.crc={str(crc).lower()}", f"-Duser.home={root.parent}",
+        *maven.short_java(), f"-Dsprocket.crc={str(crc).lower()}", f"-Duser.home={root.parent}",
         "-cp", maven.apache_classpath(), str(TOOL),
         action, str(root), str(segment_bytes), str(queue_file_bytes), *arguments,
     ]  # fmt: skip

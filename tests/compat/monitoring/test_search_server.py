@@ -56,8 +56,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     except maven.JavaMissingError as missing:
         pytest.skip(str(missing))
     port, log = ports.free_port(), tmp_path / "log"
-    heap = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    command = [maven.java(), *heap, "-cp", classpath, str(_NODE), str(tmp_path / "home"), str(port)]
+    command = [*maven.short_java(), "-Xmx512m", "-cp", classpath, str(_NODE), str(tmp_path / "home"), str(port)]
     with (
         log.open("wb") as into,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=into, stderr=into, cwd=tmp_path) as process,

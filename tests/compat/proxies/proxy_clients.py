@@ -54,7 +54,7 @@ def java_classpath() -> str:
 
 def run_java(endpoints: str, run: str, scenarios: Sequence[str], home: Path, *, tls: bool) -> dict[str, Outcome]:
     """Raises maven.JavaMissingError."""
-    command = [maven.java(), "-Xmx256m", f"-Duser.home={home}", "-cp", java_classpath(), "compat.grpc.Main"]
+    command = [*maven.short_java(), "-Xmx256m", f"-Duser.home={home}", "-cp", java_classpath(), "compat.grpc.Main"]
     return _run([*command, endpoints, str(tls).lower(), run, *scenarios], home)
 
 

@@ -41,7 +41,7 @@ class ApacheProxy:
         (home / "conf").mkdir(parents=True)
         file = home / "conf" / "rmq-proxy.json"
         file.write_text(json.dumps(settings))
-        program = f'exec {maven.java()} -Xmx384m -Duser.home={home} -cp "{maven.proxy_classpath()}" '
+        program = f'exec {" ".join(maven.short_java())} -Xmx384m -Duser.home={home} -cp "{maven.proxy_classpath()}" '
         program += f"org.apache.rocketmq.proxy.ProxyStartup -pc {file} > {self.log} 2>&1"
         command = ["env", f"RMQ_PROXY_HOME={home}", "sh", "-c", program]
         self._process = ChildProcess("apache-proxy", command, home)

@@ -85,7 +85,7 @@ def ask(directory: Path, queries: list[str]) -> list[list[dict[str, Any]]]:
         "spark.sql.catalog.rocketmq.warehouse": f"file://{directory}/iceberg",
     }
     command = [
-        maven.java(), "-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.dir={directory}",
+        *maven.short_java(), "-Xmx1g", f"-Duser.dir={directory}",
         "-Dfile.encoding=UTF-8", "--add-modules=jdk.incubator.vector",
         *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in _OPENED),
         *(f"-D{name}={value}" for name, value in settings.items()),

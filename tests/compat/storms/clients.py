@@ -77,9 +77,8 @@ MIXED = ("concurrent", "orderly", "request-reply", "sql-filter", "retry")
 def java_command(version: str, home: Path) -> Sequence[str]:
     """Its arguments follow.  Raises maven.JavaMissingError."""
     return [
-        maven.java(),
+        *maven.short_java(),
         "-Xmx384m",
-        "-XX:+UseSerialGC",
         f"-Duser.home={home}",
         f"-Drocketmq.client.logRoot={home}",
         f"-Drocketmq.client.rebalance.waitInterval={_REBALANCE_MS}",
