@@ -136,8 +136,8 @@ def test_a_run_and_its_second_chance(tmp_path: Path, workers: str, steady: bool,
     assert said in again.stdout
 
 
-def test_real_processes_have_half_of_the_workers_while_there_is_other_work() -> None:
-    files = ["tests/acl/a.py", "tests/chaos/b.py", "tests/chaos/c.py", "tests/store/d.py"]
+def test_real_processes_have_half_of_the_workers_and_the_full_tier_comes_first() -> None:
+    files = ["tests/acl/a.py", "tests/testing/c.py", "tests/chaos/b.py", "tests/store/d.py"]
     sent: dict[str, list[str]] = {}
     queue = OrderedDict((file, {f"{file}::t": False}) for file in files)
     scheduler = object.__new__(scheduling.SharedCores)
@@ -155,4 +155,4 @@ def test_real_processes_have_half_of_the_workers_while_there_is_other_work() -> 
     scheduler.registered_collections = {node: [f"{file}::t" for file in files] for node in (first, second)}
     for node in (first, second, first, second):
         scheduler._assign_work_unit(node)
-    assert sent == {"gw0": ["tests/chaos/b.py", "tests/chaos/c.py"], "gw1": ["tests/acl/a.py", "tests/store/d.py"]}
+    assert sent == {"gw0": ["tests/chaos/b.py", "tests/testing/c.py"], "gw1": ["tests/acl/a.py", "tests/store/d.py"]}
