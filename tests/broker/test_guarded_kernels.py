@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is
 both = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 
 
-@pytest.mark.parametrize("seed", seeds(200, quick=2))
+@pytest.mark.parametrize("seed", seeds(50, quick=2))
 def test_any_signed_sends_and_changed_accounts(seed: int) -> None:
     chance = random.Random(seed)
     reads = [sends_of(chance, chance.choice((0.7, 0.95, 1.0))) for _ in range(6)]
@@ -46,7 +46,7 @@ def test_any_signed_sends_and_changed_accounts(seed: int) -> None:
     compare((Sender(False), Sender(True)), pieces_of(reads[0]))
 
 
-@pytest.mark.parametrize("seed", seeds(200, quick=2))
+@pytest.mark.parametrize("seed", seeds(50, quick=2))
 def test_any_signed_pulls_and_changed_accounts(seed: int) -> None:
     chance = random.Random(seed)
     compare((Puller(False), Puller(True)), [pulls_of(chance, chance.choice((0.7, 0.95, 1.0))) for _ in range(6)], seed)

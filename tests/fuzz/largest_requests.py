@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import msgspec
@@ -172,13 +172,18 @@ _OF_ANY_CODE: Final = frozenset({"bare keys", "properties"})
 def bodies_of(code: int) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Name and maker of each body to try."""
     special = SPECIAL.get(code)
-    for name, make in GENERIC.items():
+    for name in GENERIC:
         if special is not None:
-            yield name, partial(make, LARGEST if name in _AS_LARGE_AS_CAN_BE else _PROBE_BYTES)
+            yield name, partial(_generic, name, LARGEST if name in _AS_LARGE_AS_CAN_BE else _PROBE_BYTES)
         elif name in _OF_ANY_CODE:
-            yield name, partial(make, _PROBE_BYTES)
+            yield name, partial(_generic, name, _PROBE_BYTES)
     for name, make in (special or {}).items():
         yield name, partial(make, LARGEST)
+
+
+@cache  # to make one takes longer than to answer it, and every code gets them
+def _generic(name: str, size: int) -> bytes:
+    return GENERIC[name](size)
 
 
 def compressed_flag(code: int, name: str) -> dict[str, str]:

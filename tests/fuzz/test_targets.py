@@ -17,7 +17,7 @@ from tests.fuzz.mutation_run import TooMuchMemory, check_memory, run_for
 from tests.fuzz.target import Target
 from tests.tiers import examples, sample
 
-# Some take a hundred times as long as others.
+# Some take a hundred times as long as others.  Sweeps of seeds try most of the twins, too: `test_kernels.py`.
 EXAMPLES = {
     "store_start": 40,
     "configuration_file": 60,
@@ -29,7 +29,16 @@ EXAMPLES = {
     "tls_properties": 25,
     "tls_files": 25,
     "ack_twins": 40,
+    "column_twins": 40,
+    "end_twins": 40,
+    "guarded_pull_twins": 40,
+    "guarded_send_twins": 40,
+    "pop_twins": 40,
+    "pull_twins": 40,
+    "repeated_header_twins": 60,
+    "send_twins": 40,
     "timer_twins": 40,
+    "turn_twins": 40,
 }
 BOUNDED = settings(
     deadline=None,

@@ -31,7 +31,7 @@ from tests.tiers import examples, is_quick, seeds
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
 
-@pytest.mark.parametrize("seed", seeds(400, quick=6))
+@pytest.mark.parametrize("seed", seeds(100, quick=6))
 def test_requests_as_clients_write_them_and_damaged_ones(seed: int) -> None:
     chance = random.Random(seed)
     stream = bytearray(b"".join(request_of(chance) for _ in range(8)))
@@ -57,11 +57,10 @@ def test_usual_requests_are_decoded_compiled(seed: int) -> None:
 def test_every_byte_of_a_header_changed(code: RequestCode, serialization: int) -> None:
     fields = {name: text or "x" for name, text in header_of(random.Random(1), HEADERS[code], 1.0).items()}
     (frame,) = FrameDecoder().feed(encode_request(int(code), 7, fields, serialization=serialization))
-    for at in range(0, len(frame[1]), 9 if is_quick() else 1):
-        for flip in (1, 0x20, 0x80):
-            header = bytearray(frame[1])
-            header[at] ^= flip
-            compare_headers((serialization, bytes(header), b""))
+    for at in range(0, len(frame[1]), 10 if is_quick() else 1):
+        header = bytearray(frame[1])
+        header[at] ^= (1, 0x20, 0x80)[at % 3]
+        compare_headers((serialization, bytes(header), b""))
         compare_headers((serialization, frame[1][:at], b""))
 
 
@@ -163,7 +162,7 @@ def test_a_header_with_other_fields_than_texts_and_numbers_has_no_decoder() -> N
     assert header_decoder(17, WithMap, compiled) is None
 
 
-@pytest.mark.parametrize("seed", seeds(300, quick=10))
+@pytest.mark.parametrize("seed", seeds(100, quick=10))
 def test_responses(seed: int) -> None:
     response_twins(b"%d" % seed)
 

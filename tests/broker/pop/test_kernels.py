@@ -65,7 +65,7 @@ def compare_after(change: Callable[[PopTwin], None], pieces: list[bytes], **conf
             twin.config.plan_version.rise()
 
 
-@pytest.mark.parametrize("seed", seeds(150, quick=8))
+@pytest.mark.parametrize("seed", seeds(60, quick=4))
 def test_any_pops_and_any_bytes(seed: int) -> None:
     pop_twins(random.Random(seed).randbytes(MIN_BYTES + seed % 9))
 
@@ -80,7 +80,7 @@ def test_pops_until_the_queues_are_empty(seed: int) -> None:
     compare_pops(pieces, sync_flush=chance.random() < 0.3, **config)
 
 
-@pytest.mark.parametrize("seed", seeds(40, quick=3))
+@pytest.mark.parametrize("seed", seeds(20, quick=2))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
     stream = damaged(b"".join(pop_of(chance, 0.8) for _ in range(5)), chance)

@@ -54,12 +54,12 @@ def served_by_kernel(twin: Twin, pieces: list[bytes]) -> int:
     return sum(counts)
 
 
-@pytest.mark.parametrize("seed", seeds(400, quick=16))
+@pytest.mark.parametrize("seed", seeds(100, quick=4))
 def test_any_pulls_and_any_bytes(seed: int) -> None:
     pull_twins(random.Random(seed).randbytes(seed % 9))
 
 
-@pytest.mark.parametrize("seed", seeds(100, quick=6))
+@pytest.mark.parametrize("seed", seeds(40, quick=2))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
     stream = damaged(b"".join(pull_of(chance, 0.8) for _ in range(6)), chance)
@@ -67,7 +67,7 @@ def test_damaged_frames_in_any_pieces(seed: int) -> None:
     compare_pulls([stream[: chance.randrange(len(stream))]])
 
 
-@pytest.mark.parametrize("seed", seeds(200, quick=10))
+@pytest.mark.parametrize("seed", seeds(60, quick=3))
 def test_every_slave_setting_and_permission(seed: int) -> None:
     chance = random.Random(seed)
     stream = b"".join(pull_of(chance, 0.5) for _ in range(10))

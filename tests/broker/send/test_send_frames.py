@@ -66,12 +66,12 @@ def appended_compiled(pieces: list[bytes], **settings: bool) -> int:
     return sum(counts)
 
 
-@pytest.mark.parametrize("seed", seeds(400, quick=4))
+@pytest.mark.parametrize("seed", seeds(100, quick=4))
 def test_any_sends_and_any_bytes(seed: int) -> None:
     send_twins(random.Random(seed).randbytes(seed % 9))
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_damaged_frames_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
     stream = damaged(b"".join(send_of(chance, 0.8) for _ in range(6)), chance)
@@ -95,12 +95,15 @@ def test_the_kernel_serves_plain_sends(serialization: int) -> None:
 @pytest.mark.parametrize("size", [3, 8, 32])
 def test_a_key_for_the_kernel_has_letters_and_digits_alone(size: int) -> None:
     """The kernel looks at eight characters at a time."""
+    # The end of a segment would be the handler's.
+    twin = Twin(True, sync_flush=False, segment_bytes=1 << 20)
+    twin.serve([plain(4)])
     for place in (0, size // 2, size - 1):
         # In the first tier, those on both sides of each end of digits and letters.
         for character in "\0\x01/09:@AZ[`az{\x7fé" if is_quick() else map(chr, (*range(128), 0xE9)):
             key = "Z" * place + character + "0" * (size - place - 1)
             is_served = character.isascii() and character.isalnum()
-            found = appended_compiled([plain(1, properties=f"UNIQ_KEY\x01{key}\x02")])
+            found = sum(appends_of(twin, [[(0, plain(1, properties=f"UNIQ_KEY\x01{key}\x02"))]]))
             assert found == is_served, (place, character)
 
 
@@ -239,7 +242,7 @@ def appends_of(twin: Twin, turns: list[list[tuple[int, bytes]]]) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("seed", seeds(300, quick=3))
+@pytest.mark.parametrize("seed", seeds(80, quick=3))
 def test_any_sends_of_several_connections_in_any_turns(seed: int) -> None:
     chance = random.Random(seed)
     compare_turns(turns_of(chance, chance.randbytes(seed % 9)), sync_flush=seed % 3 == 0)

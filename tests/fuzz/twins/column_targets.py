@@ -33,7 +33,7 @@ except ImportError:  # no C compiler: `tests/engine` says so
 _ROWS: Final = 6
 
 _NAMES: Final = (b"TAGS", b"KEYS", b"a", b"UNIQ_KEY", b"K", b"none")
-_OPTIONS: Final = (
+OPTIONS: Final = (
     DecodeOptions(),
     DecodeOptions(drop_malformed=True),
     DecodeOptions(drop_malformed=True, read_uncommitted=True, reads_tails=False),
@@ -93,12 +93,12 @@ def read(content: bytes, positions: Integers, options: DecodeOptions, kept: Sequ
     return found
 
 
-def compare_columns(content: bytes) -> None:
+def compare_columns(content: bytes, every: Sequence[DecodeOptions] = OPTIONS) -> None:
     """The same columns, damage and errors of whatever the chain finds."""
     positions = log_walk.chain(memoryview(content), BASE, len(content)).positions
     if not positions.size:
         return
-    for options in _OPTIONS:
+    for options in every:
         for kept in (range(7), (0, 3)):
             with by_arrays():
                 pure = read(content, positions, options, kept)

@@ -179,7 +179,7 @@ def frame(code: int, number: int, body: bytes, serialization: int) -> bytes:
     return encode_request(code, number, {}, len(body), serialization=serialization) + body
 
 
-@pytest.mark.parametrize("seed", seeds(400, quick=40))
+@pytest.mark.parametrize("seed", seeds(120, quick=20))
 def test_any_bytes_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
     serialization = chance.choice((JSON, ROCKETMQ))

@@ -1,4 +1,7 @@
-"""Seeds of the simulated cluster.  A failure prints the seed, the end of its trace, and the command that repeats it."""
+"""Seeds of the simulated cluster.  A failure prints the seed, the end of its trace, and the command that repeats it.
+
+Many more: `python -m tests.sim.cluster.soak`.
+"""
 
 import gc
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ import pytest
 from tests.sim.cluster.cluster import play
 from tests.tiers import seeds
 
-SEEDS = 500
+SEEDS = 160
 _AT_ONCE = 10
 
 
@@ -28,6 +31,6 @@ def test_nothing_promised_is_lost_and_all_catches_up(tenth: int) -> None:
         assert not outcome.problems, outcome.report()
 
 
-@pytest.mark.parametrize("seed", [number * 71 for number in seeds(SEEDS // 71 + 1)])
+@pytest.mark.parametrize("seed", [number * 71 for number in seeds(3)])
 def test_a_seed_gives_one_trace(seed: int) -> None:
     assert play(seed).trace == play(seed).trace

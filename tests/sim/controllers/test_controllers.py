@@ -1,4 +1,7 @@
-"""Seeds of simulated controllers.  A failure prints the seed, the end of its trace, and the command that repeats it."""
+"""Seeds of simulated controllers.  A failure prints the seed, the end of its trace, and the command that repeats it.
+
+Many more: `python -m tests.sim.controllers.soak`.
+"""
 
 import gc
 import logging
@@ -9,7 +12,7 @@ import pytest
 from tests.sim.controllers.run import play
 from tests.tiers import seeds
 
-SEEDS = 500
+SEEDS = 100
 _AT_ONCE = 10
 
 
@@ -35,6 +38,6 @@ def test_what_brokers_are_told_is_linearizable(tenth: int) -> None:
     assert calls > 100 * _AT_ONCE
 
 
-@pytest.mark.parametrize("seed", [number * 97 for number in seeds(SEEDS // 97)])
+@pytest.mark.parametrize("seed", [number * 97 for number in seeds(3)])
 def test_a_seed_gives_one_trace(seed: int) -> None:
     assert play(seed).trace == play(seed).trace

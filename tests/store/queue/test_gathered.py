@@ -134,7 +134,7 @@ def test_entries_outside_their_file_are_not_read() -> None:
 
 
 @pytest.mark.skipif(_reads is None, reason="the compiled engine is not in use")
-@pytest.mark.parametrize("seed", seeds(300, quick=10))
+@pytest.mark.parametrize("seed", seeds(100, quick=5))
 def test_both_engines_give_the_same(seed: int) -> None:
     assert _reads is not None
     chance = random.Random(seed)
