@@ -121,8 +121,10 @@ def marked_tests(root: Path = ROOT) -> dict[RequestCode, list[MarkedTest]]:
     """Return the tests marked ``@pytest.mark.code(RequestCode.X)``, by code.  Raises KeyError for an unknown code."""
     found: dict[RequestCode, list[MarkedTest]] = {}
     for file in sorted((root / "tests").rglob("test_*.py")):
-        path = file.relative_to(root).as_posix()
-        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        path, text = file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")
+        if "mark.code(" not in text:  # most have none, and a tree takes long
+            continue
+        for function in ast.walk(ast.parse(text)):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 for code in _codes_of_marks(function.decorator_list):
                     found.setdefault(code, []).append(MarkedTest(path, function.name))

@@ -47,13 +47,15 @@ from sprocket.remoting.routes import Route
 from tests.acl.matrix import CLUSTER, FORGERIES, GROUP, TOPIC, Doors, Shape, shape, unknown_shapes
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock
+from tests.tiers import sample
 
 SUPER = Credentials("SuperUser", "secret-of-super")
 RIGHT = Credentials("WithRight", "secret-of-right")
 NO_RIGHT = Credentials("WithoutRight", "secret-of-without")
 DISABLED = Credentials("DisabledUser", "secret-of-disabled")
 UNKNOWN = Credentials("UnknownUser", "secret-of-unknown")
-EVERYBODY = (SUPER, RIGHT, NO_RIGHT, DISABLED, UNKNOWN)
+# In the first tier, those that would be served with a signature of their own.
+EVERYBODY = sample((UNKNOWN, DISABLED, NO_RIGHT, RIGHT, SUPER), quick=2)
 BOTH = (JSON, ROCKETMQ)
 
 # In ACL 1.0 the right to publish to and consume one topic, in one group, and nothing else.
@@ -185,7 +187,7 @@ async def test_nothing_forged_is_served(
                 assert len(outcome.answers) == 1, what
                 assert is_refusal(policy, outcome.code, outcome.remark), what
                 count += 1
-    assert count > 500
+    assert count > 100 * len(EVERYBODY)
     assert not doors.is_closed
     assert not caplog.records
 
