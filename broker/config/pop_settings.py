@@ -63,6 +63,20 @@ class PopSettings:
         "Retry topics have as many queues as their topic, so that retries keep their priority; false: one queue.",
         mutable=True,
     )
+    use_message_filter_for_notification: bool = bool_setting(
+        "useMessageFilterForNotification",
+        True,
+        "NOTIFICATION reports only messages that the subscription in it wants; false: any message.",
+        mutable=True,
+    )
+    max_message_filter_num_for_notification: int = int_setting(
+        "maxMessageFilterNumForNotification",
+        64,
+        "NOTIFICATION reports a queue with this many messages or more without looking at their tags.",
+        minimum=0,
+        maximum=1024,
+        mutable=True,
+    )
     pop_response_return_actual_retry_topic: bool = bool_setting(
         "popResponseReturnActualRetryTopic",
         False,

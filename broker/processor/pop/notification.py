@@ -2,14 +2,19 @@
 
 A notification without a message to report is held like a pop.  Many may be held for one queue, and each message that
 arrives wakes one of them.
-Source: RocketMQ 5.3.3, `NotificationProcessor`, `PollingInfoProcessor`.
+Source: RocketMQ 5.5.1, `NotificationProcessor`, `PollingInfoProcessor`.
 """
 
 from typing import Final
 
+import numpy as np
+
 from broker.core import BrokerCore
+from broker.filter.subscription_filter import TagFilter
 from broker.longpolling.held_pops import HeldPops, HoldResult
+from broker.longpolling.held_pulls import PullFilter
 from broker.plan.table import Refused
+from broker.pop.pop_filters import pop_filter
 from broker.pop.pop_offsets import FROM_FIRST
 from broker.processor.pop.pop_service import PopService
 from broker.service import Service
@@ -88,12 +93,13 @@ class NotificationService(Service):
 
     def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
         read_queues = self._topic(request).read_queue_nums
-        if self._has_message(request.header, read_queues):
-            return Response(header=_HAS_MESSAGE)
         header, result = request.header, HoldResult.NOT_HELD
+        matches = self._filter(request)
+        if self._has_message(header, read_queues, matches):
+            return Response(header=_HAS_MESSAGE)
         if may_hold:
             result = self.held.hold(
-                request, header.topic, header.consumer_group, header.queue_id, None, header.poll_time,
+                request, header.topic, header.consumer_group, header.queue_id, matches, header.poll_time,
                 header.born_time,
             )  # fmt: skip
         if result is HoldResult.HELD:
@@ -106,14 +112,24 @@ class NotificationService(Service):
             raise topic.error(request.channel.peer)
         return topic
 
-    def _has_message(self, header: NotificationRequestHeader, read_queues: int) -> bool:
+    def _filter(self, request: Request[NotificationRequestHeader]) -> PullFilter | None:
+        """Return the filter of the messages that are reported, None for any."""
+        header = request.header
+        if not (header.exp and header.exp_type and self._config.broker.use_message_filter_for_notification):
+            return None
+        matches = pop_filter(header.exp, header.exp_type)
+        if isinstance(matches, Refused):
+            raise matches.error(request.channel.peer)
+        return matches
+
+    def _has_message(self, header: NotificationRequestHeader, read_queues: int, matches: PullFilter | None) -> bool:
         queue_ids = range(read_queues) if header.queue_id < 0 else (header.queue_id,)
-        if any(self._has_in(header, header.topic, queue_id) for queue_id in queue_ids):
+        if any(self._has_in(header, header.topic, queue_id, matches) for queue_id in queue_ids):
             return True
         for name in self._retry_topics(header.topic, header.consumer_group):
             retry = self._topics.get(name)
             count = 0 if retry is None else retry.read_queue_nums
-            if any(self._has_in(header, name, queue_id) for queue_id in range(count)):
+            if any(self._has_in(header, name, queue_id, None) for queue_id in range(count)):
                 return True
         return False
 
@@ -125,8 +141,16 @@ class NotificationService(Service):
             return (retry_topic_v2(topic, group),)
         return (retry_topic_v2(topic, group), retry_topic_v1(topic, group))
 
-    def _has_in(self, header: NotificationRequestHeader, topic: str, queue_id: int) -> bool:
+    def _has_in(self, header: NotificationRequestHeader, topic: str, queue_id: int, matches: PullFilter | None) -> bool:
         group = header.consumer_group
         if header.order and self._pop.order_info.blocks(header.attempt_id, header.topic, group, queue_id, 0):
             return False
-        return self._store.max_offset(topic, queue_id) > self._pop.offsets.current(topic, group, queue_id, FROM_FIRST)
+        begin = self._pop.offsets.current(topic, group, queue_id, FROM_FIRST)
+        end = self._store.max_offset(topic, queue_id)
+        limit = self._config.broker.max_message_filter_num_for_notification
+        # Of many messages some is wanted, or the next pop passes those that are not; SQL needs their properties.
+        if end - begin >= limit or not isinstance(matches, TagFilter):
+            return end > begin
+        entries = [self._store.entry(topic, queue_id, offset) for offset in range(begin, end)]
+        codes = [entry[2] for entry in entries if entry is not None]
+        return len(codes) < len(entries) or (bool(codes) and matches.matches_any(np.array(codes, np.int64)))

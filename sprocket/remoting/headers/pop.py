@@ -89,6 +89,8 @@ class NotificationRequestHeader(Header, kw_only=True):
     born_time: Long = 0  # 0: when the broker gets it
     order: bool | None = False
     attempt_id: str | None = None
+    exp_type: str | None = None  # kind of the expression in `exp` (5.5)
+    exp: str | None = None
     broker_name: str | None = field(name="bname", default=None)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,10 +37,22 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 def question(
-    queue_id: int = -1, poll_time: int = 0, topic: str = TOPIC, group: str = GROUP, order: bool = False
+    queue_id: int = -1,
+    poll_time: int = 0,
+    topic: str = TOPIC,
+    group: str = GROUP,
+    order: bool = False,
+    exp: str | None = None,
+    exp_type: str | None = "TAG",
 ) -> NotificationRequestHeader:
     return NotificationRequestHeader(
-        consumer_group=group, topic=topic, queue_id=queue_id, poll_time=poll_time, order=order
+        consumer_group=group,
+        topic=topic,
+        queue_id=queue_id,
+        poll_time=poll_time,
+        order=order,
+        exp=exp,
+        exp_type=exp_type,
     )
 
 
@@ -125,6 +138,42 @@ async def test_no_more_questions_are_held_than_allowed(tmp_path: Path) -> None:
         assert await ask(client, question(poll_time=60_000)) == (False, True)
         await client.send()
         assert await first == (True, False)
+
+
+async def test_only_wanted_messages_are_reported(pair: Pair) -> None:
+    broker, client = pair
+    await client.send(queue_id=0, TAGS="B")
+    assert await ask(client, question(exp="A || C")) == (False, False)
+    for exp, kind in (("A || B", "TAG"), ("*", "TAG"), ("A", None), ("", "TAG"), ("TAGS = 'A'", "SQL92")):
+        assert await ask(client, question(exp=exp, exp_type=kind)) == (True, False)
+    waiting = asking(client, question(exp="A", poll_time=60_000))
+    await until(lambda: held(broker) == 1)
+    await client.send(queue_id=1, TAGS="B")
+    assert await ask(client, question(queue_id=1)) == (True, False)
+    assert held(broker) == 1
+    await client.send(queue_id=1, TAGS="A")
+    assert await waiting == (True, False)
+    response = await client.ask(RequestCode.NOTIFICATION, question(exp="a >", exp_type="SQL92"))
+    assert response.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"max_message_filter_num_for_notification": 2}, True),
+        ({"max_message_filter_num_for_notification": 3}, False),
+        ({"use_message_filter_for_notification": False}, True),
+    ],
+)
+async def test_many_messages_are_reported_without_a_look(
+    tmp_path: Path, changes: dict[str, Any], expected: bool
+) -> None:
+    async with running_broker(tmp_path, **changes) as (_, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        for _ in range(2):
+            await client.send(TAGS="B")
+        assert await ask(client, question(exp="A")) == (expected, False)
+        assert await ask(client, question(queue_id=1, exp="A")) == (False, False)
 
 
 async def test_a_queue_that_is_held_in_order_has_nothing_until_it_is_free(pair: Pair) -> None:
