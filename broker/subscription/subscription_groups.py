@@ -14,7 +14,7 @@ import msgspec
 from broker.attributes import altered
 from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
-from broker.names import illegal_group
+from broker.names import illegal_new_group
 from broker.subscription.group_attributes import GROUP_ATTRIBUTES
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull
@@ -90,7 +90,7 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         """Whether the first use creates the group (`MixAll.isSysConsumerGroupAndEnableCreate`)."""
         broker = self._config.broker
         is_system = group.startswith(SYSTEM_GROUP_PREFIX) and broker.enable_create_sys_group
-        return (broker.auto_create_subscription_group or is_system) and illegal_group(group) is None
+        return (broker.auto_create_subscription_group or is_system) and illegal_new_group(group) is None
 
     def described(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the configuration as `find` does, but never create the group."""

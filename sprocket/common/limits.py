@@ -39,6 +39,8 @@ MAX_TOPIC_CHARS = 127
 # RocketMQ allows 255, and fails to make the retry topic of a group that has more than 248: a topic is a directory,
 # whose name has at most 255 bytes, and the retry topic's begins with %RETRY%.
 MAX_GROUP_CHARS = 248
+# Since 5.3.4 RocketMQ allows no more in the name of a new group.
+MAX_NEW_GROUP_CHARS = 120
 
 # Items in one request.  Clients stay far below: a client has a few groups and some ten subscriptions.
 MAX_HEARTBEAT_GROUPS = 1_000  # of producers, and as many of consumers

@@ -3,7 +3,7 @@
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` and its neighbours.
 """
 
-from broker.names import illegal_group
+from broker.names import illegal_group, illegal_new_group
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.common.errors import RequestError
@@ -68,7 +68,8 @@ class GroupProcessor:
 
     def _update(self, configs: list[SubscriptionGroupConfig]) -> None:
         for config in configs:
-            reason = illegal_group(config.group_name)
+            name = config.group_name
+            reason = illegal_group(name) if name in self._groups else illegal_new_group(name)
             if reason is None and not 0 <= config.retry_queue_nums <= _MAX_RETRY_QUEUE_NUMS:
                 reason = f"retryQueueNums = {config.retry_queue_nums}: allowed are 0 to {_MAX_RETRY_QUEUE_NUMS}"
             if reason is not None:

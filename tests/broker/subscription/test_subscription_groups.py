@@ -62,7 +62,15 @@ def test_group_is_made_for_reading_while_the_disk_is_full(tmp_path: Path) -> Non
 def test_group_is_not_created_where_that_is_forbidden(tmp_path: Path) -> None:
     assert table(tmp_path, auto_create_subscription_group=False).find("CG") is None
     assert table(tmp_path).find("a b") is None
-    assert table(tmp_path).find("a" * 256) is None
+    assert table(tmp_path).find("a" * 120) is not None
+    assert table(tmp_path).find("a" * 121) is None
+
+
+def test_an_old_group_with_a_long_name_goes_on(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    groups.update([SubscriptionGroupConfig("a" * 248)])
+    groups.save()
+    assert table(tmp_path).find("a" * 248) is not None
 
 
 def test_update_and_delete(tmp_path: Path) -> None:

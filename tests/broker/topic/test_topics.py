@@ -4,7 +4,7 @@ import pytest
 
 from broker.attributes import parse_changes
 from broker.config.live_config import LiveConfig
-from broker.names import illegal_group, illegal_topic
+from broker.names import illegal_group, illegal_new_group, illegal_topic
 from broker.topic.attributes import altered
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError, StoreError
@@ -168,3 +168,6 @@ def test_legal_names() -> None:
     assert illegal_topic("a" * 127) is None
     assert illegal_group("a" * 248) is None
     assert illegal_group("a" * 249) is not None
+    assert illegal_new_group("a" * 120) is None
+    assert illegal_new_group("a" * 121) == f"The specified group: {'a' * 121}, is longer than group max length: 120"
+    assert illegal_new_group("a b") == illegal_group("a b")

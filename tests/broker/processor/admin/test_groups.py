@@ -68,6 +68,18 @@ async def test_several_groups_are_deleted(pair: Pair) -> None:
     assert broker.offsets.topics_of("B") == set()
 
 
+async def test_a_long_name_is_for_groups_that_are_there(pair: Pair) -> None:
+    broker, client = pair
+    name = "g" * 121
+    body = dumps(SubscriptionGroupConfig(name, retry_max_times=3))
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    response = await client.ask(code, body=body)
+    assert response.code == ResponseCode.INVALID_PARAMETER and "longer" in (response.remark or "")
+    broker.groups.update([SubscriptionGroupConfig(name)])
+    await client.ask_well(code, body=body)
+    assert broker.groups.by_name[name].retry_max_times == 3
+
+
 async def test_groups_that_are_made_on_first_use(tmp_path: Path) -> None:
     async with running_broker(tmp_path, auto_create_subscription_group=False) as (broker, client):
         header = GetSubscriptionGroupConfigRequestHeader(group="A")
