@@ -53,6 +53,12 @@ Every other key of a name server, a controller and a broker can be changed while
 updates of these keys, except brokerConfigPath, rocketmqHome and configBlackList; most of them have no effect before a
 restart. The keys of TLS are read again when their files change, see [security.md](security.md).
 """
+_NO_EFFECT = """\
+They are those of RocketMQ 5.3.3 and 5.5.1; each causes a warning. Of the newer ones, `*Lite*` and `*Event*` are about
+lite topics, which are not built. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not
+use. Lists of topics and groups are deleted without a limit (`batchDelete*MaxRate`). Tables go to slaves and tools
+whole, as from brokers before 5.3.4 (`enableSplitMetadata`). All metrics are exported (`enable*Metrics`).
+"""
 
 
 def page() -> str:
@@ -74,7 +80,7 @@ def page() -> str:
         changes = declaration is not ProxyConfig
         parts += [_row(setting, defaults[setting.field], changes) for setting in settings_of(declaration)]
     parts += ["\n## Keys that need a restart\n\n", _FIXED, *_fixed()]
-    parts += ["\n## Keys of RocketMQ that have no effect here\n", *_unsupported()]
+    parts += ["\n## Keys of RocketMQ that have no effect here\n\n", _NO_EFFECT, *_unsupported()]
     return "".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Every configuration key that Apache RocketMQ 5.3.3 knows, with type, default and whether `-m` prints it.
+"""Every configuration key that Apache RocketMQ 5.3.3 or 5.5.1 knows, with type, default and whether `-m` prints it.
 
 The data lie in ``rocketmq_keys.tsv``; its head says where they come from.
 """
