@@ -165,6 +165,7 @@ async def test_a_long_groups_topics_have_records_of_the_second_version(
 ) -> None:
     group = "g" * group_chars
     async with running_broker(tmp_path) as (broker, client):
+        broker.groups.update([SubscriptionGroupConfig(group)])  # an old one
         await client.send()
         response = await give_back(client, 0, group)
         assert response.code == ResponseCode.SUCCESS, response.remark

@@ -69,7 +69,6 @@ def test_group_is_not_created_where_that_is_forbidden(tmp_path: Path) -> None:
 def test_an_old_group_with_a_long_name_goes_on(tmp_path: Path) -> None:
     groups = table(tmp_path)
     groups.update([SubscriptionGroupConfig("a" * 248)])
-    groups.save()
     assert table(tmp_path).find("a" * 248) is not None
 
 
@@ -105,7 +104,6 @@ def test_attributes_stay_until_they_are_changed(tmp_path: Path) -> None:
     def attributes(**changes: str) -> dict[str, str]:
         named = {f"{sign}priority.factor": value for sign, value in zip("+-", changes.values(), strict=False)}
         groups.update([SubscriptionGroupConfig("CG", attributes=named)])
-        groups.save()
         return table(tmp_path).by_name["CG"].attributes
 
     assert attributes() == {}

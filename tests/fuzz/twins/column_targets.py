@@ -52,10 +52,10 @@ class BytesSegment(Segment):
 
 
 @contextmanager
-def decoding_by(usual_records: Callable[..., object], gather: Callable[..., pa.Array]) -> Iterator[None]:
+def decoding_by(compiled_records: Callable[..., object], gather: Callable[..., pa.Array]) -> Iterator[None]:
     """Let chunks use these functions."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(record_parts, "usual_records", usual_records))
+        stack.enter_context(patch.object(record_parts, "compiled_records", compiled_records))
         for module in (decoder, properties, property_texts, record_parts):
             stack.enter_context(patch.object(module, "gather", gather))
         yield
@@ -68,7 +68,7 @@ def by_arrays() -> AbstractContextManager[None]:
 
 def by_compiled_code() -> AbstractContextManager[None]:
     """Let chunks use the compiled functions, whichever engine this process has."""
-    return decoding_by(compiled.EncodedRecords.at, compiled.gather)
+    return decoding_by(compiled.CompiledRecords.at, compiled.gather)
 
 
 def read(content: bytes, positions: Integers, options: DecodeOptions, kept: Sequence[int]) -> object:
