@@ -306,7 +306,7 @@ class Doorway:
         decoded = self._table.routed(request, fields)
         if asked.code in RECHECKED:
             request.access = Access(self._gate, asked)
-        elif account and decoded[0].native is not None:
+        elif account:
             self._gate.give_pass(channel, account, request, numbers)
         return decoded
 

@@ -1,10 +1,10 @@
 """Passes: what a gate has admitted on a connection, so that the next request like it costs one compiled call.
 
-A pass is given after the whole check has admitted a request of a send, pull or pop: the connection keeps a `Proof` for
-the code.  It holds while nothing that the check depends on has changed: gate, policies, account, connection, code, and
-the names that permissions depend on.  Every request still proves its signature, over the exact bytes of its fields and
-its body.  A pass never refuses: a request that it does not cover takes the whole check.  With pure Python there are no
-passes.
+A pass is given after the whole check has admitted a send, pull, pop or acknowledgement: the connection keeps a `Proof`
+for the code.  It holds while nothing that the check depends on has changed: gate, policies, account, connection, code,
+and the names that permissions depend on.  Every request still proves its signature, over the exact bytes of its fields
+and its body.  A pass never refuses: a request that it does not cover takes the whole check.  With pure Python there are
+no passes.
 """
 
 from collections.abc import Callable
@@ -61,6 +61,7 @@ NAMES_OF: Final[dict[int, Callable[[Any], Names | None]]] = {
     int(RequestCode.PULL_MESSAGE): _consumed,
     int(RequestCode.LITE_PULL_MESSAGE): _consumed,
     int(RequestCode.POP_MESSAGE): _consumed,
+    int(RequestCode.ACK_MESSAGE): _consumed,
 }
 
 

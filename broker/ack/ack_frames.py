@@ -68,7 +68,8 @@ class AckFrames:
             return None
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         table = RouteTable([route])
-        return CodeFrames(int(route.code), partial(self._serve, kernel, table))
+        serve = partial(self._serve, kernel, table)
+        return CodeFrames(int(route.code), serve, prove_code=serve)
 
     def _bounds(self, plan: AckPlan, first_offset: int, pop_time_ms: int) -> tuple[int, int] | None:
         """Return the offsets of a pop that may be acknowledged with a record; None if the pop is in memory."""
@@ -79,11 +80,15 @@ class AckFrames:
         return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
 
     def _serve(
-        self, kernel: "AckKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel
-    ) -> int:
-        """Serve acknowledgements from `index` on; return how many, 0 if the handler must serve the next one."""
+        self, kernel: "AckKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel,
+        proof: object | None = None,
+    ) -> int:  # fmt: skip
+        """Serve acknowledgements from `index` on; return how many, 0 if the handler must serve the next one.
+
+        With `proof`, an access gate has not seen the frames: it admits those that prove this.
+        """
         try:
-            acks = self._acks_of(kernel, frames, index)
+            acks = self._acks_of(kernel, frames, index, proof)
         except Exception:
             # Nothing is stored: the handler serves them, and responds to each.
             peer_lines.error(logger, channel.peer, "event=ack_kernel_failed peer=%s:%s", *channel.peer, exc_info=True)
@@ -107,13 +112,14 @@ class AckFrames:
         count_acknowledged(pops, self._inflight, self._counters)
         return count
 
-    def _acks_of(self, kernel: "AckKernel", frames: Frames, index: int) -> "Acks | None":
+    def _acks_of(self, kernel: "AckKernel", frames: Frames, index: int, proof: object | None) -> "Acks | None":
         """Return what the kernel serves from `index` on; None if the handler must serve the next one."""
         queue = self._store.plain_queue(TIMER_TOPIC, 0)
         room_bytes, max_record_bytes = self._store.encoded_limits()
         if queue is None or not room_bytes:
             return None
-        return kernel.read(frames, index, _MAX_ACKS, room_bytes, max_record_bytes, self._clock.wall_ms(), queue)
+        now_ms = self._clock.wall_ms()
+        return kernel.read(frames, index, _MAX_ACKS, room_bytes, max_record_bytes, now_ms, queue, proof)
 
 
 class _Read:

@@ -34,6 +34,7 @@ class AckKernel(HeaderReader):
         max_record_bytes: int,
         now_ms: int,
         queue: Any,
+        proof: object | None = None,
     ) -> Acks | None: ...
 
 class Acks:

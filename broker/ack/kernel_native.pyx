@@ -20,6 +20,7 @@ from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES,
 )
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
+from sprocket.remoting.signatures_native cimport Proof
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport (
     Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,
@@ -198,11 +199,11 @@ cdef class AckKernel(HeaderReader):
         self.bounds_of, self.tags_code = bounds_of, tags_code
 
     def read(self, frames, Py_ssize_t index, Py_ssize_t max_acks, int64_t room_bytes, int64_t max_record_bytes,
-             int64_t now_ms, queue):
+             int64_t now_ms, queue, Proof proof=None):
         """Return the acknowledgements from `index` on, up to the first one for the handler, as `Acks`; None for none.
 
         There are at most `max_acks`.  Their records are for `queue`, and have at most `room_bytes` together and
-        `max_record_bytes` each.
+        `max_record_bytes` each.  With `proof`, one that does not prove it is for the handler.
         """
         cdef Py_ssize_t end = len(frames)
         if index < 0 or index >= end or max_acks <= 0:
@@ -211,16 +212,18 @@ cdef class AckKernel(HeaderReader):
         cdef Acks acks = Acks(frames, end - index, now_ms, queue)
         acks.room_bytes, acks.max_record_bytes = room_bytes, max_record_bytes
         acks.kernel, acks.plans = self, self.table.current()
-        while index < end and self.read_one(acks, frames, index):
+        while index < end and self.read_one(acks, frames, index, proof):
             index += 1
         acks.plans = None
         return acks if acks.count else None
 
-    cdef bint read_one(self, Acks acks, frames, Py_ssize_t index) except -1:
+    cdef bint read_one(self, Acks acks, frames, Py_ssize_t index, Proof proof) except -1:
         """Add one frame to `acks`; return False if it is for the handler."""
         cdef FrameParts frame
         cdef Header header
         if not find_frame(frames, index, &frame) or self.read_header(&frame, &header) != WHOLE:
+            return False
+        if not self.proves(&header, &frame, proof, &header.texts[ROLE_TOPIC], &header.texts[ROLE_GROUP]):
             return False
         return acks.add(&header, frame.serialization)
 

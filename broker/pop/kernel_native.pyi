@@ -53,4 +53,5 @@ class PopKernel(HeaderReader):
         draw: int,
         is_retry_first: bool,
         revive_queue_id: int,
+        proof: object | None = None,
     ) -> Note | None: ...

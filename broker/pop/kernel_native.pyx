@@ -25,6 +25,7 @@ from sprocket.engine.store.layout cimport (
 )
 from broker.pull.kernel_native cimport Frames
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
+from sprocket.remoting.signatures_native cimport Proof
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport (
     Octets, RecordHead, begin_head, octets_of, put, put_entry, put_head, put_seal,
@@ -296,11 +297,13 @@ cdef class PopKernel(HeaderReader):
             self.limits_of(), queue, room_bytes, max_record_bytes, now_ms, self.tags_code, self.table.current()
         )
 
-    def take(self, frames, Py_ssize_t index, Pops pops not None, int draw, bint is_retry_first, int revive_queue_id):
+    def take(self, frames, Py_ssize_t index, Pops pops not None, int draw, bint is_retry_first, int revive_queue_id,
+             Proof proof=None):
         """Add checkpoints and response of the pop at `index` to `pops`; return what is to be noted, or None.
 
         That is a tuple: plan, queue id of the header, messages left, messages, their bytes, and for each queue that was
-        taken from: its id, the next offset, and the messages.  None: there is no pop, or one for the handler.
+        taken from: its id, the next offset, and the messages.  None: there is no pop, or one for the handler,
+        as is one that does not prove `proof`.
         """
         cdef FrameParts frame
         cdef Header header
@@ -311,6 +314,8 @@ cdef class PopKernel(HeaderReader):
         header.numbers[ROLE_BORN_TIME] = header.numbers[ROLE_ORDER] = 0
         header.texts[ROLE_EXPRESSION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
         if self.read_header(&frame, &header) != WHOLE or not is_admitted(&header, pops.now_ms):
+            return None
+        if not self.proves(&header, &frame, proof, &header.texts[ROLE_TOPIC], &header.texts[ROLE_GROUP]):
             return None
         plan = self.plan(&header, pops.plans)
         if not plan.is_for_kernel or header.numbers[ROLE_INVISIBLE_TIME] > plan.max_delay_ms:

@@ -67,12 +67,17 @@ class PopFrames:
             return None
         # Decodes the pops of a failed append, so that each gets its refusal.
         table = RouteTable([route])
-        return CodeFrames(int(route.code), partial(self._serve, kernel, table))
+        serve = partial(self._serve, kernel, table)
+        return CodeFrames(int(route.code), serve, prove_code=serve)
 
     def _serve(
-        self, kernel: "PopKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel
-    ) -> int:
-        """Serve pops from `index` on; return how many, 0 if the handler must serve the next one."""
+        self, kernel: "PopKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel,
+        proof: object | None = None,
+    ) -> int:  # fmt: skip
+        """Serve pops from `index` on; return how many, 0 if the handler must serve the next one.
+
+        With `proof`, an access gate has not seen the frames: it admits those that prove this.
+        """
         queue = self._store.plain_queue(TIMER_TOPIC, 0)
         room_bytes, max_record_bytes = self._store.encoded_limits()
         if queue is None or not room_bytes:
@@ -80,7 +85,7 @@ class PopFrames:
         pops = kernel.begin(queue, room_bytes, max_record_bytes, self._clock.wall_ms())
         read = _Read(self, table, code, pops, channel)
         try:
-            self._take(kernel, read, frames, index)
+            self._take(kernel, read, frames, index, proof)
             for (topic, group), (checkpoints, _, _) in read.totals.items():
                 self._queues.count_checkpoints(topic, group, checkpoints)
         except Exception:
@@ -96,12 +101,12 @@ class PopFrames:
             self._end.write(read, partial(self._log.append_checkpoints, pops))
         return count
 
-    def _take(self, kernel: "PopKernel", read: "_Read", frames: Frames, index: int) -> None:
+    def _take(self, kernel: "PopKernel", read: "_Read", frames: Frames, index: int, proof: object | None) -> None:
         """Take the messages of each pop from `index` on."""
         pops, draws, end = read.pops, self._draws, len(frames)
         while index < end and pops.response_bytes < WRITE_BYTES:
             draw, revive_queue_id = draws.peek()
-            note = kernel.take(frames, index, pops, draw, draws.is_retry_first(draw), revive_queue_id)
+            note = kernel.take(frames, index, pops, draw, draws.is_retry_first(draw), revive_queue_id, proof)
             if note is None:
                 return
             draws.advance(revive_queue_id)

@@ -169,7 +169,7 @@ cdef class PullKernel(HeaderReader):
         header.texts[ROLE_SUBSCRIPTION].at = header.texts[ROLE_EXPRESSION_TYPE].at = NULL
         if self.read_header(frame, &header) != WHOLE:
             return None
-        if proof is not None and not self.is_proved(&header, frame, proof):
+        if not self.proves(&header, frame, proof, &header.texts[ROLE_TOPIC], &header.texts[ROLE_GROUP]):
             return None
         plan = self.plan(&header, plans)
         if not plan.is_for_kernel or header.numbers[ROLE_MAX_MESSAGES] <= 0:
@@ -182,12 +182,6 @@ cdef class PullKernel(HeaderReader):
         commit = header.numbers[ROLE_COMMIT_OFFSET] if header.numbers[ROLE_SYS_FLAG] & FLAG_COMMIT_OFFSET else None
         next_offset = header.numbers[ROLE_QUEUE_OFFSET] + self.found.scanned
         return plan.plan, next_offset, commit, self.found.count, self.found.size_bytes
-
-    cdef bint is_proved(self, const Header *header, const FrameParts *frame, Proof proof) except -1:
-        """Return whether `proof` covers topic and group, and its account has signed the header and the body."""
-        if not proof.covers_texts(&header.texts[ROLE_TOPIC], &header.texts[ROLE_GROUP]):
-            return False
-        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
 
     cdef Prepared plan(self, const Header *header, dict plans):
         """Return the plan of a pull; make it if there is none."""

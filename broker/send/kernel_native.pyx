@@ -283,10 +283,8 @@ cdef class SendReader(HeaderReader):
         cdef Text none
         cdef Text *properties = &header.signed_texts[self.properties_at]
         none.at, none.size, none.has_escapes = <const uint8_t *> b"", 0, False
-        if not proof.covers_texts(&header.texts[ROLE_TOPIC], &none):
-            return False
         properties.at, properties.size, properties.has_escapes = send.properties, send.properties_bytes, False
-        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
+        return self.proves(header, frame, proof, &header.texts[ROLE_TOPIC], &none)
 
 
 cdef class SendRead:

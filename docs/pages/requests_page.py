@@ -130,7 +130,7 @@ uses it. So a pop that turns out to be for the handler gets the same draw there.
 
 The handler also serves pops that find nothing, those whose retry topic has messages, those of more than 64 KiB or
 with records of a queue from two segments, and a group's first pop of a queue. It serves all while a reset waits,
-and before the timer has a queue. Behind access control, the gate has checked the frames.
+and before the timer has a queue.
 
 One thing differs: if the pops of a read that the kernel serves leave messages, they wake a held pop before the rest
 of the read is served.
@@ -146,7 +146,7 @@ records are one append. The responses are one write, sent when the append is as 
 The handler also serves acknowledgements of pops that are in memory (`enablePopBufferMerge`), offsets outside of the
 queue, handles that do not have eight parts, numbers with a sign or more than 18 digits, times that the timer does
 not take, unknown header fields, and names outside of ASCII. It serves the first ones after a start, before the
-timer has a queue. Behind access control, the gate has checked the frames.
+timer has a queue.
 """
 
 _ENDS: Final = """\
@@ -200,12 +200,13 @@ Python. It comes when 512 wait, with pure Python when 256 do, and otherwise a hu
 
 ## Signed requests
 
-With access control, kernels of sends and pulls prove each request in the call that reads its header, and know the
-fields `AccessKey` and `Signature`. The gate gives the connection a `Proof` for each code: an account's key, and the
-topics and groups for which the whole check has admitted a request ([passes](security.md#passes)). It ends with any
-change of policies or users, which raises a number (`sprocket/common/revision.py`). A kernel takes a request only if
-it has this account, one of these topics and groups, and the right signature. So nothing is served that was not
-proved, and nothing is refused. The read continues at the gate with the first request that the kernel leaves.
+With access control, the kernels of sends, pulls, pops and acknowledgements prove each request in the call that
+reads its header, and know the fields `AccessKey` and `Signature`. The gate gives the connection a `Proof` for each
+code: an account's key, and the topics and groups for which the whole check has admitted a request
+([passes](security.md#passes)). It ends with any change of policies or users, which raises a number
+(`sprocket/common/revision.py`). A kernel takes a request only if it has this account, one of these topics and
+groups, and the right signature. So nothing is served that was not proved, and nothing is refused. The read
+continues at the gate with the first request that the kernel leaves.
 
 The signature is made over the fields that were read, in the order of their names, and over the body. For each
 account, the two blocks that begin every HMAC-SHA1 with its key are computed once. `sha1.h` uses the processor's
@@ -215,8 +216,8 @@ builds.
 
 The compiled connection serves reads behind a gate, too: it calls the kernel with the proof for the code, if that
 still holds. No Python function runs for that. If the first request of a read is not admitted, all requests of this
-read take the gate. So does what follows the first run of sends or pulls. There, a request that a pass covers still
-costs one compiled call, but becomes a `Request`.
+read take the gate. So does what follows the first run of one kind. There, a request that a pass covers still costs
+one compiled call, but becomes a `Request`.
 """
 
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from sprocket.remoting.read_frames_native cimport FrameParts
-from sprocket.remoting.signatures_native cimport SigningKey
+from sprocket.remoting.signatures_native cimport Proof, SigningKey
 from sprocket.engine.remoting.wire_text cimport Cursor, Text
 
 cdef enum:
@@ -98,6 +98,8 @@ cdef class HeaderReader:
     cdef Outcome read_binary(self, Cursor *cursor, Header *header) noexcept
     cdef int index_of_role(self, int role) noexcept
     cdef bint is_signed(self, const Header *header, SigningKey key, const uint8_t *body, Py_ssize_t body_bytes) noexcept
+    cdef bint proves(self, const Header *header, const FrameParts *frame, Proof proof, const Text *first,
+                     const Text *second) except -1
     cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept
     cdef bint put_value(self, const Field *field, const Text *value, Header *header) noexcept
 

@@ -10,7 +10,7 @@ from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
-from sprocket.remoting.signatures_native cimport SigningKey, sha1_digest
+from sprocket.remoting.signatures_native cimport Proof, SigningKey, sha1_digest
 from sprocket.engine.remoting.wire_text cimport (
     Cursor, Text, int16_at, int32_at, is_int32, is_name, take, take_number, take_sized, take_text,
 )
@@ -357,6 +357,18 @@ cdef class HeaderReader:
                 key.add(&content, text.at, text.size)
         key.add(&content, body, body_bytes)
         return key.has_signed(&content, &header.signature)
+
+    cdef bint proves(self, const Header *header, const FrameParts *frame, Proof proof, const Text *first,
+                     const Text *second) except -1:
+        """Return whether `proof` covers two names, and its account has signed the header and the body.
+
+        None stands for no gate, or one that has seen the frame.
+        """
+        if proof is None:
+            return True
+        if not proof.covers_texts(first, second):
+            return False
+        return self.is_signed(header, proof.key, frame.body, frame.body_bytes)
 
     cdef bint put(self, const Text *name, const Text *value, Header *header, int *expected) noexcept:
         """Take one field; return False if it is unknown, repeated or unusual."""

@@ -1,4 +1,4 @@
-"""Behind an access gate the compiled paths of sends and pulls give what the Python paths and the whole check give."""
+"""Behind an access gate the kernels give what the handlers and the whole check give."""
 
 import asyncio
 import random
@@ -20,11 +20,17 @@ from tests.fuzz.twins.gate_targets import (
     ALICE,
     BOB,
     NAMED,
+    Acker,
     Guard,
+    Popper,
     Puller,
     Sender,
+    ack,
+    acks_of,
     compare,
     passes_of,
+    pop,
+    pops_of,
     pull,
     pulls_of,
     send,
@@ -36,6 +42,11 @@ from tests.tiers import seeds
 pytestmark = pytest.mark.skipif(compiled is None, reason="the compiled engine is not built")
 
 both = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+
+
+def kinds() -> list[tuple[Any, Callable[..., bytes]]]:
+    """Return each path behind a gate, and what makes its requests."""
+    return [(Sender(True), send), (Puller(True), pull), (Acker(True), ack), (Popper(True), pop)]
 
 
 @pytest.mark.parametrize("seed", seeds(50, quick=2))
@@ -50,6 +61,18 @@ def test_any_signed_sends_and_changed_accounts(seed: int) -> None:
 def test_any_signed_pulls_and_changed_accounts(seed: int) -> None:
     chance = random.Random(seed)
     compare((Puller(False), Puller(True)), [pulls_of(chance, chance.choice((0.7, 0.95, 1.0))) for _ in range(6)], seed)
+
+
+@pytest.mark.parametrize("seed", seeds(50, quick=2))
+def test_any_signed_acknowledgements_and_changed_accounts(seed: int) -> None:
+    chance = random.Random(seed)
+    compare((Acker(False), Acker(True)), [acks_of(chance, chance.choice((0.7, 0.95, 1.0))) for _ in range(6)], seed)
+
+
+@pytest.mark.parametrize("seed", seeds(50, quick=2))
+def test_any_signed_pops_and_changed_accounts(seed: int) -> None:
+    chance = random.Random(seed)
+    compare((Popper(False), Popper(True)), [pops_of(chance, chance.choice((0.7, 0.95, 1.0))) for _ in range(6)], seed)
 
 
 @both
@@ -93,7 +116,7 @@ def test_usual_signed_pulls_are_handled_compiled(serialization: int) -> None:
 @pytest.mark.skipif(ENGINE.name == "python", reason="pure Python proves nothing by itself")
 def test_no_check_sees_what_a_compiled_call_has_proved() -> None:
     """Each call of `serve` is a connection of its own, whose first request gets the whole check."""
-    for twin, one in ((Sender(True), send), (Puller(True), pull)):
+    for twin, one in kinds():
         twin.serve([b"".join(one(ALICE, n) for n in range(4))])
         checked: list[object] = []
         admit = Doorway.admit
@@ -131,7 +154,7 @@ def test_messages_that_name_topics_get_the_whole_check(serialization: int, prope
     ],
 )
 def test_a_change_between_two_reads_ends_what_was_proved(change: Callable[[Guard], object]) -> None:
-    for twin, one in ((Sender(True), send), (Puller(True), pull)):
+    for twin, one in kinds():
 
         def changing(guard: Guard = twin.guard, one: Any = one) -> Iterator[bytes]:
             yield one(ALICE, 0)

@@ -1,7 +1,7 @@
-"""Signed sends and pulls behind a gate: compiled calls that prove and serve a read, beside the whole check."""
+"""Signed requests behind a gate: compiled calls that prove and serve a read, beside the whole check."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from acl.auth.tables import AuthTables
 from acl.gate import Gate
 from acl.gate_settings import GateSettings
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
+from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
@@ -23,7 +24,9 @@ from sprocket.remoting.headers.base import to_ext_fields
 from store.disk.disk import DiskFile
 from tests.clock import ManualClock
 from tests.fuzz.target import Target
-from tests.fuzz.twins import pull_targets, send_targets
+from tests.fuzz.twins import ack_targets, pull_targets, send_targets
+from tests.fuzz.twins.ack_targets import QUEUES, ack_header, handle_of
+from tests.fuzz.twins.pop_targets import LARGE_SEGMENT_BYTES, PopTwin, made_ready, pop_header
 from tests.fuzz.twins.pull_targets import pull_header
 from tests.fuzz.twins.send_targets import DELAYED, PLAIN
 from tests.fuzz.twins.wire_targets import rewritten
@@ -99,6 +102,38 @@ class Puller(pull_targets.Twin):
         return [sorted(frames), *others]
 
 
+class Acker(ack_targets.Twin):
+    """A path of acknowledgements behind a gate."""
+
+    def __init__(self, is_native: bool) -> None:
+        super().__init__(is_native)
+        # Then the timer has a queue, so the kernel serves the next ones.
+        super().serve([ack(None, 0)])
+        self.guard = Guard()
+        with ack_targets.path_of(is_native):
+            self.table = self.guard.gate.stand_before(self.table)
+
+    def serve(self, pieces: list[bytes]) -> list[Any]:
+        with passes_of(self.is_native):
+            return super().serve(pieces)
+
+
+class Popper(PopTwin):
+    """A path of pops behind a gate."""
+
+    def __init__(self, is_native: bool) -> None:
+        super().__init__(is_native, segment_bytes=LARGE_SEGMENT_BYTES, auto_create_subscription_group=False)
+        made_ready(self)
+        self.guard = Guard()
+        with ack_targets.path_of(is_native):
+            self.table = self.guard.gate.stand_before(self.table)
+
+    def serve(self, pieces: list[bytes]) -> list[Any]:
+        with passes_of(self.is_native):
+            return super().serve(pieces)
+
+
+Twins = tuple[Sender, Sender] | tuple[Puller, Puller] | tuple[Acker, Acker] | tuple[Popper, Popper]
 Spelling = random.Random | None
 
 
@@ -119,6 +154,22 @@ def pull(
     return _request(11, opaque, fields, b"", who, serialization, spelling)
 
 
+def ack(
+    who: Credentials | None, opaque: int, serialization: int = JSON, spelling: Spelling = None, **changes: Any
+) -> bytes:
+    """An acknowledgement; `spelling` chooses another form of its header."""
+    header = ack_header(handle_of(queue_id=opaque % QUEUES, queue_offset=opaque % 50), **changes)
+    return _request(int(RequestCode.ACK_MESSAGE), opaque, to_ext_fields(header), b"", who, serialization, spelling)
+
+
+def pop(
+    who: Credentials | None, opaque: int, serialization: int = JSON, spelling: Spelling = None, **changes: Any
+) -> bytes:
+    """A pop; `spelling` chooses another form of its header."""
+    header = pop_header(**{"queue_id": opaque % QUEUES, "max_msg_nums": 2, **changes})
+    return _request(int(RequestCode.POP_MESSAGE), opaque, to_ext_fields(header), b"", who, serialization, spelling)
+
+
 def _request(
     code: int, opaque: int, fields: dict[str, str], body: bytes, who: Credentials | None, serialization: int,
     spelling: Spelling,
@@ -131,33 +182,40 @@ def _request(
 
 
 def sends_of(chance: random.Random, share: float) -> bytes:
-    """One read of sends; `share` of them are usual ones of one account."""
-    content = b""
-    for opaque in range(chance.choice((1, 8, 40))):
-        serialization = chance.choice((JSON, ROCKETMQ))
-        if chance.random() < share:
-            content += send(ALICE, opaque, serialization)
-        else:
-            changes = chance.choice(({}, {"topic": "Bills"}, {"batch": True}, *({"properties": one} for one in NAMED)))
-            spelling = chance.choice((None, None, chance))
-            content += send(chance.choice(SENDERS), opaque, serialization, spelling, **changes)
-    return content
+    """One read of sends; `share` of them are plain ones of one account."""
+    changes = ({}, {"topic": "Bills"}, {"batch": True}, *({"properties": one} for one in NAMED))
+    return _read_of(send, changes, chance, share)
 
 
 def pulls_of(chance: random.Random, share: float) -> bytes:
+    """One read of pulls, and so on."""
+    changes = ({}, {"topic": "Empty"}, {"consumer_group": "Off"}, {"queue_offset": 1000})
+    return _read_of(pull, changes, chance, share)
+
+
+def _read_of(one: Callable[..., bytes], odd: Sequence[dict[str, Any]], chance: random.Random, share: float) -> bytes:
     content = b""
     for opaque in range(chance.choice((1, 8, 40))):
         serialization = chance.choice((JSON, ROCKETMQ))
         if chance.random() < share:
-            content += pull(ALICE, opaque, serialization)
+            content += one(ALICE, opaque, serialization)
         else:
-            changes = chance.choice(({}, {"topic": "Empty"}, {"consumer_group": "Off"}, {"queue_offset": 1000}))
-            spelling = chance.choice((None, None, chance))
-            content += pull(chance.choice(SENDERS), opaque, serialization, spelling, **changes)
+            changes, spelling = chance.choice(odd), chance.choice((None, None, chance))
+            content += one(chance.choice(SENDERS), opaque, serialization, spelling, **changes)
     return content
 
 
-def compare(twins: tuple[Sender, Sender] | tuple[Puller, Puller], reads: list[bytes], seed: int = 0) -> None:
+def acks_of(chance: random.Random, share: float) -> bytes:
+    changes = ({}, {"topic": "Unknown"}, {"consumer_group": "Other"}, {"topic": "%RETRY%CG_Orders"}, {"offset": 1000})
+    return _read_of(ack, changes, chance, share)
+
+
+def pops_of(chance: random.Random, share: float) -> bytes:
+    changes = ({}, {"topic": "Empty"}, {"consumer_group": "Quiet"}, {"exp": "A"}, {"invisible_time": -1})
+    return _read_of(pop, changes, chance, share)
+
+
+def compare(twins: Twins, reads: list[bytes], seed: int = 0) -> None:
     """Serve the same reads by both, with the same changes of the accounts between them."""
 
     def changing(guard: Guard) -> Iterator[bytes]:
@@ -186,6 +244,18 @@ def pulls_twins(data: bytes) -> None:
         compare((Puller(False), Puller(True)), list(reads_of(data, pulls_of)), seed=len(data) + 1)
 
 
+def acks_twins(data: bytes) -> None:
+    """The same for signed acknowledgements."""
+    if signatures is not None:
+        compare((Acker(False), Acker(True)), list(reads_of(data, acks_of)), seed=len(data) + 1)
+
+
+def pops_twins(data: bytes) -> None:
+    """The same for signed pops."""
+    if signatures is not None:
+        compare((Popper(False), Popper(True)), list(reads_of(data, pops_of)), seed=len(data) + 1)
+
+
 def reads_of(data: bytes, made: Callable[[random.Random, float], bytes]) -> Iterator[bytes]:
     """Reads, some with changed bytes; then `data` itself."""
     chance = random.Random(data)
@@ -199,8 +269,12 @@ def reads_of(data: bytes, made: Callable[[random.Random, float], bytes]) -> Iter
 
 _SENDS: Final = [b"".join(send(ALICE, n, n % 2) for n in range(at, at + 4)) for at in (0, 4)]
 _PULLS: Final = [b"".join(pull(ALICE, n, n % 2) for n in range(at, at + 4)) for at in (0, 4)]
+_ACKS: Final = [b"".join(ack(ALICE, n, n % 2) for n in range(at, at + 4)) for at in (0, 4)]
+_POPS: Final = [b"".join(pop(ALICE, n, n % 2) for n in range(at, at + 4)) for at in (0, 4)]
 
 ENGINE_GATE_TARGETS: Final = (
     Target("guarded_send_twins", sends_twins, _SENDS, 1 << 16),
     Target("guarded_pull_twins", pulls_twins, _PULLS, 1 << 16),
+    Target("guarded_ack_twins", acks_twins, _ACKS, 1 << 16),
+    Target("guarded_pop_twins", pops_twins, _POPS, 1 << 16),
 )

@@ -116,7 +116,11 @@ def ready_twin(is_native: bool, **changes: Any) -> PopTwin:
     """A twin whose groups have popped one message of each queue, so that their offsets are known."""
     # A new group would be written to its file.
     defaults = {"segment_bytes": LARGE_SEGMENT_BYTES, "auto_create_subscription_group": False}
-    twin = PopTwin(is_native, **(defaults | changes))
+    return made_ready(PopTwin(is_native, **(defaults | changes)))
+
+
+def made_ready(twin: PopTwin) -> PopTwin:
+    """Let the groups of a new twin pop one message of each queue, so that their offsets are known."""
     twin.prepare_groups()
     first = [
         encode_request(
