@@ -171,7 +171,7 @@ class AdminShell:
     def __init__(self, home: Path) -> None:
         source = Path(__file__).parent / "java" / "admin" / "AdminShell.java"
         self._process = subprocess.Popen(
-            [*tools_command(home, maven.apache_classpath()), str(source)],
+            [*tools_command(home, maven.compiled(source, maven.apache_classpath())), source.stem],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,18 @@ def java() -> str:
 def short_java() -> list[str]:
     """Return the words that start a JVM of a short life.  Raises JavaMissingError."""
     return [java(), *SHORT_LIFE]
+
+
+def compiled(source: Path, classpath: str) -> str:
+    """Return `classpath` with the program that `source` is; its main class has the name of the file.
+
+    To compile it for each start, as `java FILE` does, takes longer than most of the programs.  Raises JavaMissingError.
+    """
+    digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()
+    target = BUILD / "programs" / f"{source.stem}-{digest[:12]}"
+    command = [_tool("javac"), "-J-XX:TieredStopAtLevel=1", "-d", str(target), "-cp", classpath, str(source)]
+    _make_once(target, digest, lambda: subprocess.run(command, check=True))
+    return f"{target}:{classpath}"
 
 
 def client_classpath(version: str) -> str:
@@ -99,14 +112,19 @@ def suite_classpath() -> str:
 
 
 def _build(pom: Path, target: Path, sources: list[Path], *arguments: str) -> None:
-    stamp = target / "stamp"
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     java()
+    _make_once(target, digest, lambda: _run_maven(pom, target, *arguments))
+
+
+def _make_once(target: Path, digest: str, make: Callable[[], object]) -> None:
+    """Fill the folder, unless it was made of the same; only one process does so at a time."""
+    stamp = target / "stamp"
     target.mkdir(parents=True, exist_ok=True)
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != digest:
-            _run_maven(pom, target, *arguments)
+            make()
             stamp.write_text(digest)
 
 

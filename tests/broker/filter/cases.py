@@ -46,7 +46,7 @@ def our_verdict(case: Case) -> str:
 
 def reference_verdicts(cases: Sequence[Case]) -> list[str]:
     """The same from RocketMQ's classes.  Raises maven.JavaMissingError."""
-    command = [*maven.short_java(), "-cp", maven.apache_classpath(), str(_SOURCE)]
+    command = [*maven.short_java(), "-cp", maven.compiled(_SOURCE, maven.apache_classpath()), _SOURCE.stem]
     lines = "".join(f"{_base64(case.expression)}\t{_base64(case.properties)}\n" for case in cases)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=_JAVA_LIMIT_S, check=False)
     if done.returncode:

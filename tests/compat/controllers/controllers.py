@@ -166,7 +166,7 @@ class StockClient:
         source = Path(__file__).parents[1] / "java" / "failover" / "Orders.java"
         command = [
             *maven.short_java(), "-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}",
-            "-cp", maven.client_classpath("5.3.3"), str(source), name_servers, TOPIC,
+            "-cp", maven.compiled(source, maven.client_classpath("5.3.3")), source.stem, name_servers, TOPIC,
         ]  # fmt: skip
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=home

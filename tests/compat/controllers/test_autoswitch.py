@@ -43,8 +43,9 @@ class ApacheReplica:
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "errors.txt").open("ab") as errors:
             self._process = await asyncio.create_subprocess_exec(
-                *maven.short_java(), "-Xmx256m", f"-Duser.home={self.root}", "-cp", self._classpath,
-                str(TOOL), str(self.root), str(self.port), str(self._id), *self._flags,
+                *maven.short_java(), "-Xmx256m", f"-Duser.home={self.root}", "-cp",
+                maven.compiled(TOOL, self._classpath), TOOL.stem,
+                str(self.root), str(self.port), str(self._id), *self._flags,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert await self._answer() == "ready"

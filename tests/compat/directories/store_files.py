@@ -40,7 +40,7 @@ def run_tool(
     """
     command = [
         *maven.short_java(), f"-Dsprocket.crc={str(crc).lower()}", f"-Duser.home={root.parent}",
-        "-cp", maven.apache_classpath(), str(TOOL),
+        "-cp", maven.compiled(TOOL, maven.apache_classpath()), TOOL.stem,
         action, str(root), str(segment_bytes), str(queue_file_bytes), *arguments,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)

@@ -26,8 +26,8 @@ def java() -> None:
 
 def run_tool(action: str, path: Path, *epochs: str) -> str:
     command = [
-        *maven.short_java(), f"-Duser.home={path.parent}", "-cp", maven.apache_classpath(), str(TOOL), action,
-        str(path), *epochs,
+        *maven.short_java(), f"-Duser.home={path.parent}", "-cp",
+        maven.compiled(TOOL, maven.apache_classpath()), TOOL.stem, action, str(path), *epochs,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -91,8 +91,9 @@ def test_our_index_answers_in_apache_rocketmq_as_here(golden: Path, java: None) 
     copy = golden / "theirs" / "store"
     shutil.copytree(root, copy)
     command = [
-        *maven.short_java(), "-Dfile.encoding=UTF-8", f"-Duser.home={copy.parent}", "-cp", maven.apache_classpath(),
-        str(TOOL), "search", str(copy), str(SLOTS), str(UNITS), str(golden / "questions.txt"),
+        *maven.short_java(), "-Dfile.encoding=UTF-8", f"-Duser.home={copy.parent}", "-cp",
+        maven.compiled(TOOL, maven.apache_classpath()), TOOL.stem,
+        "search", str(copy), str(SLOTS), str(UNITS), str(golden / "questions.txt"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -135,7 +135,8 @@ async def test_what_waits_changes_hands(
 
 def run_tool(root: Path, from_ms: int, to_ms: int) -> list[str]:
     command = [
-        *maven.short_java(), f"-Duser.home={root.parent}", "-cp", maven.apache_classpath(), str(TOOL), str(root),
+        *maven.short_java(), f"-Duser.home={root.parent}", "-cp",
+        maven.compiled(TOOL, maven.apache_classpath()), TOOL.stem, str(root),
         str(SLOTS_TOTAL), "1000", str(_LOG_FILE_BYTES), str(from_ms), str(to_ms),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)

@@ -150,7 +150,7 @@ async def is_counted(admin: AdminClient, master: str, name: str, key: str) -> bo
 def lines_of(program: str, version: str, home: Path, *arguments: str) -> dict[str, str]:
     """Run the Java program; return the lines that it printed, by name."""
     classpath = maven.apache_classpath() if version == maven.APACHE_VERSION else maven.old_tools_classpath()
-    command = [*tools_command(home, classpath), str(PROGRAM), program, *arguments]
+    command = [*tools_command(home, maven.compiled(PROGRAM, classpath)), PROGRAM.stem, program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_LIMIT_S, check=False, cwd=home)
     lines = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
     assert done.returncode == 0, f"{lines}\n{done.stderr}"

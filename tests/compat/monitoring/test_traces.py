@@ -65,7 +65,8 @@ def test_both_ways(java: None, tmp_path: Path) -> None:
             ("Sub", "GOurs", "127.0.0.1", "success"),
         ], printed
 
-        command = [*maven.short_java(), "-cp", maven.client_classpath("5.3.3"), str(_PROGRAM), namesrv, _TOPIC]
+        classpath = maven.compiled(_PROGRAM, maven.client_classpath("5.3.3"))
+        command = [*maven.short_java(), "-cp", classpath, _PROGRAM.stem, namesrv, _TOPIC]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, cwd=tmp_path)
         theirs = next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("ID "))
         records = [record for record, _ in asyncio.run(_traces(namesrv, theirs, 3))]
