@@ -11,10 +11,11 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.receipts import Receipt, parse_receipt
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
+from proxy.convert.answers import AckResult, encoded_acks
 from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
-from proxy.status import OK, Refusal, code_of, joint_status, status, status_of
+from proxy.status import OK, Refusal, code_of, status, status_of
 from proxy.validation import check_built, check_invisible, group_of, topic_of
 from sprocket.client.errors import ClientError
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -40,8 +41,8 @@ class AckActivity:
         self._renewal = renewal
         self._config = config
 
-    async def ack_message(self, call: Call, request: wire.AckMessageRequest) -> wire.AckMessageResponse:
-        """Acknowledge the messages of a request; each has its own status."""
+    async def ack_message(self, call: Call, request: wire.AckMessageRequest) -> bytes:
+        """Acknowledge the messages of a request; each has its own status.  Return the bytes of the answer."""
         topic, group, entries = topic_of(request.topic), group_of(request.group), request.entries
         if len(entries) > _MAX_ENTRIES:
             raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(entries)} entries, the max is {_MAX_ENTRIES}")
@@ -49,7 +50,7 @@ class AckActivity:
             check_built(entry, "lite_topic")
         self._clients.seen(call.client_id)
         if len(entries) == 1:
-            return await self._ack_single(call, group, topic, entries[0])
+            return encoded_acks([await self._ack_single(call, group, topic, entries[0])])
         outcomes: list[wire.Status] = [OK] * len(entries)
         of_broker: defaultdict[str, list[_Entry]] = defaultdict(list)
         now_ms = self._brokers.instance.clock.wall_ms()
@@ -63,16 +64,12 @@ class AckActivity:
             else:
                 of_broker[receipt.handle.broker_name].append(_Entry(index, receipt, held))
         await asyncio.gather(*(self._ack_at(batch, group, topic, outcomes) for batch in of_broker.values()))
-        response = wire.AckMessageResponse(
-            status=joint_status({one.code for one in outcomes}, "ack message result is empty")
-        )
-        for entry, outcome in zip(entries, outcomes, strict=True):
-            response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
-        return response
+        return encoded_acks([
+            AckResult(outcome, entry.message_id, entry.receipt_handle)
+            for entry, outcome in zip(entries, outcomes, strict=True)
+        ])  # fmt: skip
 
-    async def _ack_single(
-        self, call: Call, group: str, topic: str, entry: wire.AckMessageEntry
-    ) -> wire.AckMessageResponse:
+    async def _ack_single(self, call: Call, group: str, topic: str, entry: wire.AckMessageEntry) -> AckResult:
         """Acknowledge the message of a request with one, as consumers usually do, in the task of the call."""
         message_id, given = entry.message_id, entry.receipt_handle
         outcome, held = OK, None
@@ -82,9 +79,7 @@ class AckActivity:
         except (Refusal, ClientError) as error:
             self._renewal.put_back(held, error)
             outcome = status_of(error)
-        result = wire.AckMessageResultEntry(message_id=message_id, receipt_handle=given, status=outcome)
-        joint = OK if outcome is OK else status(outcome.code)
-        return wire.AckMessageResponse(status=joint, entries=[result])
+        return AckResult(outcome, message_id, given)
 
     async def _ack_at(self, batch: "list[_Entry]", group: str, topic: str, outcomes: list[wire.Status]) -> None:
         """Acknowledge messages of one broker, and put the status of each into `outcomes`."""

@@ -13,8 +13,8 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.transaction_ids import TransactionId
 from proxy.config import ProxyConfig
+from proxy.convert.answers import SendResult, encoded_sends
 from proxy.convert.incoming import Incoming, incoming
-from proxy.convert.send_answer import SendResult, encoded_answer
 from proxy.convert.sharding import consistent_hash
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status, status_of
@@ -73,7 +73,7 @@ class SendActivity:
                 raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
             messages.append(incoming(message, topic, peer, self._config, now_ms))
         await self._check_types(topic, messages)
-        return encoded_answer(await self._send(topic, messages))
+        return encoded_sends(await self._send(topic, messages))
 
     async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
         if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):

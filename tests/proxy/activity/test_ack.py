@@ -58,7 +58,8 @@ async def _acknowledge(
         entries=[wire.AckMessageEntry(message_id="id", receipt_handle=receipt.encode()) for receipt in receipts],
     )
     async with asyncio.timeout(_LIMIT_S):
-        return await AckActivity(brokers, clients, renewal, config).ack_message(_CALL, request)
+        answer = await AckActivity(brokers, clients, renewal, config).ack_message(_CALL, request)
+        return wire.AckMessageResponse.FromString(answer)
 
 
 def _receipt(broker_name: str, offset: int, revive_queue_id: int = 0) -> Receipt:

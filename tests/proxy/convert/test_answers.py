@@ -1,9 +1,9 @@
-"""Bytes of answers to SendMessage say the same as protobuf's."""
+"""Bytes of answers to SendMessage and AckMessage are those of protobuf."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.convert.send_answer import SendResult, encoded_answer
+from proxy.convert.answers import AckResult, SendResult, encoded_acks, encoded_sends
 from proxy.status import OK, joint_status, status
 from sprocket.grpc_wire import messaging_pb2 as wire
 
@@ -15,7 +15,7 @@ _OFFSETS = st.one_of(st.integers(0, 5000), st.integers(-(1 << 63), (1 << 63) - 1
 
 
 @given(st.lists(st.builds(SendResult, _STATUSES, _TEXTS, _TEXTS, _OFFSETS, _TEXTS), max_size=4))
-def test_bytes_are_those_of_protobuf(results: list[SendResult]) -> None:
+def test_answers_to_sends(results: list[SendResult]) -> None:
     codes = {result.status.code for result in results}
     entries = [
         wire.SendResultEntry(
@@ -25,6 +25,19 @@ def test_bytes_are_those_of_protobuf(results: list[SendResult]) -> None:
         for one in results
     ]  # fmt: skip
     expected = wire.SendMessageResponse(status=joint_status(codes, "send status is empty"), entries=entries)
-    encoded = encoded_answer(results)
+    encoded = encoded_sends(results)
     assert wire.SendMessageResponse.FromString(encoded) == expected
+    assert encoded == expected.SerializeToString()
+
+
+@given(st.lists(st.builds(AckResult, _STATUSES, _TEXTS, _TEXTS), max_size=4))
+def test_answers_to_acknowledgements(results: list[AckResult]) -> None:
+    codes = {result.status.code for result in results}
+    entries = [
+        wire.AckMessageResultEntry(status=one.status, message_id=one.message_id, receipt_handle=one.receipt_handle)
+        for one in results
+    ]
+    expected = wire.AckMessageResponse(status=joint_status(codes, "ack message result is empty"), entries=entries)
+    encoded = encoded_acks(results)
+    assert wire.AckMessageResponse.FromString(encoded) == expected
     assert encoded == expected.SerializeToString()
