@@ -78,8 +78,9 @@ class SendActivity:
     async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
         if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             return
-        await self._brokers.route(topic)  # an unknown topic is answered as such, not as one without a type
-        expected = await self._metadata.message_type(topic)
+        if self._brokers.instance.cached_route(topic) is None:
+            await self._brokers.route(topic)  # an unknown topic is answered as such, not as one without a type
+        expected = self._metadata.known_type(topic) or await self._metadata.message_type(topic)
         check_type(expected, {message.message_type for message in messages})
 
     async def _send(self, topic: str, messages: Sequence[Incoming]) -> list[SendResult]:
@@ -104,7 +105,7 @@ class SendActivity:
             return SendResult(status_of(error), message.message_id)
 
     async def _send_request(self, topic: str, request: SendRequest, messages: Sequence[Incoming]) -> list[SendResult]:
-        route = await self._brokers.route(topic)
+        route = self._brokers.instance.cached_route(topic) or await self._brokers.route(topic)
         group = messages[0].message_group
         failed: list[str] = []
         while True:

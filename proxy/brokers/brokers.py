@@ -63,7 +63,7 @@ class Brokers:
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`."""
-        return self.instance.cached_route(topic) or await self.instance.refresh_route(topic)
+        return await self.instance.route(topic)
 
     async def is_known(self, broker_name: str, topic: str) -> bool:
         """Return whether a broker group has a master now; ask for the route of `topic` if not."""

@@ -93,7 +93,7 @@ class Metadata:
 
     async def message_type(self, topic: str) -> str:
         """Return the type of messages that `topic` takes; UNSPECIFIED if no broker says it."""
-        return self._topics.known(topic) or await self._topics.get(topic)
+        return await self._topics.get(topic)
 
     async def group(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the configuration of a group; None if no broker has it."""

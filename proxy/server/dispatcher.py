@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -23,6 +23,7 @@ from proxy.server.write_limit import WriteLimit
 from proxy.status import Refusal, status, status_of
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.grpc_wire.reader import reader
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +34,20 @@ Telemetry = Callable[[Call, wire.TelemetryCommand, TelemetryStream], Awaitable[N
 
 SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
 _TELEMETRY: Final = "Telemetry"
-_COMMAND: Final = wire.TelemetryCommand.DESCRIPTOR.name
+# Methods whose requests come often.
+_FREQUENT: Final = frozenset({"SendMessage", "AckMessage", "ChangeInvisibleDuration"})
 # Failures of a telemetry stream that are the client's fault.
 _CLIENT_FAULTS: Final = range(wire.BAD_REQUEST, wire.INTERNAL_ERROR)
+
+
+class _Request(NamedTuple):
+    """Requests of one kind; `read` raises DecodeError or ValueError."""
+
+    name: str
+    read: Callable[[bytes], Any]
+
+
+_COMMAND: Final = _Request(wire.TelemetryCommand.DESCRIPTOR.name, wire.TelemetryCommand.FromString)
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,8 @@ class Dispatcher:
         return {method.name: self._handler(method) for method in SERVICE.methods}
 
     def _handler(self, method: Any) -> Any:
-        request, response = (getattr(wire, kind.name) for kind in (method.input_type, method.output_type))
+        parsed, response = (getattr(wire, kind.name) for kind in (method.input_type, method.output_type))
+        request = _Request(method.input_type.name, reader(parsed) if method.name in _FREQUENT else parsed.FromString)
         if method.name == _TELEMETRY:
             return grpc.stream_stream_rpc_method_handler(self._telemetry, None, response.SerializeToString)
         if method.server_streaming:
@@ -109,7 +122,7 @@ class Dispatcher:
         peer = self._peer_behind(peer_of(context.peer()))
         return make_call(context.invocation_metadata(), peer, self._listener(), remaining_s)
 
-    def _unary(self, method: Unary, kind: Any, response: Any) -> Any:
+    def _unary(self, method: Unary, kind: "_Request", response: Any) -> Any:
         async def serve(_: Any, context: Any) -> Any:
             try:
                 call = self._call(context)
@@ -119,22 +132,25 @@ class Dispatcher:
 
         return serve
 
-    async def _served(self, call: Call, context: Any, kind: Any, serve: Unary) -> Any:
+    async def _served(self, call: Call, context: Any, kind: "_Request", serve: Unary) -> Any:
         """Prove who calls, read the request, and return what `serve` makes of it.  Raises Refusal."""
-        self._admission.prove(call, kind.DESCRIPTOR.name)
+        self._admission.prove(call, kind.name)
         raw = await self._intake.read(call.peer, context.read)
         try:
             return await serve(call, self._request(call, raw, kind))
         finally:
             self._intake.done(call.peer, len(raw))
 
-    def _request(self, call: Call, raw: bytes, kind: Any) -> Any:
+    def _request(self, call: Call, raw: bytes, kind: "_Request") -> Any:
         """Return the request in `raw`, if the caller may ask for it.  Raises Refusal."""
-        request = _decoded(raw, kind)
+        try:
+            request = kind.read(raw)
+        except (DecodeError, ValueError) as error:
+            raise Refusal(wire.BAD_REQUEST, f"{kind.name} cannot be read: {error}") from None
         self._admission.permit(call, request)
         return request
 
-    def _streaming(self, method: Streaming, kind: Any, response: Any) -> Any:
+    def _streaming(self, method: Streaming, kind: "_Request", response: Any) -> Any:
         write_s = self._limits.write_s
 
         async def serve(_: Any, context: Any) -> None:
@@ -160,7 +176,7 @@ class Dispatcher:
         """Serve one telemetry stream until the client or the proxy ends it."""
         try:
             call = self._call(context)
-            self._admission.prove(call, _COMMAND)
+            self._admission.prove(call, _COMMAND.name)
         except Refusal as refused:
             await context.write(wire.TelemetryCommand(status=status_of(refused)))
             return
@@ -187,21 +203,14 @@ class Dispatcher:
             if raw is grpc.aio.EOF:
                 return
             try:
-                self._admission.prove(call, _COMMAND)
-                command = self._request(call, raw, wire.TelemetryCommand)
+                self._admission.prove(call, _COMMAND.name)
+                command = self._request(call, raw, _COMMAND)
             except Refusal as refused:
                 # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
                 await context.write(wire.TelemetryCommand(status=status_of(refused)))
                 return
             await self._methods.telemetry(call, command, stream)
             is_first = False
-
-
-def _decoded(raw: bytes, kind: Any) -> Any:
-    try:
-        return kind.FromString(raw)
-    except DecodeError as error:
-        raise Refusal(wire.BAD_REQUEST, f"{kind.DESCRIPTOR.name} cannot be read: {error}") from None
 
 
 def _encoded(part: Any) -> bytes:
