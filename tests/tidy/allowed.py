@@ -127,6 +127,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/pages/metrics_page.py", "disk"): "writes docs/metrics.md",
     ("docs/pages/format_page.py", "disk"): "writes docs/format.md",
     ("docs/pages/replication_page.py", "disk"): "writes docs/replication-protocol.md",
+    ("docs/pages/requests_page.py", "disk"): "writes docs/engine-requests.md",
     ("docs/pages/mqadmin_page.py", "disk"): "writes docs/mqadmin.md",
     ("docs/pages/api_page.py", "disk"): "writes docs/api.md",
     ("docs/pages/tests_by_module_page.py", "disk"): "reads sources and tests, writes docs/tests-by-module.md",
