@@ -306,7 +306,7 @@ class Doorway:
         decoded = self._table.routed(request, fields)
         if asked.code in RECHECKED:
             request.access = Access(self._gate, asked)
-        elif account:
+        elif account and (decoded[0].native is not None or decoded[0].frames is not None):
             self._gate.give_pass(channel, account, request, numbers)
         return decoded
 

@@ -96,9 +96,8 @@ class Handling:
         self._handler = handler
         self._max_messages = max_messages
         self._key = key
-        self._waiting_by_key: dict[
-            Hashable, deque[ReceivedMessage]
-        ] = {}  # keys in work, and messages that wait for them
+        # Keys in work, and messages that wait for them.
+        self._waiting_by_key: dict[Hashable, deque[ReceivedMessage]] = {}
         self._idle: set[asyncio.Task[None] | None] = set()
         self._is_stopping = False
         self.denied: ClientError | None = None  # why it ended

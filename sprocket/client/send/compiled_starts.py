@@ -49,17 +49,17 @@ class CompiledStarts:
 
     def keep(self, topic: str, ways: Iterable[tuple[MessageQueue, SendHeader, RemotingChannel | None]]) -> None:
         """Start further messages of `topic` here, if all `ways` are open; they have the order of sends."""
-        ways = []
+        opened = []
         for queue, header, channel in ways:
             if channel is None or channel.is_closed or channel.is_signing:
                 return
-            ways.append((queue, header.encoder, channel))
+            opened.append((queue, header.encoder, channel))
         if self._starter is None:
             new_id = self._instance.identity.new_unique_id
             self._starter = self._engine.Starter(
                 self._preparer, Attempt, self._instance, new_id, self._avoided, self._positions
             )
-        self._starter.keep(topic, self._instance.route_changes, ways)
+        self._starter.keep(topic, self._instance.route_changes, opened)
         self.start = self._starter.start
 
     def forget(self) -> None:

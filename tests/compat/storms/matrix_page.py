@@ -88,7 +88,7 @@ class that starts servers. Where the tests inspect objects inside a broker, it r
 | `OffsetResetForPopIT`, two tests | pass without their check of a broker's order table |
 | `BatchSendIT.testBatchSend_SysInnerBatch` | passes, but an empty queue of a BatchCQ topic starts at 0, not -1 |
 | `StaticTopicIT`, `CreateAndUpdateTopicIT.testStaticTopicNotAffected` | not supported: static topics |
-| `PopPriorityIT` of 5.5.0 | not supported: priorities came after 5.3.3 |
+| `PopPriorityIT` of 5.5.0 | not run |
 | gRPC, DLedger, broker container | not run: Sprocket does not have these servers |
 | controller | not run: it starts RocketMQ's classes; `test_controllers.py` has its brokers under our controllers |
 | rocketmq-e2e, Java, remoting client 4.9.3, with one broker | passes, `PushConsumerRetryTest` not always |
