@@ -29,7 +29,7 @@ SEND: Final = """
 import asyncio, sys, sprocket
 async def main():
     async with sprocket.connect(sys.argv[1]) as mq:
-        print((await mq.producer().send(sprocket.Message("Wheels", b"body"))).send_status.name)
+        print((await mq.producer().send(sprocket.Message("Wheels", b"body"))).status.name)
 asyncio.run(main())
 """
 
