@@ -65,8 +65,9 @@ wheels: setup ## Make and test wheels for x86-64 and aarch64 in dist/ (PYTHONS="
 	  --config-settings editable_mode=compat --editable '.[wheels]'
 	@$(BIN)/python -m tools.wheels $(or $(PYTHONS),$(BIN)/python) $(if $(AARCH64),--aarch64 $(AARCH64))
 
+# Tests with real processes wait for much of their time, so there is one worker more than there are processors.
 test: setup ## Tell in minutes whether something is broken (ALL=1 runs every test, ARGS="tests/store -q" some)
-	$(BIN)/python -m pytest -n auto --dist loadfile --tier $(if $(ALL),all,quick) $(ARGS)
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --tier $(if $(ALL),all,quick) $(ARGS)
 
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
 	$(BIN)/python -I -m sprocket_cli.demo $(ARGS)
