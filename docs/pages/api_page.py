@@ -5,13 +5,12 @@ Run as ``python -m docs.pages.api_page <file>`` (`make docs`); a test compares t
 
 import inspect
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
 import sprocket
+from docs.pages.command import write
 
 _HEAD: Final = """\
 # API reference
@@ -81,4 +80,4 @@ def _about(name: str, value: object) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    write(page())

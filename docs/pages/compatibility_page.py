@@ -7,7 +7,6 @@ The routes of a broker, a name server, a controller and the client tell which co
 """
 
 import ast
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
 from controller.config import ControllerConfig
 from controller.server import Controller
+from docs.pages.command import write
 from docs.pages.unsupported_codes import UNSUPPORTED
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
@@ -159,11 +159,5 @@ def _line(row: Row) -> str:
     return f"| {int(row.code)} | {row.code.name} | {status} | {', '.join(row.servers)} | {', '.join(tests)} |\n"
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

@@ -3,11 +3,11 @@
 Run as ``python -m docs.pages.configuration_page <file>`` (`make docs`); a test compares the file with it.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from pathlib import Path
 
+from docs.pages.command import write
 from docs.pages.fixed_keys import FIXED_KEYS, READ_ONCE
 from proxy.config import ProxyConfig
 from sprocket.common.config.configuration import Setting, allowed_text, settings_of, value_text
@@ -132,11 +132,5 @@ def _unsupported() -> Iterator[str]:
         yield f"\n`{owner}`: {names}.\n"
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

@@ -3,7 +3,6 @@
 Run as ``python -m docs.pages.figures_page <file>`` (`make docs`); a test compares the file with it.
 """
 
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
+from docs.pages.command import write
 from sprocket.common.refusal_reasons import Reason
 from store.config.store_config import StoreConfig
 
@@ -50,11 +50,5 @@ def page() -> str:
     return "".join([_HEAD, *lines, _REASONS, *reasons])
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

@@ -8,7 +8,6 @@ the layouts encode and the store's own decoder reads back.
 import inspect
 import re
 import struct
-import sys
 import tempfile
 import textwrap
 import zlib
@@ -18,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from docs.pages.command import write
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message import record as message_record
 from sprocket.remoting.message.record import (
@@ -405,11 +405,5 @@ def _sealed_layout() -> str:
     return "\n".join(rows)
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

@@ -3,7 +3,6 @@
 Run as ``python -m docs.pages.metrics_page <file>`` (`make docs`); a test compares the file with it.
 """
 
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from broker.server import Broker
 from controller.config import ControllerConfig
 from controller.live_brokers import LiveBrokers
 from controller.metrics import ControllerCounts, node_metrics
+from docs.pages.command import write
 from sprocket.common.clock import SystemClock
 from sprocket.metrics.declared import Metric
 from sprocket.metrics.prometheus_text import exported_name
@@ -146,11 +146,5 @@ def page() -> str:
     )
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

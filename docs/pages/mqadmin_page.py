@@ -5,14 +5,13 @@ Run as ``python -m docs.pages.mqadmin_page <file>`` (`make docs`); a test compar
 
 import inspect
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
 import click
 
+from docs.pages.command import write
 from sprocket_cli.client_session import json_option, namesrv_option
 from sprocket_cli.mqadmin.absent import ABSENT
 from sprocket_cli.mqadmin.main import commands_by_module, main
@@ -126,11 +125,5 @@ def _option(decorator: object) -> click.Option:
     return option
 
 
-def write() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(write())
+    write(page())

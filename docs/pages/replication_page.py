@@ -5,11 +5,10 @@ Run as ``python -m docs.pages.replication_page <file>`` (`make docs`); a test co
 
 import re
 import struct
-import sys
-from pathlib import Path
 from typing import Final
 
 from broker.replication.table_stream import LOOK_S, OFFSET_CHANGES
+from docs.pages.command import write
 from ha import common_prefix as _common
 from ha import hello, session
 from ha import table_queue as _queue
@@ -317,11 +316,5 @@ def _dump(content: bytes) -> str:
     return "\n".join(f"{at:04x}  {content[at : at + 16].hex(' ')}" for at in range(0, len(content), 16))
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

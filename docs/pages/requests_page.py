@@ -4,7 +4,6 @@ Run as ``python -m docs.pages.requests_page <file>`` (`make docs`); a test compa
 """
 
 import inspect
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -22,6 +21,7 @@ from broker.processor.send import SendProcessor
 from broker.pull import planner as pull
 from broker.send import planner as send
 from broker.transaction import planner as transaction
+from docs.pages.command import write
 from sprocket.remoting.codes import RequestCode
 
 _HEAD: Final = """\
@@ -298,11 +298,5 @@ def _path(kind: type) -> str:
     return str(Path(inspect.getfile(kind)).relative_to(Path(__file__).parents[2]))
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument."""
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page())

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.pages.command import write
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 _NO_PRODUCT: Final = {"tests", "docs", "benchmarks", "examples", "notebooks", "build", "dist", "conf"}
 _MOST_TESTS: Final = 5
@@ -125,11 +127,5 @@ def _is_test(module: str) -> bool:
     return _is_ours(module) and module.rpartition(".")[2].startswith("test_")
 
 
-def main() -> int:
-    """Write the page to the file named by the first argument; the second is the date that it names."""
-    Path(sys.argv[1]).write_text(page(ROOT, sys.argv[2]), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write(page(ROOT, sys.argv[2]))
