@@ -28,7 +28,7 @@ from sprocket.remoting.credentials import ACCESS_KEY
 from sprocket.remoting.frame_opener import FrameOpener
 from sprocket.remoting.framing import Frame
 from sprocket.remoting.refusals import Refusal, refusal_of
-from sprocket.remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest
+from sprocket.remoting.routes import Action, AllFields, Decoded, Resource, RouteTable, UnroutableRequest
 
 logger = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ class Doorway:
         decoded = self._table.routed(request, fields)
         if asked.code in RECHECKED:
             request.access = Access(self._gate, asked)
-        elif account and (decoded[0].native is not None or decoded[0].frames is not None):
+        elif account and decoded[0].header is not AllFields:  # a pass is for names in typed headers
             self._gate.give_pass(channel, account, request, numbers)
         return decoded
 
