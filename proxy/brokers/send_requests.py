@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Final
 
 from sprocket.client.send.send_header import SendHeader
-from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.client.send.send_request import SendSettings, header_to
 from sprocket.remoting.bodies.client import MessageQueue
 
 SEND_SETTINGS: Final = SendSettings()
@@ -14,6 +14,4 @@ _KNOWN: Final = 4096
 @lru_cache(_KNOWN)
 def send_header(code: int, queue: MessageQueue) -> SendHeader:
     """Return the encoder of the requests with this code to `queue`; the producer group is the topic."""
-    request = SendRequest(queue.topic, b"", "", "")
-    request.code = code
-    return SendHeader(code, request.ext_fields(queue.topic, SEND_SETTINGS, queue, 0))
+    return header_to(queue, queue.topic, SEND_SETTINGS, code)

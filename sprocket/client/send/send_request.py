@@ -15,6 +15,7 @@ from sprocket.client.connection.unique_id import derived_id
 from sprocket.client.errors import IllegalArgument, IllegalMessage
 from sprocket.client.message import Message
 from sprocket.client.send.reply import Reply
+from sprocket.client.send.send_header import SendHeader
 from sprocket.common import limits
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import MessageQueue
@@ -133,6 +134,13 @@ class SendRequest:
         if self.max_reconsume_times is not None:
             fields["l"] = str(self.max_reconsume_times)
         return fields
+
+
+def header_to(queue: MessageQueue, group: str, settings: SendSettings, code: int = PLAIN) -> SendHeader:
+    """Return the encoder of the requests of one code to `queue`, for a producer of `group`."""
+    request = SendRequest(queue.topic, b"", "", "")
+    request.code = code
+    return SendHeader(code, request.ext_fields(group, settings, queue, 0))
 
 
 class IdempotentRequest(SendRequest):

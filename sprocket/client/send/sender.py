@@ -32,7 +32,7 @@ from sprocket.client.send.compiled_starts import ENGINE, CompiledStarts
 from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
-from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings
+from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings, header_to
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
@@ -189,7 +189,7 @@ class Sender:
         if self.settings.idempotent and isinstance(request, IdempotentRequest) and request.queue_key:
             return None  # `send` finds its queue
         queue = self._choose(route, ()) if self.faults.avoided else self._round_robin.choose(route)
-        way = self._ways.get(queue) or self._new_way(request, queue)
+        way = self._ways.get(queue) or self._new_way(queue)
         channel = way.channel
         if channel is None or channel.is_closed or way.changes != self.instance.route_changes:
             channel = self._open_channel(way, queue)
@@ -219,13 +219,11 @@ class Sender:
         way.changes = self.instance.route_changes
         return way.channel
 
-    def _new_way(self, request: SendRequest, queue: MessageQueue) -> _Way:
+    def _new_way(self, queue: MessageQueue) -> _Way:
         if len(self._ways) >= _MAX_WAYS:
             self._ways.clear()
             self.compiled.forget()
-        plain = SendRequest(request.topic, b"", "", "")
-        fields = plain.ext_fields(self.group, self.settings, queue, 0)
-        way = self._ways[queue] = _Way(SendHeader(PLAIN, fields))
+        way = self._ways[queue] = _Way(header_to(queue, self.group, self.settings))
         return way
 
     def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
