@@ -103,7 +103,7 @@ def _message(system: bytes, rest: bytes) -> bytes:
     st.lists(st.lists(_MESSAGES, max_size=3).map(b"".join), max_size=3),
 )  # fmt: skip
 def test_messages_of_a_send(system: bytes, more: bytes, entries: list[bytes]) -> None:
-    """Fields of messages in messages, of which each part comes twice, and entries of a map."""
+    """Nested messages, each of which comes twice, and entries of a map."""
     rest = b"".join([octets(b"\x12", entry) for entry in entries]) + octets(b"\x1a", more) + octets(b"\x0a", more)
     _compare(wire.SendMessageRequest, _message(system, rest))
 
