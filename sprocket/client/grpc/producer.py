@@ -29,7 +29,7 @@ from sprocket.client.producer import Producer, as_async
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.recall import RecallHandle, recallable_topic
-from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.client.send.send_request import SendRequest, SendSettings, check_batchable
 from sprocket.client.send.sender import Sender, is_retried
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.clock import Clock
@@ -215,10 +215,8 @@ class GrpcProducer(Producer):
             raise not_over_grpc("choice of a queue", "send messages of one sharding key with `send`")
         if len({message.topic for message in batch}) > 1:
             raise IllegalMessage("one batch has one topic")
-        if any(message.is_delayed for message in batch):
-            raise IllegalMessage("a delayed message cannot be sent in a batch")
-        if any(message.priority is not None for message in batch):
-            raise IllegalMessage("a message with a priority cannot be sent in a batch")
+        for message in batch:
+            check_batchable(message)
         requests = [self._prepare(message) for message in batch]
         size = sum(len(request.body) for request in requests)
         await self._sender.take_room(size)

@@ -223,15 +223,20 @@ def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: C
     return IdempotentRequest(request, first.unique_key) if settings.idempotent else request
 
 
+def check_batchable(message: Message) -> None:
+    """Raise IllegalMessage for a message that no kind of connection sends in a batch."""
+    if message.is_delayed:
+        raise IllegalMessage("a delayed message cannot be sent in a batch")
+    if message.priority is not None:
+        raise IllegalMessage("a message with a priority cannot be sent in a batch")
+
+
 def _check_batched(message: Message, first: Message) -> None:
     if message.topic != first.topic:
         raise IllegalMessage(f"one batch has one topic, not both {first.topic} and {message.topic}")
     if message.topic.startswith(RETRY_PREFIX):
         raise IllegalMessage("messages to a retry topic cannot be sent in a batch")
-    if message.is_delayed:
-        raise IllegalMessage("a delayed message cannot be sent in a batch")
-    if message.priority is not None:
-        raise IllegalMessage("a message with a priority cannot be sent in a batch")
+    check_batchable(message)
     if isinstance(message, Reply):
         raise IllegalMessage("a reply cannot be sent in a batch")
     if message.wait_store_ok != first.wait_store_ok:
