@@ -55,7 +55,7 @@ def run(project: Path) -> tuple[int, str]:
 def test_all_is_asked_and_passes(project: Path) -> None:
     status, output = run(project)
     assert (status, output.splitlines()[-1]) == (0, "all checks passed")
-    asked = ("make test ALL=1 ARGS=-n", "ruff check", "ruff format --check", "mypy --strict", "tests/tidy")
+    asked = ("make test ALL=1 ARGS=--failures-to", "ruff check", "ruff format --check", "mypy --strict", "tests/tidy")
     assert [words for words in asked if words not in output] == []
 
 
