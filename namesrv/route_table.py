@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from namesrv.named_topics import NamedTopics
 from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
-from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 
 # `DEFAULT_BROKER_CHANNEL_EXPIRED_TIME`
 DEFAULT_BROKER_TIMEOUT_MS = 120_000

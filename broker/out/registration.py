@@ -30,7 +30,8 @@ from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
 from sprocket.remoting.bodies.route import QueueData, TopicRouteData
 from sprocket.remoting.bodies.stats import KVTable
-from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps, loads

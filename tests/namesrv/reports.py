@@ -7,7 +7,8 @@ from namesrv.config import NamesrvConfig
 from namesrv.registration import Registered
 from namesrv.route_table import RouteInfo
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
-from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from sprocket.remoting.headers.namesrv import RegisterBrokerRequestHeader
 
 CLUSTER = "c"

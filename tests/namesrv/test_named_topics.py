@@ -8,7 +8,8 @@ import pytest
 from namesrv import registration
 from namesrv.config import NamesrvConfig
 from sprocket.remoting.bodies.route import QueueData
-from sprocket.remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, FIXED, Reports, body, header
 from tests.tiers import seeds
 

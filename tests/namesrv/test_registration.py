@@ -5,7 +5,8 @@ import pytest
 from namesrv import registration
 from namesrv.unregistration import close_channel, unregister
 from sprocket.remoting.bodies.route import QueueData
-from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, Reports, body, header
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"

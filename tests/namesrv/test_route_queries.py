@@ -2,7 +2,8 @@
 
 from namesrv import route_queries
 from namesrv.unregistration import close_channel
-from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, Reports, body, header
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"

@@ -13,7 +13,8 @@ import msgspec
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
-from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from sprocket.remoting.codec.body_limits import REGISTRATION, check_count
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.java_text import java_text

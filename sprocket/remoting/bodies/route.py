@@ -7,7 +7,7 @@ import msgspec
 
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
-from sprocket.remoting.bodies.topic import TopicQueueMappingInfo
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from sprocket.remoting.codec.fastjson import loads
 
 MASTER_ID = 0

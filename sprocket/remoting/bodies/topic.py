@@ -75,18 +75,6 @@ class TopicConfigTable(msgspec.Struct, rename="camel"):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
-class TopicQueueMappingInfo(msgspec.Struct, rename="camel"):
-    """Mapping of a static topic's logical queues to brokers, as far as a route shows it."""
-
-    topic: str | None = None
-    scope: str | None = "__global__"
-    total_queues: int = 0
-    bname: str | None = None
-    epoch: int = 0
-    dirty: bool = False
-    curr_id_map: dict[str, int] | None = None
-
-
 class CreateTopicListRequestBody(msgspec.Struct, rename="camel"):
     """Body of UPDATE_AND_CREATE_TOPIC_LIST; the attributes are changes: ``+name`` and ``-name``."""
 
