@@ -72,6 +72,7 @@ _FOLDERS: Final = {
     "tests/remoting": _QUICK,
     "tests/sim": _QUICK,
     "tests/spark": _QUICK,
+    "tests/static_topic": _QUICK,
     "tests/store": _QUICK,
     "tests/testing": _QUICK_PROCESSES,
     "tests/transcripts": _QUICK,

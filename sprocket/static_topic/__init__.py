@@ -1,0 +1,1 @@
+"""Static topics: the rules for logical queues, which brokers, tools and clients share; nothing here does I/O."""
