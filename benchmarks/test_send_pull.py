@@ -1,6 +1,7 @@
 """Micro benchmarks of the broker's path of a message, from the bytes of a read to the bytes of the answer.
 
-No socket: a transport that keeps nothing.  Each round is a turn of the loop, which `test_turn` measures alone.  A round of sends handles 64 messages, a round of pulls one request.
+No socket: a transport that keeps nothing.  Each round is a turn of the loop, which `test_turn` measures alone.  A round
+of sends handles 64 messages, a round of pulls one request.
 Run with `pytest benchmarks --benchmark-only`.
 """
 
