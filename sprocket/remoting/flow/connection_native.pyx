@@ -87,7 +87,7 @@ cdef class Connection:
             self.serve_rest(frames, served)
             return
         if self._out:
-            self._flush()
+            self.flush_small()
         if self._long.is_full and not self.is_closed:
             self._leave(())
 
@@ -153,14 +153,24 @@ cdef class Connection:
         self, request_code, count, bytes frames not None, code, double read_at, *, bint was_later, bint at_once=False
     ):
         """Send the responses, with `code`, to `count` requests; see `routes.FramesChannel`."""
-        transport = self._transport
-        if (
-            self._reading or self._out or self.is_closed or transport is None or (was_later and not at_once)
-            or PyBytes_GET_SIZE(frames) > SMALL or transport.get_write_buffer_size()
-        ):
+        if self.is_closed or (was_later and not at_once):
             self.send_frames(request_code, count, frames, code, read_at, was_later=was_later, at_once=at_once)
             return
         latency = self._table.latency
         if latency is not None:
             latency.note(request_code, code, <double> self._loop.time() - read_at, count, was_later, False)
+        self._out.append(frames)
+        self._out_bytes += PyBytes_GET_SIZE(frames)
+        if not self._reading:  # nothing else follows for this connection in this turn
+            self.flush_small()
+
+    cdef int flush_small(self) except -1:
+        """Write what is queued; small output that nothing waits before is not counted."""
+        transport = self._transport
+        if len(self._out) > 1 or self._out_bytes > SMALL or transport is None or transport.get_write_buffer_size():
+            self._flush()
+            return 0
+        frames = self._out.pop()
+        self._out_bytes = 0
         transport.write(frames)
+        return 0
