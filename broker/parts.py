@@ -439,22 +439,27 @@ def build_metrics(
     """Join the metrics of all parts.  Raises InvariantError if two of them have one name."""
     lag = ConsumerLag(core, pops.pop.offsets, pops.pop.inflight)
     transactions = TransactionMetrics(deliveries.transactions, core.store)
+    switches = core.config.broker
+    declared = [
+        *node_metrics(core),
+        *store_metrics(core),
+        core.store.statistics.metric(),
+        *core.flow.metrics(),
+        *core.waits.metrics(),
+        *lag.metrics(),
+        *transactions.metrics(),
+        *pop_metrics(pops.pop, pops.revive),
+        (process.latency or RpcLatency()).metric(),
+        *process.creations.metrics(),
+        *(metric for service in services for metric in service.exported_metrics()),
+    ]
+    looks = [
+        (lag.look, switches.enable_lag_and_dlq_metrics), (transactions.look, switches.enable_transaction_metrics)
+    ]  # fmt: skip
     return MetricRegistry(
-        [
-            *node_metrics(core),
-            *store_metrics(core),
-            core.store.statistics.metric(),
-            *core.flow.metrics(),
-            *core.waits.metrics(),
-            *lag.metrics(),
-            *transactions.metrics(),
-            *pop_metrics(pops.pop, pops.revive),
-            (process.latency or RpcLatency()).metric(),
-            *process.creations.metrics(),
-            *(metric for service in services for metric in service.exported_metrics()),
-        ],
+        [metric for metric in declared if switches.exports(metric.name)],
         partial(_server_labels, core),
-        prepares=[lag.look, transactions.look],
+        prepares=[look for look, is_on in looks if is_on],
         limit=lambda: core.config.broker.metrics_otel_cardinality_limit,
     )
 

@@ -451,6 +451,11 @@ class MessageStore:
             return -1 if self._table.queue_type(topic) is QueueType.BATCH else 0
         return queue.reported_min_offset
 
+    @property
+    def light_queue_count(self) -> int:
+        """Number of light queues (LMQ)."""
+        return len(self._table.light)
+
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return one past the newest confirmed message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))

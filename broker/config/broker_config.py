@@ -14,6 +14,7 @@ from broker.config.cold_settings import ColdSettings
 from broker.config.controller_settings import ControllerSettings
 from broker.config.idempotence_settings import IdempotenceSettings
 from broker.config.local_address import host_name, local_address
+from broker.config.metric_switches import MetricSwitches
 from broker.config.overload_settings import OverloadSettings
 from broker.config.pop_settings import PopSettings
 from broker.config.security_settings import SecuritySettings
@@ -50,6 +51,7 @@ class BrokerConfig(
     IdempotenceSettings,
     ColdSettings,
     MetricsSettings,
+    MetricSwitches,
     HealthSettings,
     LogSettings,
     ListenerSettings,

@@ -30,6 +30,7 @@ STORE_VALUES: Final = ("local", "disk")
 def node_metrics(core: BrokerCore) -> list[Metric]:
     """Return the metrics of tables and connections."""
     config = core.config
+    light = gauge("rocketmq_lmq_number", "light queues", lambda: core.store.light_queue_count)
     return [
         Metric(
             "rocketmq_processor_watermark", Kind.GAUGE, "requests that wait in a queue: 0, requests wait in none",
@@ -43,6 +44,7 @@ def node_metrics(core: BrokerCore) -> list[Metric]:
             "rocketmq_consumer_group_number", "subscription groups",
             lambda: len(core.groups.snapshot().subscription_group_table),
         ),
+        *([light] if config.store.enable_lmq else []),
         Metric(
             "rocketmq_producer_connections", Kind.GAUGE, "connections of producers", lambda: _producers(core),
             ("language", "version", "protocol_type"),

@@ -57,7 +57,7 @@ _NO_EFFECT = """\
 They are those of RocketMQ 5.3.3 and 5.5.1; each causes a warning. Of the newer ones, `*Lite*` and `*Event*` are about
 lite topics, which are not built. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not
 use. Lists of topics and groups are deleted without a limit (`batchDelete*MaxRate`). Tables go to slaves and tools
-whole, as from brokers before 5.3.4 (`enableSplitMetadata`). All metrics are exported (`enable*Metrics`).
+whole, as from brokers before 5.3.4 (`enableSplitMetadata`).
 """
 
 

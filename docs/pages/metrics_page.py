@@ -42,7 +42,7 @@ RocketMQ. [figures.md](figures.md) has the figures that `mqadmin brokerStatus` s
 The other keys are in [configuration.md](configuration.md). The page shows names of topics and groups, and needs no
 password, as in RocketMQ. Leave `metricsPromExporterHost` at the broker's own address. Or set it to `127.0.0.1`, and let
 an agent on the machine read the page. Brokers on one machine need different ports. A change of these keys needs a
-restart.
+restart. The keys `enable*Metrics` leave groups of a broker's metrics out, as with RocketMQ 5.3.4 and later.
 
 ## What to watch
 
@@ -135,7 +135,7 @@ def page() -> str:
     """Return the text of docs/metrics.md."""
     with tempfile.TemporaryDirectory() as folder:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
-        broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store")).metrics.metrics
+        broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store", enable_lmq=True)).metrics.metrics
     own = node_metrics(ControllerConfig(), LiveBrokers(0), tuple, bool, lambda folder: 0)
     controller = [*own, *ControllerCounts(SystemClock()).metrics()]
     return (

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.config.metric_switches import MetricSwitches
 from broker.server import Broker
 from sprocket.common.errors import ConfigError
 from sprocket.metrics.declared import Value
@@ -246,3 +248,16 @@ async def test_taken_port_stops_the_start(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="metricsPromExporterPort"):
             async with running_broker(tmp_path / "b", **_PROM | {"metrics_prom_exporter_port": broker.export.port}):
                 pass
+
+
+@pytest.mark.parametrize("switch", [field.name for field in fields(MetricSwitches)])
+async def test_a_switch_leaves_its_group_of_metrics_out(tmp_path: Path, switch: str) -> None:
+    async with running_broker(tmp_path / "on", store={"enable_lmq": True}, **_PROM) as (broker, _):
+        everything = [reading.name async for reading in broker.metrics.read()]
+    async with running_broker(tmp_path / "off", store={"enable_lmq": True}, **_PROM, **{switch: False}) as (broker, _):
+        left = [reading.name async for reading in broker.metrics.read()]
+    gone = set(everything) - set(left)
+    assert left == [name for name in everything if name not in gone]
+    assert gone
+    assert all(not MetricSwitches(**{switch: False}).exports(name) for name in gone)
+

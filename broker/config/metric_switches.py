@@ -1,0 +1,66 @@
+"""Switches of groups of metrics: what is off is neither exported nor computed.
+
+Source of names, defaults and groups: RocketMQ 5.5.1, `BrokerConfig`, `BrokerMetricsManager`.
+"""
+
+from dataclasses import dataclass
+
+from sprocket.common.config.setting_fields import bool_setting as _bool
+
+
+@dataclass(frozen=True)
+class MetricSwitches:
+    """Settings in `BrokerConfig` that leave groups of metrics out of exports; they are read at the start."""
+
+    enable_stats_metrics: bool = _bool(
+        "enableStatsMetrics", True, "Export the numbers of topics, groups and light queues, and the permission."
+    )
+    enable_request_metrics: bool = _bool(
+        "enableRequestMetrics",
+        True,
+        "Export messages and bytes in and out, sizes, and the times of new topics and groups.",
+    )
+    enable_connection_metrics: bool = _bool(
+        "enableConnectionMetrics", True, "Export connections of producers and consumers."
+    )
+    enable_lag_and_dlq_metrics: bool = _bool(
+        "enableLagAndDlqMetrics", True, "Export the lag of consumer groups, and dead letters."
+    )
+    enable_transaction_metrics: bool = _bool(
+        "enableTransactionMetrics", True, "Export half messages, and the ends of transactions."
+    )
+    enable_remoting_metrics: bool = _bool("enableRemotingMetrics", True, "Export the latency of requests.")
+    enable_message_store_metrics: bool = _bool(
+        "enableMessageStoreMetrics", True, "Export the metrics of the store and of delayed messages."
+    )
+    enable_pop_metrics: bool = _bool("enablePopMetrics", True, "Export the metrics of pops and of their revive.")
+
+    def exports(self, name: str) -> bool:
+        """Return whether the metric `name` is exported; one that is in no group always is."""
+        return not any(name.startswith(prefixes) for switch, prefixes in _PREFIXES.items() if not getattr(self, switch))
+
+
+# Beginnings of the names of each group, with Sprocket's own metrics that come from the same work.
+_PREFIXES = {
+    "enable_stats_metrics": (
+        "rocketmq_processor_watermark", "rocketmq_broker_permission", "rocketmq_topic_number",
+        "rocketmq_consumer_group_number", "rocketmq_lmq_number",
+    ),
+    "enable_request_metrics": (
+        "rocketmq_messages_", "rocketmq_throughput_", "rocketmq_message_size", "rocketmq_topic_create_",
+        "rocketmq_consumer_group_create_",
+    ),
+    "enable_connection_metrics": ("rocketmq_producer_connections", "rocketmq_consumer_connections"),
+    "enable_lag_and_dlq_metrics": (
+        "rocketmq_consumer_lag_", "rocketmq_consumer_inflight_", "rocketmq_consumer_queueing_",
+        "rocketmq_consumer_ready_", "rocketmq_send_to_dlq_", "sprocket_consumer_",
+    ),
+    "enable_transaction_metrics": (
+        "rocketmq_commit_messages_", "rocketmq_rollback_messages_", "rocketmq_finish_message_", "rocketmq_half_",
+    ),
+    "enable_remoting_metrics": ("rocketmq_rpc_latency",),
+    "enable_message_store_metrics": (
+        "rocketmq_storage_", "rocketmq_timer_", "rocketmq_timing_", "rocketmq_delay_message_", "sprocket_store_",
+    ),
+    "enable_pop_metrics": ("rocketmq_pop_",),
+}  # fmt: skip
