@@ -14,13 +14,14 @@ from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms, is_timestamp, timestamp_ms
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.message_type import MessageType, type_of
 from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_BUILT: Final = (wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION, wire.PRIORITY)
-_NORMAL, _FIFO, _DELAY, _TRANSACTION, _PRIORITY = map(wire.MessageType.Name, _BUILT)
-_TYPES: Final = {wire.MESSAGE_TYPE_UNSPECIFIED, *_BUILT}
+_TYPES: Final = {
+    wire.MESSAGE_TYPE_UNSPECIFIED, wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION, wire.PRIORITY,
+}  # fmt: skip
 
 
 class Incoming(NamedTuple):
@@ -30,7 +31,7 @@ class Incoming(NamedTuple):
     properties: str  # encoded
     message_id: str
     message_group: str
-    message_type: str  # NORMAL, FIFO, DELAY, TRANSACTION or PRIORITY, as the properties say
+    message_type: MessageType  # as the properties say
     sys_flag: int
     born_ms: int
     flag: int = 0
@@ -51,24 +52,19 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     _check_separators(message_id, wire.ILLEGAL_MESSAGE_ID, "message id")
     table[names.UNIQ_KEY] = message_id
     sys_flag = _COMPRESSED if system.body_encoding == wire.GZIP else 0
-    message_type = _NORMAL
     if system.HasField("priority"):
         if system.priority < 0:
             raise Refusal(wire.BAD_REQUEST, f"the priority must be at least 0, not {system.priority}")
         table[names.PRIORITY] = str(system.priority)
-        message_type = _PRIORITY
     message_group: str = system.message_group
     if message_group:
         _check_group(message_group, config.max_message_group_size)
         table[names.SHARDING_KEY] = message_group
-        message_type = _FIFO
     if system.HasField("delivery_timestamp"):
         _add_delay(table, system, config, now_ms)
-        message_type = _DELAY
     if system.message_type == wire.TRANSACTION:
         _add_transaction(table, system, config)
         sys_flag |= _PREPARED
-        message_type = _TRANSACTION
     if system.delivery_attempt:
         table[names.RECONSUME_TIME] = str(system.delivery_attempt)
     table[names.PRODUCER_GROUP] = topic  # gRPC producers have no group: their topic stands for it
@@ -86,7 +82,7 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     size = len(text) if text.isascii() or len(text) > MAX_PROPERTIES_BYTES else len(text.encode())
     if size > MAX_PROPERTIES_BYTES:
         raise Refusal(wire.MESSAGE_PROPERTIES_TOO_LARGE, f"the properties exceed the max {MAX_PROPERTIES_BYTES}")
-    return Incoming(body, text, message_id, message_group, message_type, sys_flag, born_ms)
+    return Incoming(body, text, message_id, message_group, type_of(table.get), sys_flag, born_ms)
 
 
 def _type_name(message_type: int) -> str:

@@ -128,6 +128,7 @@ def _long(sent: wire.Message) -> None:
         (_far, wire.ILLEGAL_DELIVERY_TIME),
         (_no_time, wire.ILLEGAL_DELIVERY_TIME),
         (lambda sent: sent.system_properties.keys.append("a\nb"), wire.ILLEGAL_MESSAGE_KEY),
+        (lambda sent: sent.user_properties.update({"__SHARDINGKEY": "x"}), wire.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         (lambda sent: sent.user_properties.update({"__LITE_TOPIC": "x"}), wire.ILLEGAL_MESSAGE_PROPERTY_KEY),
         (lambda sent: sent.user_properties.update({"_SYS_MSG_PRIORITY_": "1"}), wire.ILLEGAL_MESSAGE_PROPERTY_KEY),
         (lambda sent: setattr(sent.system_properties, "tag", "a|b"), wire.ILLEGAL_MESSAGE_TAG),
