@@ -135,7 +135,8 @@ def page() -> str:
     """Return the text of docs/metrics.md."""
     with tempfile.TemporaryDirectory() as folder:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
-        broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store", enable_lmq=True)).metrics.metrics
+        store = StoreConfig(store_path_root_dir=Path(folder) / "store", enable_lmq=True)
+        broker = Broker(config, store).metrics.metrics
     own = node_metrics(ControllerConfig(), LiveBrokers(0), tuple, bool, lambda folder: 0)
     controller = [*own, *ControllerCounts(SystemClock()).metrics()]
     return (

@@ -260,4 +260,3 @@ async def test_a_switch_leaves_its_group_of_metrics_out(tmp_path: Path, switch: 
     assert left == [name for name in everything if name not in gone]
     assert gone
     assert all(not MetricSwitches(**{switch: False}).exports(name) for name in gone)
-
