@@ -27,6 +27,14 @@ UNSUPPORTED: Final = _by_reason(
     ("No broker container: one broker per process.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
     ("No static topics (logical queues that move between brokers).", (Code.UPDATE_AND_CREATE_STATIC_TOPIC,)),
     (
+        "No lite topics (5.5).",
+        (
+            Code.POP_LITE_MESSAGE, Code.LITE_SUBSCRIPTION_CTL, Code.ACK_LITE_MESSAGE, Code.NOTIFY_UNSUBSCRIBE_LITE,
+            Code.GET_BROKER_LITE_INFO, Code.GET_PARENT_TOPIC_INFO, Code.GET_LITE_TOPIC_INFO, Code.GET_LITE_CLIENT_INFO,
+            Code.GET_LITE_GROUP_INFO, Code.TRIGGER_LITE_DISPATCH,
+        ),
+    ),
+    (
         "Sprocket does not use RocksDB.",
         (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
     ),

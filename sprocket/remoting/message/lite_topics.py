@@ -1,0 +1,27 @@
+"""Names of lite topics: a lite topic is the light queue ``%LMQ%$parent$lite``, queue 0.
+
+Source: RocketMQ 5.5.1, `LiteUtil`, `LiteShardingImpl`.
+"""
+
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX
+
+SEPARATOR = "$"
+LITE_PREFIX = LIGHT_PREFIX + SEPARATOR
+
+
+def lite_queue(parent: str, lite: str) -> str:
+    """Return the name of the light queue of the lite topic `lite` under `parent`."""
+    return f"{LITE_PREFIX}{parent}{SEPARATOR}{lite}"
+
+
+def is_lite_queue(name: str) -> bool:
+    """Return whether a light queue is that of a lite topic, or looks like one."""
+    return name.startswith(LITE_PREFIX)
+
+
+def parent_and_lite(name: str) -> tuple[str, str] | None:
+    """Return parent and lite topic of a light queue; None if it is not the queue of a lite topic."""
+    if not is_lite_queue(name):
+        return None
+    parent, separator, lite = name[len(LITE_PREFIX) :].partition(SEPARATOR)
+    return (parent, lite) if parent and lite and separator and SEPARATOR not in lite else None
