@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 
-def least_loaded(loads: Mapping[str, int], count: int, tie: Callable[[str], float]) -> list[str]:
+def least_loaded(loads: Mapping[str, int], count: int, tie: Callable[[str], int]) -> list[str]:
     """Return a broker for each of `count` new queues, one by one that with the fewest queues.
 
     `loads` has the queues that each broker has already; it must name a broker.  Of equal brokers, that with the

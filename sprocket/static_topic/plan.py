@@ -80,11 +80,11 @@ def creation_plan(
     configs: BrokerConfigs,
     *,
     now_ms: int,
-    random: Callable[[], float],
+    random: Callable[[], int],
 ) -> TopicRemappingDetailWrapper:
     """Return the plan for a topic with `queue_count` logical queues; the new ones go to the least loaded of `targets`.
 
-    `configs` has what brokers have of the topic now; `random` returns numbers below 1 that choose among equal brokers.
+    `configs` has what brokers have of the topic now; `random` returns any numbers; they choose among equal brokers.
     Raises MappingError if brokers differ, if a target is missing, or if the number of queues does not grow.
     """
     _check_targets(targets)

@@ -10,7 +10,6 @@ from typing import Final
 
 _BY_REASON: Final[dict[str, tuple[str, ...]]] = {
     "No broker container: one broker per process.": ("addBroker", "removeBroker"),
-    "No static topics (logical queues that move between brokers).": ("updateStaticTopic", "remappingStaticTopic"),
     "Sprocket does not use RocksDB.": (
         "exportMetadataInRocksDB", "exportPopRecord", "rocksDBConfigToJson", "checkRocksdbCqWriteProgress",
     ),

@@ -1,7 +1,9 @@
 """Files that `mqadmin` commands read and write: lists of configurations, and exports."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Final, TypeVar
 
 import click
@@ -25,17 +27,39 @@ def configs_in_file(path: Path, config_type: type[T]) -> list[T]:
     from sprocket.common.errors import ProtocolError
     from sprocket.remoting.codec.fastjson import loads
 
+    data = file_content(path)
+    try:
+        return loads(data, list[config_type])  # type: ignore[valid-type]
+    except ProtocolError as error:
+        raise WrongUsage(f"{path} is no JSON list of {config_type.__name__}: {error}") from None
+
+
+def file_content(path: Path) -> bytes:
+    """Return the bytes of a file.  Raises WrongUsage for one that cannot be read or is too large for a request."""
     try:
         size_bytes = path.stat().st_size
         if size_bytes > _MAX_FILE_BYTES:
             raise WrongUsage(f"{path} has {size_bytes} bytes, the limit is {_MAX_FILE_BYTES}; use several files")
-        return loads(path.read_bytes(), list[config_type])  # type: ignore[valid-type]
+        return path.read_bytes()
     except FileNotFoundError:
         raise WrongUsage(f"the file path {path} does not exists") from None
     except OSError as error:
         raise WrongUsage(f"{path} cannot be read: {error.strerror}") from None
-    except ProtocolError as error:
-        raise WrongUsage(f"{path} is no JSON list of {config_type.__name__}: {error}") from None
+
+
+def write_temporary(name: str, content: bytes) -> Path:
+    """Write a file into the temporary directory, and return its path.
+
+    An existing file is overwritten, but no link is followed: everybody may put links there.  Raises CommandFailed.
+    """
+    path = Path(gettempdir()) / name
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise CommandFailed(f"{path} cannot be written: {error.strerror}; choose a folder with TMPDIR") from None
+    return path
 
 
 export_option = click.option(

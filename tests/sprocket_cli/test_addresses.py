@@ -24,6 +24,8 @@ _MORE = {
     "getBrokerEpoch": ["-c", "Word"],
     "exportMetadata": ["-t"],
     "updateOrderConf": ["-v", "broker-a:4"],
+    "updateStaticTopic": ["-qn", "1", "-c", "Word"],
+    "remappingStaticTopic": ["-c", "Word"],
     "updateTopicList": ["-f", str(_DATA / "topics.json")],
     "updateSubGroupList": ["-f", str(_DATA / "groups.json")],
 }

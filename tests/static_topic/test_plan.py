@@ -38,7 +38,8 @@ _steps = st.lists(
 
 
 def create(count: int, targets: list[str], configs: Configs, now_ms: int = 1, seed: int = 0) -> Any:
-    return creation_plan(TOPIC, count, targets, configs, now_ms=now_ms, random=Random(seed).random)
+    numbers = Random(seed)
+    return creation_plan(TOPIC, count, targets, configs, now_ms=now_ms, random=lambda: numbers.getrandbits(32))
 
 
 def decided(plan: TopicRemappingDetailWrapper, sent: int) -> Configs:

@@ -34,7 +34,7 @@ def test_a_file_of_rocketmq_is_read() -> None:
 
 
 def test_a_file_of_ours_has_the_fields_of_rocketmq() -> None:
-    created = creation_plan("orders", 1, ["broker-a"], {}, now_ms=1_699_999_999_000, random=lambda: 0.0)
+    created = creation_plan("orders", 1, ["broker-a"], {}, now_ms=1_699_999_999_000, random=lambda: 0)
     ours, java = json.loads(plan_bytes(created)), json.loads(_JAVA.replace("{0:", '{"0":'))
     # Neither RocketMQ nor we read it in a plan: it follows from the items.
     java["brokerConfigMap"]["broker-a"]["mappingDetail"].pop("currIdMap")

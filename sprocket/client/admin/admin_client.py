@@ -4,7 +4,8 @@ Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAd
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.bodies.route import BrokerData, TopicRouteData
 from sprocket.remoting.bodies.stats import ConsumeStats, TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicList
+from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping, TopicQueueMappingDetail
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import (
@@ -42,6 +44,8 @@ from sprocket.remoting.headers.namesrv import (
     PutKVConfigRequestHeader,
 )
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic, retry_topic
+from sprocket.static_topic.item_checks import MappingError
+from sprocket.static_topic.stats import logical_extents, logical_progress
 
 __all__ = ["ORDER_TOPIC_NAMESPACE", "AdminClient", "AdminDenied", "AdminError", "ConfigRefused"]
 
@@ -77,18 +81,20 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthReques
 
     async def create_topic(self, broker: str, config: TopicConfig) -> None:
         """Create `config` on the broker at an address, or change it there."""
-        header = CreateTopicRequestHeader(
-            topic=config.topic_name,
-            default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=config.read_queue_nums,
-            write_queue_nums=config.write_queue_nums,
-            perm=config.perm,
-            topic_filter_type=config.topic_filter_type,
-            topic_sys_flag=config.topic_sys_flag,
-            order=config.order,
-            attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()),
-        )
+        header = _creation_header(config)
+        header.attributes = ",".join(f"{key}={value}" if value else key for key, value in config.attributes.items())
         await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def create_static_topic(
+        self, broker: str, config: TopicConfigAndQueueMapping, *, force: bool = False
+    ) -> None:
+        """Give the broker at an address its part of a static topic; `force` overwrites what it has.
+
+        The topic's attributes stay as they are there.
+        """
+        header = _creation_header(config)
+        header.force = force
+        await self.ask(broker, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, header, dumps(config.mapping_detail))
 
     async def delete_topic(self, topic: str, cluster: str) -> None:
         """Delete `topic` from the masters of `cluster`, then from every name server."""
@@ -141,14 +147,32 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthReques
         await self.tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
-        """Return the extent of every queue of `topic`, from each broker on its route or on `route_topic`'s."""
+        """Return the extent of every queue of `topic`, from each broker on its route or on `route_topic`'s.
+
+        A static topic has its logical queues beside the physical ones, as with RocketMQ.
+        """
         stats = TopicStatsTable()
-        for broker in _addresses((await self.topic_route(route_topic or topic)).broker_datas):
-            header = GetTopicStatsInfoRequestHeader(topic=topic)
-            part = decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
-            stats.offset_table |= _by_queue(part.offset_table)
+        route = await self.topic_route(route_topic or topic)
+        for broker in _addresses(route.broker_datas):
+            part = await self.broker_topic_stats(broker, topic)
+            stats.offset_table |= part.offset_table
             stats.topic_put_tps += part.topic_put_tps
+        with _possible(topic):
+            stats.offset_table |= logical_extents(topic, await self._mappings(topic, route), stats.offset_table)
         return stats
+
+    async def broker_topic_stats(self, broker: str, topic: str) -> TopicStatsTable:
+        """Return the extents of the physical queues of `topic` on the broker at an address."""
+        header = GetTopicStatsInfoRequestHeader(topic=topic)
+        part = decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
+        return TopicStatsTable(_by_queue(part.offset_table), part.topic_put_tps)
+
+    async def _mappings(self, topic: str, route: TopicRouteData) -> list[TopicQueueMappingDetail]:
+        """Return the mappings of the brokers on `route`; none for a topic that is not static."""
+        if not route.topic_queue_mapping_by_broker:
+            return []
+        configs = [await self.topic_config(broker, topic) for broker in _addresses(route.broker_datas)]
+        return [each.mapping_detail for each in configs if each is not None and each.mapping_detail is not None]
 
     async def consume_stats(
         self, group: str, topic: str | None = None, route_topic: str | None = None
@@ -156,7 +180,7 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthReques
         """Return the offsets of `group` in every queue, of `topic` or of all topics that it consumes.
 
         The brokers asked are those on the route of the group's retry topic, else of `topic`, else of
-        `route_topic`.
+        `route_topic`.  A static topic has its logical queues instead of the physical ones, as with RocketMQ.
         """
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         stats = ConsumeStats[MessageQueue]()
@@ -165,7 +189,24 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthReques
             part = decoded(response, ConsumeStats[str])
             stats.offset_table |= _by_queue(part.offset_table)
             stats.consume_tps += part.consume_tps
+        for consumed in {queue.topic for queue in stats.offset_table}:
+            if not consumed.startswith(RETRY_PREFIX):
+                await self._make_logical(consumed, stats)
         return stats
+
+    async def _make_logical(self, topic: str, stats: ConsumeStats[MessageQueue]) -> None:
+        """Replace the physical queues of `topic` in `stats`, if it is static."""
+        try:
+            mappings = await self._mappings(topic, await self.topic_route(topic))
+        except AdminError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return  # light topics, and topics of a broker that is gone, have no route
+            raise
+        if mappings:
+            physical = {queue: offsets for queue, offsets in stats.offset_table.items() if queue.topic == topic}
+            others = {queue: offsets for queue, offsets in stats.offset_table.items() if queue.topic != topic}
+            with _possible(topic):
+                stats.offset_table = others | logical_progress(topic, mappings, physical)
 
     async def consumer_connection(self, group: str) -> ConsumerConnection:
         """Return the clients of `group` that are online, from the first broker that serves it."""
@@ -230,6 +271,29 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthReques
                 if position == len(topics):
                     raise
         return []
+
+
+@contextmanager
+def _possible(topic: str) -> Iterator[None]:
+    """Raise AdminError for mappings that cannot be."""
+    try:
+        yield
+    except MappingError as error:
+        raise AdminError(f"the mappings of static topic {topic}: {error}") from None
+
+
+def _creation_header(config: TopicConfig) -> CreateTopicRequestHeader:
+    """Return the header without attributes, which are changes and not what the topic has."""
+    return CreateTopicRequestHeader(
+        topic=config.topic_name,
+        default_topic=AUTO_CREATE_TOPIC,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+    )
 
 
 def _addresses(brokers: Iterable[BrokerData]) -> list[str]:

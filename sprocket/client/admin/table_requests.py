@@ -14,6 +14,7 @@ from sprocket.remoting.bodies.topic import (
     TopicConfigTable,
     TopicList,
 )
+from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import (
@@ -48,8 +49,8 @@ class TableRequests(AdminRequests):
         body = dumps(CreateTopicListRequestBody(configs))
         await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
 
-    async def topic_config(self, broker: str, topic: str) -> TopicConfig | None:
-        """Return a topic of a broker, None if there is none."""
+    async def topic_config(self, broker: str, topic: str) -> TopicConfigAndQueueMapping | None:
+        """Return a topic of a broker, with its mapping if it is static; None if there is none."""
         try:
             header = GetTopicConfigRequestHeader(topic=topic)
             response = await self.ask(broker, RequestCode.GET_TOPIC_CONFIG, header)
@@ -57,7 +58,7 @@ class TableRequests(AdminRequests):
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
             raise
-        return decoded(response, TopicConfig)
+        return decoded(response, TopicConfigAndQueueMapping)
 
     async def user_topics(self, broker: str, *, with_retry: bool) -> TopicConfigTable:
         """Return the topics of users on a broker; `with_retry`: their retry and dead-letter topics, too."""

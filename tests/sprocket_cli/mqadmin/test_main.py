@@ -23,7 +23,7 @@ def test_help_names_what_is_no_command() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["addBroker", "-c", "x"], ["rocksdbconfigtojson"], ["help", "updateStaticTopic"]]
+    "arguments", [["addBroker", "-c", "x"], ["rocksdbconfigtojson"], ["help", "dumpCompactionLog"]]
 )
 def test_a_command_without_meaning_here_says_why(arguments: list[str]) -> None:
     done = CliRunner().invoke(main, arguments)
