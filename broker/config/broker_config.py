@@ -418,6 +418,15 @@ class BrokerConfig(
         "Register topics in parts; name servers then keep the routes of topics that are not in a registration.",
         mutable=True,
     )
+    enable_split_metadata: bool = _bool(
+        "enableSplitMetadata",
+        True,
+        "Give slaves that ask for a page of the tables of topics and groups a page, as RocketMQ 5.3.4 does.",
+        mutable=True,
+    )
+    split_metadata_size: int = _int(
+        "splitMetadataSize", 2000, "Max topics or groups of a page.", minimum=1, mutable=True
+    )
     split_registration_size: int = _int(
         "splitRegistrationSize", 800, "Max topics of a part with enableSplitRegistration.", minimum=1, mutable=True
     )

@@ -26,6 +26,7 @@ from broker.processor.send_back import SendBackProcessor
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
+from broker.table_pages import TablePages
 from broker.timer.schedule import ScheduleService
 from broker.timer.timer_intake import TimerIntake
 from broker.transaction.transactions import Transactions
@@ -73,7 +74,7 @@ def admin_routes(
 
     return [
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
-        *GroupProcessor(groups, offsets).routes(),
+        *GroupProcessor(groups, offsets, TablePages(config)).routes(),
         *ConsumptionProcessor(
             config,
             store,

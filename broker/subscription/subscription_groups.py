@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `SubscriptionGroupManager`.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Final
@@ -118,9 +118,15 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
         return SubscriptionGroupTable(dict(self.by_name), forbidden, copy(self.data_version))
 
-    def encode(self) -> bytes:
-        """Return the response body of GET_ALL_SUBSCRIPTIONGROUP_CONFIG; faster than `dumps`, for 10,000 groups."""
+    def encode(self, part: Mapping[str, SubscriptionGroupConfig] | None = None) -> bytes:
+        """Return the response body of GET_ALL_SUBSCRIPTIONGROUP_CONFIG; faster than `dumps`, for 10,000 groups.
+
+        With `part` it has only these groups.
+        """
         table = self.snapshot()
+        if part is not None:
+            forbidden = {group: topics for group, topics in table.forbidden_table.items() if group in part}
+            table = SubscriptionGroupTable(dict(part), forbidden, table.data_version)
         text = msgspec.json.encode(table)
         for name in _NULLABLE:
             # A string value cannot contain this text, as its quotes would be escaped.  None of these is a first field.

@@ -56,8 +56,7 @@ restart. The keys of TLS are read again when their files change, see [security.m
 _NO_EFFECT = """\
 They are those of RocketMQ 5.3.3 and 5.5.1; each causes a warning. Of the newer ones, `*Lite*` and `*Event*` are about
 lite topics, which are not built. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not
-use. Lists of topics and groups are deleted without a limit (`batchDelete*MaxRate`). Tables go to slaves and tools
-whole, as from brokers before 5.3.4 (`enableSplitMetadata`).
+use. Lists of topics and groups are deleted without a limit (`batchDelete*MaxRate`).
 """
 
 

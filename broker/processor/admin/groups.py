@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` 
 from broker.names import illegal_group, illegal_new_group
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.table_pages import TablePages
 from sprocket.common.errors import RequestError
 from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig
@@ -16,6 +17,8 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupResponseHeader,
     GetSubscriptionGroupConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
@@ -29,9 +32,10 @@ _MAX_RETRY_QUEUE_NUMS = 1024
 class GroupProcessor:
     """Handler to create, delete and describe consumer groups."""
 
-    def __init__(self, groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
+    def __init__(self, groups: SubscriptionGroups, offsets: ConsumerOffsets, pages: TablePages) -> None:
         self._groups = groups
         self._offsets = offsets
+        self._pages = pages
 
     def routes(self) -> list[Route]:
         code, group = RequestCode, Resource.GROUP
@@ -43,7 +47,10 @@ class GroupProcessor:
                 group, Action.DELETE,
             ),
             Route(code.DELETE_SUBSCRIPTION_GROUP_LIST, NoHeader, self.delete_list, group, Action.DELETE),
-            Route(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NoHeader, self.all_configs, group, Action.LIST),
+            Route(
+                code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GetAllSubscriptionGroupRequestHeader, self.all_configs,
+                group, Action.LIST,
+            ),
             Route(
                 code.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, self.config,
                 group, Action.GET,
@@ -99,9 +106,15 @@ class GroupProcessor:
             for group in groups:
                 self._offsets.remove_group(group)
 
-    def all_configs(self, request: Request[NoHeader]) -> Response:
-        """Return all groups, with the data version."""
-        return Response(body=self._groups.encode())
+    def all_configs(self, request: Request[GetAllSubscriptionGroupRequestHeader]) -> Response:
+        """Return all groups or a page of them, with the data version and the number of all."""
+        header, groups = request.header, self._groups
+        part = self._pages.page(
+            groups.by_name, groups.data_version,
+            start=header.group_seq, max_count=header.max_group_num, known=header.data_version,
+        )  # fmt: skip
+        total = GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.by_name))
+        return Response(header=total, body=groups.encode(part))
 
     def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:
         """Return one group's configuration.  The response is RocketMQ's, but unlike there no group is created."""

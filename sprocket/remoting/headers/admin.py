@@ -35,6 +35,34 @@ class GetTopicConfigRequestHeader(Header, kw_only=True):
     topic: str
 
 
+class GetAllTopicConfigRequestHeader(Header, kw_only=True):
+    """GET_ALL_TOPIC_CONFIG: the whole table, or with any field a page of it (RocketMQ 5.3.4)."""
+
+    topic_seq: Int | None = None  # number of the first topic
+    max_topic_num: Int | None = None
+    data_version: str | None = None  # of the last page, as JSON
+
+
+class GetAllTopicConfigResponseHeader(Header, kw_only=True):
+    """Number of topics in the whole table."""
+
+    total_topic_num: Int
+
+
+class GetAllSubscriptionGroupRequestHeader(Header, kw_only=True):
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: the whole table, or with any field a page of it (RocketMQ 5.3.4)."""
+
+    group_seq: Int | None = None  # number of the first group
+    max_group_num: Int | None = None
+    data_version: str | None = None  # of the last page, as JSON
+
+
+class GetAllSubscriptionGroupResponseHeader(Header, kw_only=True):
+    """Number of groups in the whole table."""
+
+    total_group_num: Int
+
+
 class GetTopicStatsInfoRequestHeader(Header, kw_only=True):
     """GET_TOPIC_STATS_INFO."""
 

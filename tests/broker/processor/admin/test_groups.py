@@ -14,6 +14,7 @@ from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
@@ -48,6 +49,33 @@ async def test_groups(pair: Pair) -> None:
     response = await client.ask_well(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
     assert loads(response.body, SubscriptionGroupConfig) == SubscriptionGroupConfig("A")
     assert "A" not in broker.groups
+
+
+async def test_a_slave_copies_the_groups_in_pages(pair: Pair) -> None:
+    broker, client = pair
+    broker.groups.update([SubscriptionGroupConfig(f"Many{number}") for number in range(10)])
+    broker.groups.forbid("Many9", TOPIC, 4)
+
+    async def page(start: int, version: str) -> tuple[SubscriptionGroupTable, int]:
+        header = GetAllSubscriptionGroupRequestHeader(group_seq=start, max_group_num=4, data_version=version)
+        response = await client.ask_well(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header)
+        return loads(response.body, SubscriptionGroupTable), int(response.ext_fields["totalGroupNum"])
+
+    copied: dict[str, SubscriptionGroupConfig] = {}
+    forbidden: dict[str, dict[str, int]] = {}
+    version, total = "", 1
+    while len(copied) < total:
+        table, total = await page(len(copied), version)
+        version = dumps(table.data_version).decode()
+        assert 0 < len(table.subscription_group_table) <= 4
+        assert not copied.keys() & table.subscription_group_table.keys()
+        copied |= table.subscription_group_table
+        forbidden |= table.forbidden_table
+    assert (copied, forbidden) == (broker.groups.by_name, {"Many9": {TOPIC: 4}})
+    # After a change the next page is the first one, with the new version.
+    broker.groups.update([SubscriptionGroupConfig("Late")])
+    table, _ = await page(4, version)
+    assert (list(table.subscription_group_table), table.data_version) == (list(copied)[:4], broker.groups.data_version)
 
 
 @pytest.mark.code(RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST)
