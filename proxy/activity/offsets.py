@@ -9,7 +9,7 @@ from typing import Final
 from proxy.brokers.brokers import TIMEOUT_S, Brokers
 from proxy.config import ProxyConfig
 from proxy.convert.filters import subscription_of
-from proxy.convert.outgoing import outgoing
+from proxy.convert.outgoing import encoded_topic, encoder
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
@@ -36,7 +36,8 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 
-Write = Callable[[wire.PullMessageResponse], Awaitable[None]]
+# Takes a part of the answer, or its bytes.
+Write = Callable[[wire.PullMessageResponse | bytes], Awaitable[None]]
 
 # Bits of a pull's sysFlag.  Source: RocketMQ 5.3.3, `PullSysFlag`.
 _SUSPEND: Final = 2
@@ -44,6 +45,7 @@ _SUBSCRIPTION: Final = 4
 _POLL_SLACK_S: Final = 5.0
 _MAX_MESSAGES: Final = 1024
 _EMPTY: Final = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
+_encode: Final = encoder(wire.PullMessageResponse)
 
 
 class OffsetActivity:
@@ -100,11 +102,11 @@ class OffsetActivity:
         except ProtocolError as error:
             raise AnswerUnreadable(f"the answer of {queue.broker_name} to a pull: {error}") from None
         await write(wire.PullMessageResponse(status=OK))
-        now_ms = self._brokers.instance.clock.wall_ms()
+        now_ms, topic = self._brokers.instance.clock.wall_ms(), encoded_topic(queue.topic)
         for message in messages:
             if tags and message.tags not in tags:
                 continue  # brokers compare the hashes of tags alone
-            await write(wire.PullMessageResponse(message=outgoing(message, queue.topic, None, now_ms)))
+            await write(_encode(message, topic, None, now_ms))
         await write(wire.PullMessageResponse(next_offset=answer.next_begin_offset))
 
     async def update_offset(self, call: Call, request: wire.UpdateOffsetRequest) -> wire.UpdateOffsetResponse:

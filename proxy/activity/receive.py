@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `ReceiveMessageActivity`, `ReceiveMessageResponseStreamW
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final
 
 from proxy.brokers.brokers import Brokers
@@ -17,27 +17,28 @@ from proxy.brokers.receipts import Receipt
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
 from proxy.convert.filters import subscription_of
-from proxy.convert.outgoing import outgoing
-from proxy.convert.received_bytes import encode_received, encoded_topic
+from proxy.convert.outgoing import encoded_topic, encoder
 from proxy.convert.settings import max_attempts
 from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
-from proxy.status import Refusal, status, status_of
+from proxy.status import OK, Refusal, status, status_of
 from proxy.validation import check_invisible, group_of, topic_of
 from sprocket.client.errors import ClientError
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.grpc_wire.times import duration_ms, timestamp
+from sprocket.grpc_wire.encoding import BYTES, encoded_time, octets, tag
+from sprocket.grpc_wire.times import duration_ms
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 
 logger = logging.getLogger(__name__)
 
-# Takes a part of the answer, or its bytes.
-Write = Callable[[wire.ReceiveMessageResponse | bytes], Awaitable[None]]
+# Takes a part of the answer in its bytes.
+Write = Callable[[bytes], Awaitable[None]]
 
 # `ProxyUtils.MAX_MSG_NUMS_FOR_POP_REQUEST`
 _MAX_MESSAGES: Final = 32
@@ -78,7 +79,7 @@ class ReceiveActivity:
         except (Refusal, ClientError) as error:
             await write(_status(status_of(error)))
         now_ms = self._brokers.instance.clock.wall_ms()
-        await write(wire.ReceiveMessageResponse(delivery_timestamp=timestamp(now_ms)))
+        await write(octets(_DELIVERY, encoded_time(now_ms)))
 
     async def _receive(self, call: Call, request: wire.ReceiveMessageRequest, write: Write) -> bool:
         """Pop and write the messages.  Return whether anything was written."""
@@ -112,48 +113,84 @@ class ReceiveActivity:
             order=group_config.consume_message_orderly,
             attempt_id=request.attempt_id if request.HasField("attempt_id") else None,
         )
-        popping = self._spawn_pop(broker_name, header, wait_ms)
-        try:
-            popped = await asyncio.shield(popping)
-        except asyncio.CancelledError:
-            popping.add_done_callback(lambda done: self._nobody_there(done, group, topic))
-            raise
+        asked_at = self._brokers.instance.clock.monotonic()
+
+        def popped_of(response: ReceivedResponse) -> list[PoppedMessage]:
+            return self._brokers.popped(response, topic, broker_name, asked_at)
+
+        def unread(response: ReceivedResponse) -> None:
+            self._release_unread(response, popped_of, group, topic)
+
+        popped = popped_of(await self._brokers.pop(broker_name, header, wait_ms / 1000, unread))
         if not popped:
             return False
-        delivery = _Delivery(self, call, request, group, topic, popped)
-        await delivery.write(write, self._matching(popped, wanted, group, topic, group_config), renews)
+        kept = self._matching(popped, wanted, group, topic, group_config)
+        if kept:
+            await self._deliver(call, group, topic, kept, write, renews)
+        else:
+            await write(_status(status(wire.MESSAGE_NOT_FOUND, "no match message")))
         return True
 
-    def _spawn_pop(
-        self, broker_name: str, header: PopMessageRequestHeader, wait_ms: int
-    ) -> "asyncio.Future[list[PoppedMessage]]":
-        """Start a pop that outlives its call: the broker may take messages for it at any time."""
-        answer: asyncio.Future[list[PoppedMessage]] = asyncio.get_running_loop().create_future()
-
-        async def pop() -> None:
-            try:
-                found = await self._brokers.pop(broker_name, header, wait_ms / 1000)
-            except (Refusal, ClientError) as error:
-                answer.set_exception(error)
-            except BaseException:
-                answer.cancel()
-                raise
-            else:
-                answer.set_result(found)
-
-        self._spawn(pop())
-        return answer
-
-    def _nobody_there(self, popping: "asyncio.Future[list[PoppedMessage]]", group: str, topic: str) -> None:
+    def _release_unread(
+        self,
+        response: ReceivedResponse,
+        popped_of: Callable[[ReceivedResponse], list[PoppedMessage]],
+        group: str,
+        topic: str,
+    ) -> None:
         """Release what a pop took for a call that has ended."""
-        if popping.cancelled() or popping.exception() is not None:
-            return
-        for message in popping.result():
-            self.release(message, group, topic)
+        try:
+            for message in popped_of(response):
+                self._release(receipt_of(message), group, topic)
+        except (Refusal, ClientError):
+            return  # nothing was popped
 
-    def release(self, message: PoppedMessage, group: str, topic: str) -> None:
+    def _release(self, receipt: Receipt, group: str, topic: str) -> None:
         """Let a message be redelivered soon that no client got."""
-        self._spawn(self._renewal.release_receipt(receipt_of(message), group, topic))
+        self._spawn(self._renewal.release_receipt(receipt, group, topic))
+
+    async def _deliver(
+        self, call: Call, group: str, topic: str, messages: Sequence[PoppedMessage], write: Write, renews: bool
+    ) -> None:
+        """Write `messages`, and renew them from now on if `renews`; those that cannot be written are released."""
+        receipts = [receipt_of(message) for message in messages]
+        given = [receipt.encode() for receipt in receipts]
+        now_ms = self._brokers.instance.clock.wall_ms()
+        held = self._hold(call, group, topic, messages, receipts, given, now_ms) if renews else ()
+        written, field = 0, encoded_topic(topic)
+        try:
+            await write(_OK)
+            for message, handle in zip(messages, given, strict=True):
+                await write(_encode(message.message, field, handle, now_ms))
+                written += 1
+        finally:
+            for one in held[written:]:
+                self._renewal.held.drop(one)
+            for receipt in receipts[written:]:
+                self._release(receipt, group, topic)
+
+    def _hold(
+        self,
+        call: Call,
+        group: str,
+        topic: str,
+        messages: Sequence[PoppedMessage],
+        receipts: Sequence[Receipt],
+        given: Sequence[str],
+        now_ms: int,
+    ) -> list[Held]:
+        """Renew messages from now on while their client lives."""
+        client_id, peer, add = call.client_id, call.peer, self._renewal.held.add
+        now = self._brokers.instance.clock.monotonic()
+        held = []
+        for message, receipt, handle in zip(messages, receipts, given, strict=True):
+            stored = message.message
+            one = Held(
+                client_id, group, topic, stored.message_id, handle, receipt, now_ms, stored.reconsume_times, peer, now
+            )
+            add(one)
+            held.append(one)
+        return held
 
     def _matching(
         self,
@@ -183,37 +220,6 @@ class ReceiveActivity:
             await work
         except (Refusal, ClientError) as error:
             peer_lines.info(logger, "", "event=after_pop_failed reason=%r", str(error))
-
-    def hold(self, call: Call, group: str, topic: str, message: PoppedMessage, receipt: Receipt, given: str) -> None:
-        """Renew a message from now on while its client lives."""
-        self._renewal.held.add(
-            Held(
-                client_id=call.client_id,
-                group=group,
-                topic=topic,
-                message_id=message.message_id,
-                given=given,
-                receipt=receipt,
-                received_ms=self._brokers.instance.clock.wall_ms(),
-                received_at=self._brokers.instance.clock.monotonic(),
-                peer=call.peer,
-                reconsume_times=message.reconsume_times,
-            )
-        )
-
-    def drop(self, call: Call, group: str, message: PoppedMessage, given: str) -> None:
-        """Stop renewing a message."""
-        self._renewal.held.take(call.client_id, group, message.message_id, given)
-
-    def convert(
-        self, message: PoppedMessage, topic: str, topic_field: bytes, given: str
-    ) -> wire.ReceiveMessageResponse | bytes:
-        """Return the part of the answer with a message; `topic_field` is `topic` encoded."""
-        encoded = encode_received(message.message, topic_field, given)
-        if encoded is not None:
-            return encoded
-        now_ms = self._brokers.instance.clock.wall_ms()
-        return wire.ReceiveMessageResponse(message=outgoing(message.message, topic, given, now_ms))
 
     def _wait_ms(self, call: Call, request: wire.ReceiveMessageRequest) -> int:
         """Return how long the broker may hold the pop.  Raises Refusal if the call has too little time."""
@@ -255,53 +261,15 @@ class ReceiveActivity:
         return readable[turn % len(readable)]
 
 
-class _Delivery:
-    """Messages of one pop on their way to a client."""
-
-    def __init__(
-        self,
-        activity: ReceiveActivity,
-        call: Call,
-        request: wire.ReceiveMessageRequest,
-        group: str,
-        topic: str,
-        popped: list[PoppedMessage],
-    ) -> None:
-        self._activity = activity
-        self._call = call
-        self._group = group
-        self._topic = topic
-
-    async def write(self, write: Write, messages: list[PoppedMessage], renews: bool) -> None:
-        """Write `messages`; those that cannot be written are released."""
-        if not messages:
-            await write(_status(status(wire.MESSAGE_NOT_FOUND, "no match message")))
-            return
-        written = 0
-        receipts = [receipt_of(message) for message in messages]
-        given = [receipt.encode() for receipt in receipts]
-        if renews:
-            for message, receipt, handle in zip(messages, receipts, given, strict=True):
-                self._activity.hold(self._call, self._group, self._topic, message, receipt, handle)
-        try:
-            await write(_OK)
-            convert, topic, field = self._activity.convert, self._topic, encoded_topic(self._topic)
-            for message, handle in zip(messages, given, strict=True):
-                await write(convert(message, topic, field, handle))
-                written += 1
-        finally:
-            for message, handle in list(zip(messages, given, strict=True))[written:]:
-                self._activity.drop(self._call, self._group, message, handle)
-                self._activity.release(message, self._group, self._topic)
-
-
 def receipt_of(message: PoppedMessage) -> Receipt:
     """Return the receipt of a popped message."""
     return Receipt(message.handle, message.message.physical_offset)
 
 
-def _status(of: wire.Status) -> wire.ReceiveMessageResponse:
-    return wire.ReceiveMessageResponse(status=of)
+def _status(of: wire.Status) -> bytes:
+    return bytes(wire.ReceiveMessageResponse(status=of).SerializeToString())
 
 
-_OK: Final = _status(status(wire.OK)).SerializeToString()
+_OK: Final = _status(OK)
+_DELIVERY: Final = tag(wire.ReceiveMessageResponse, "delivery_timestamp", BYTES)
+_encode: Final = encoder(wire.ReceiveMessageResponse)

@@ -127,7 +127,7 @@ class OrphanedTransactions:
         message_id = header.transaction_id or message.message_id
         transaction = TransactionId(message_id, broker_name, header.tran_state_table_offset, header.commit_log_offset)
         command = wire.TelemetryCommand()
-        command.recover_orphaned_transaction_command.message.CopyFrom(outgoing(message, topic, None, self._now_ms()))
+        command.recover_orphaned_transaction_command.message.CopyFrom(outgoing(message, topic, self._now_ms()))
         command.recover_orphaned_transaction_command.transaction_id = transaction.encode()
         stream = producers[self._choose(len(producers))].stream
         if stream is not None:

@@ -6,11 +6,12 @@ Source: RocketMQ 5.3.3, `ClusterMessageService`, `ConsumerProcessor`, `AbstractP
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from proxy.brokers.ack_requests import ack_header, encoded_ack
 from proxy.brokers.pace import Pace
+from proxy.brokers.pop_requests import encoded_pop
 from proxy.brokers.receipts import Receipt
 from proxy.brokers.send_requests import SEND_SETTINGS, send_header
 from proxy.status import Refusal
@@ -134,18 +135,39 @@ class Brokers:
                 self.success(await self.ask(name, code, header, timeout_s=TIMEOUT_S), name)
                 peer_lines.info(logger, "", "event=topic_created topic=%s broker=%s", topic, name)
 
-    async def pop(self, broker_name: str, header: PopMessageRequestHeader, wait_s: float) -> list[PoppedMessage]:
-        """Return what a pop took; nothing if no message came in time."""
-        asked_at = self.instance.clock.monotonic()
-        limit_s = wait_s + _POLL_SLACK_S
-        response = await self.ask(broker_name, RequestCode.POP_MESSAGE, header, timeout_s=limit_s)
+    async def pop(
+        self,
+        broker_name: str,
+        header: PopMessageRequestHeader,
+        wait_s: float,
+        unread: Callable[[ReceivedResponse], None],
+    ) -> ReceivedResponse:
+        """Return the response of a master to a pop that it may hold for `wait_s`.
+
+        The broker may take messages for a pop at any time.  If the caller is cancelled, `unread` gets the response.
+        """
+        channel, limit_s = await self._channel(broker_name), wait_s + _POLL_SLACK_S
+        poll = _Poll(unread)
+        if channel.is_signing:
+            channel.request_for(poll, RequestCode.POP_MESSAGE, header, timeout_s=limit_s)
+        else:
+            opaque = channel.next_opaque()
+            channel.request_encoded(poll, RequestCode.POP_MESSAGE, opaque, encoded_pop(header, opaque), b"", limit_s)
+        try:
+            return await poll.answer
+        except asyncio.CancelledError:
+            poll.leave()
+            raise
+
+    def popped(self, response: ReceivedResponse, topic: str, broker_name: str, asked_at: float) -> list[PoppedMessage]:
+        """Return what a pop took that was asked for at `asked_at`, monotonic s; nothing if no message came in time."""
         if response.code in _NOTHING:
             return []
         if response.code == ResponseCode.POLLING_FULL:
             raise Refusal(wire.TOO_MANY_REQUESTS, "polling full")
         answer = header_of(self.success(response, broker_name), PopMessageResponseHeader)
         try:
-            return popped_messages(response.body, answer, header.topic, broker_name, asked_at)
+            return popped_messages(response.body, answer, topic, broker_name, asked_at)
         except ProtocolError as error:
             raise AnswerUnreadable(f"the answer of {broker_name} to a pop: {error}") from None
 
@@ -256,3 +278,32 @@ class Brokers:
         broker_name = receipt.handle.broker_name
         if self.instance.master_address(broker_name) is None and not await self.is_known(broker_name, topic):
             raise Refusal(wire.INVALID_RECEIPT_HANDLE, f"cannot find broker {broker_name}")
+
+
+class _Poll:
+    """Waiter of a held request; `unread` gets a response that nobody waits for any more."""
+
+    __slots__ = ("_unread", "answer")
+
+    def __init__(self, unread: Callable[[ReceivedResponse], None]) -> None:
+        self._unread = unread
+        self.answer: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
+
+    def leave(self) -> None:
+        """Stop waiting.  The response may have come in this turn of the loop."""
+        answer = self.answer
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            self._unread(answer.result())
+
+    def done(self) -> bool:
+        return False  # the broker may still answer
+
+    def set_result(self, response: ReceivedResponse) -> None:
+        if self.answer.done():
+            self._unread(response)
+        else:
+            self.answer.set_result(response)
+
+    def set_exception(self, error: ClientError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)

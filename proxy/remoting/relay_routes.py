@@ -111,7 +111,7 @@ class RelayRoutes:
         if member.channel is not None:
             return await _passed(member, request.code, header, record)
         topic = message.properties.get(names.RETRY_TOPIC) or message.topic
-        asked = outgoing(message, topic, None, self._now_ms())
+        asked = outgoing(message, topic, self._now_ms())
         return Response(body=dumps(await _told(self._commands.verify(grpc_client_id(member.key), asked))))
 
     def _member(self, group_name: str, client_id: str) -> Member:

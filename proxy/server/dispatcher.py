@@ -35,7 +35,7 @@ Telemetry = Callable[[Call, wire.TelemetryCommand, TelemetryStream], Awaitable[N
 SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
 _TELEMETRY: Final = "Telemetry"
 # Methods whose requests come often.
-_FREQUENT: Final = frozenset({"SendMessage", "AckMessage", "ChangeInvisibleDuration"})
+_FREQUENT: Final = frozenset({"SendMessage", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration"})
 # Failures of a telemetry stream that are the client's fault.
 _CLIENT_FAULTS: Final = range(wire.BAD_REQUEST, wire.INTERNAL_ERROR)
 

@@ -18,8 +18,9 @@ from sprocket.remoting.message.message_type import MAX_PRIORITY, priority_of
 from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
+_TAGS = names.encoded_name(names.TAGS)
 # Attributes of a received message that only the client uses.
-_INTERNAL = frozenset({"source", "stored_body", "taken_at"})
+_INTERNAL = frozenset({"source", "stored_body", "stored_properties", "taken_at"})
 
 __all__ = ["Message", "MessageQueue", "ReceivedMessage"]
 
@@ -251,6 +252,11 @@ class ReceivedMessage(Settleable):
         return self._body
 
     @property
+    def stored_properties(self) -> bytes:
+        """The properties as the broker has them, see `sprocket.remoting.message.properties`."""
+        return self._raw_properties
+
+    @property
     def properties(self) -> dict[str, str]:
         """All properties, the protocol's own among them; of several with the same name, the last.
 
@@ -263,7 +269,10 @@ class ReceivedMessage(Settleable):
     @property
     def tags(self) -> str:
         """The tag, empty for none."""
-        return self.properties.get(names.TAGS, "")
+        if self._properties is None:
+            # Finding one property costs a part of parsing all.
+            return java_text(names.find_last(self._raw_properties, _TAGS) or b"")
+        return self._properties.get(names.TAGS, "")
 
     @property
     def keys(self) -> list[str]:

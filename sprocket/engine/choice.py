@@ -22,7 +22,7 @@ MODULES: Final = (
     "ha.session_frames_native",
     "spark.decode.columns_native",
     "sprocket.client.pull.record_decoder_native", "sprocket.client.send.sends_native",
-    "sprocket.grpc_wire.reader_native",
+    "sprocket.grpc_wire.message_writer_native", "sprocket.grpc_wire.reader_native",
     "sprocket.remoting.flow.connection_native", "sprocket.remoting.frames_native",
     "sprocket.remoting.header_reader_native", "sprocket.remoting.read_frames_native",
     "sprocket.remoting.signatures_native",

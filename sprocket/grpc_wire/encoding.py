@@ -3,6 +3,7 @@
 Source: protobuf, "Encoding"; the field numbers come from `messaging.proto`.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 # Wire types.
@@ -44,3 +45,20 @@ def octets(tag: bytes, value: bytes) -> bytes:
 def text(tag: bytes, value: str) -> bytes:
     """Return a field with a text.  Raises UnicodeEncodeError."""
     return octets(tag, value.encode())
+
+
+# The fields of a Timestamp; the second one by milliseconds.  Both are absent for 0.
+SECONDS: Final = varint(1 << 3 | NUMBER)
+NANOS: Final = varint(2 << 3 | NUMBER)
+_MS_NANOS: Final = [b"", *(NANOS + varint(ms * 1_000_000) for ms in range(1, 1000))]
+
+
+def encoded_time(milliseconds: int) -> bytes:
+    """Return the Timestamp of a time, ms since the epoch."""
+    seconds, ms = divmod(milliseconds, 1000)
+    return _second(seconds) + _MS_NANOS[ms]
+
+
+@lru_cache(16)
+def _second(seconds: int) -> bytes:
+    return SECONDS + varint(seconds) if seconds else b""

@@ -19,7 +19,7 @@ _NUMBERS: Final = {
     FieldDescriptor.TYPE_INT32: 1, FieldDescriptor.TYPE_ENUM: 1, FieldDescriptor.TYPE_INT64: 2,
     FieldDescriptor.TYPE_BOOL: 3,
 }  # fmt: skip
-_TEXT, _OCTETS, _MESSAGE, _TEXTS, _MESSAGES, _TEXT_MAP = range(4, 10)
+_TEXT, _OCTETS, _MESSAGE, _TEXTS, _MESSAGES, _TEXT_MAP, _INT32S = range(4, 11)
 _NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -77,6 +77,8 @@ def _field(field: FieldDescriptor, engine: Any) -> tuple[int, str, int, Any, Any
         kind = _OCTETS
     elif field.type in _NUMBERS and not field.is_repeated:
         kind = _NUMBERS[field.type]
+    elif _NUMBERS.get(field.type) == 1:
+        kind, default = _INT32S, ()
     else:
         raise ValueError(f"{field.full_name} has a type that is not read")
     return field.number, field.name, kind, part, default

@@ -40,6 +40,7 @@ cdef enum Kind:
     TEXTS = 7
     MESSAGES = 8
     TEXT_MAP = 9
+    INT32S = 10
 
 
 cdef class Schema:
@@ -90,11 +91,11 @@ cdef class Schema:
                 raise malformed()
             number = <uint32_t> (tag >> 3)
             kind = self.kinds[number] if number < MAX_FIELDS else UNKNOWN
-            if tag & 7 == VARINT and INT32 <= kind <= BOOL:
+            if tag & 7 == VARINT and (INT32 <= kind <= BOOL or kind == INT32S):
                 at = varint(at, end, NUMBER_BYTES, &value)
                 if at == NULL:
                     raise malformed()
-                self.set_number(record, number, kind, value)
+                self.set_number(record, number, kind, value, left)
             elif tag & 7 == SIZED and kind >= TEXT:
                 at = sized(at, end, &value)
                 if at == NULL:
@@ -107,9 +108,12 @@ cdef class Schema:
                     raise malformed()
         return 0
 
-    cdef int set_number(self, object record, uint32_t number, uint8_t kind, uint64_t value) except -1:
+    cdef int set_number(self, object record, uint32_t number, uint8_t kind, uint64_t value, int *left) except -1:
         name = self.names[number]
-        if kind == INT32:
+        if kind == INT32S:
+            left[0] -= 1
+            self.own(record, number, list).append(<int32_t> <uint32_t> value)
+        elif kind == INT32:
             setattr(record, name, <int32_t> <uint32_t> value)
         elif kind == INT64:
             setattr(record, name, <int64_t> value)
@@ -139,8 +143,22 @@ cdef class Schema:
             # One that comes again is merged.
             found = self.own(record, number, (<Schema> self.parts[number]).record)
             (<Schema> self.parts[number]).fill(found, at, at + size, depth - 1, left)
+        elif kind == INT32S:
+            self.fill_packed(record, number, at, at + size, left)
         else:
             entry(self.own(record, number, dict), at, at + size, depth - 1)
+        return 0
+
+    cdef int fill_packed(
+        self, object record, uint32_t number, const uint8_t *at, const uint8_t *end, int *left
+    ) except -1:
+        """Append the numbers that stand from `at` to `end`."""
+        cdef uint64_t value
+        while at < end and left[0] > 0:
+            at = varint(at, end, NUMBER_BYTES, &value)
+            if at == NULL:
+                raise malformed()
+            self.set_number(record, number, INT32S, value, left)
         return 0
 
     cdef object own(self, object record, uint32_t number, object kind):

@@ -17,6 +17,7 @@ from tests.fuzz.twins.filter_targets import ENGINE_FILTER_TARGETS
 from tests.fuzz.twins.gate_targets import ENGINE_GATE_TARGETS
 from tests.fuzz.twins.header_targets import ENGINE_HEADER_TARGETS
 from tests.fuzz.twins.intake_targets import ENGINE_INTAKE_TARGETS
+from tests.fuzz.twins.message_targets import ENGINE_MESSAGE_TARGETS
 from tests.fuzz.twins.move_targets import ENGINE_MOVE_TARGETS
 from tests.fuzz.twins.pop_targets import ENGINE_POP_TARGETS
 from tests.fuzz.twins.pull_targets import ENGINE_PULL_TARGETS
@@ -47,6 +48,7 @@ TWIN_TARGETS: Final[tuple[Target, ...]] = (
     *ENGINE_END_TARGETS,
     *ENGINE_COLUMN_TARGETS,
     *ENGINE_SESSION_TARGETS,
+    *ENGINE_MESSAGE_TARGETS,
 )
 TARGETS: Final[dict[str, Target]] = {
     target.name: target

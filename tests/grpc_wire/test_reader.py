@@ -15,7 +15,9 @@ from sprocket.grpc_wire.reader import reader
 _native: Any = native("sprocket.grpc_wire.reader_native")
 pytestmark = pytest.mark.skipif(_native is None, reason="pure Python reads with protobuf's library")
 
-_KINDS = [wire.SendMessageRequest, wire.AckMessageRequest, wire.ChangeInvisibleDurationRequest]
+_KINDS = [
+    wire.SendMessageRequest, wire.AckMessageRequest, wire.ChangeInvisibleDurationRequest, wire.ReceiveMessageRequest
+]  # fmt: skip
 _READERS = {} if _native is None else {kind: reader(kind, _native) for kind in _KINDS}
 _SIZED = 2
 # Numbers of fields that are there, that are not, and that no field may have.
@@ -123,6 +125,45 @@ def test_mutated_sends(data: st.DataObject) -> None:
         place = data.draw(st.integers(0, len(octets_) - 1))
         octets_[place] = data.draw(st.integers(0, 255))
     _compare(wire.SendMessageRequest, bytes(octets_[: data.draw(st.integers(0, len(octets_)))]))
+
+
+@given(st.data())
+def test_mutated_receives(data: st.DataObject) -> None:
+    queue = wire.MessageQueue(
+        topic=wire.Resource(name="T"), id=-1, broker=wire.Broker(name="broker-a"),
+        accept_message_types=[wire.NORMAL, wire.FIFO, 300],
+    )  # fmt: skip
+    request = wire.ReceiveMessageRequest(
+        group=wire.Resource(name="G"), message_queue=queue, batch_size=32, auto_renew=True, attempt_id="attempt",
+        filter_expression=wire.FilterExpression(type=wire.SQL, expression="a > 5"),
+    )  # fmt: skip
+    request.invisible_duration.seconds, request.long_polling_timeout.nanos = 60, 1
+    octets_ = bytearray(request.SerializeToString())
+    assert _compare(wire.ReceiveMessageRequest, bytes(octets_))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(octets_) - 1))
+        octets_[place] = data.draw(st.integers(0, 255))
+    _compare(wire.ReceiveMessageRequest, bytes(octets_[: data.draw(st.integers(0, len(octets_)))]))
+
+
+_TYPES = st.lists(st.one_of(st.integers(0, 300), st.integers(0, (1 << 64) - 1)), max_size=6)
+
+
+@given(_TYPES, _TYPES, st.integers(-9, 0))
+def test_repeated_numbers_packed_or_not(packed: list[int], single: list[int], cut: int) -> None:
+    number_ = wire.MessageQueue.DESCRIPTOR.fields_by_name["accept_message_types"].number
+    inner = b"".join(map(varint, packed))
+    inner = inner[: len(inner) + cut] if cut else inner
+    queue = octets(varint(number_ << 3 | _SIZED), inner) + b"".join(
+        varint(number_ << 3) + varint(one) for one in single
+    )
+    _compare(wire.ReceiveMessageRequest, octets(b"\x12", queue))
+
+
+def test_receive_with_thousands_of_numbers_is_left_to_protobuf() -> None:
+    number_ = wire.MessageQueue.DESCRIPTOR.fields_by_name["accept_message_types"].number
+    data = octets(b"\x12", octets(varint(number_ << 3 | _SIZED), b"\x01" * 100_000))
+    assert isinstance(_READERS[wire.ReceiveMessageRequest](data), wire.ReceiveMessageRequest)
 
 
 @pytest.mark.parametrize("depth", [1, 95, 96, 97, 98, 99, 100, 101, 5000])

@@ -25,6 +25,8 @@ from sprocket.remoting.message.pop_extra_info import (
 )
 
 _QUEUE_ID_AT: Final = 12
+# Parsing all properties costs several times as much as finding one.
+_POP_CK: Final = names.encoded_name(names.POP_CK)
 
 
 class PoppedMessage(Settleable):
@@ -136,24 +138,27 @@ def popped_messages(
     first: dict[str, int] = {}
     visible_at = now + header.invisible_time / 1000
     popped = []
+    queue, stored_topic = None, ""
     for message in _records(body, topic, broker_name):
-        text = message.properties.get(names.POP_CK)
-        if text is not None and starts:
+        if starts and _POP_CK in message.stored_properties and names.POP_CK in message.properties:
             # In a retry topic the broker wrote the handle into the message.
-            popped.append(PoppedMessage(message, topic, _handle(text), visible_at, consumer))
+            own = _handle(message.properties[names.POP_CK])
+            popped.append(PoppedMessage(message, topic, own, visible_at, consumer))
             continue
-        retry, queue_id = retry_kind(message.topic), message.queue.queue_id
-        key = queue_key(retry, queue_id)
+        if message.queue is not queue or message.topic != stored_topic:
+            # Most lie in the queue of the message before.
+            queue, stored_topic = message.queue, message.topic
+            retry, queue_id = retry_kind(stored_topic), queue.queue_id
+            key = queue_key(retry, queue_id)
+            known, start = offsets.get(key, ()), starts.get(key)
         index = taken[key]
         taken[key] = index + 1
-        known = offsets.get(key, ())
         offset = known[index] if index < len(known) else message.queue_offset
-        start = starts.get(key)
-        if start is None:
-            start = first.setdefault(key, message.queue_offset)
+        first_offset = first.setdefault(key, message.queue_offset) if start is None else start
         handle = PopHandle(
-            start, header.pop_time, header.invisible_time, header.revive_qid, retry, broker_name, queue_id, offset
-        )
+            first_offset, header.pop_time, header.invisible_time, header.revive_qid, retry, broker_name, queue_id,
+            offset,
+        )  # fmt: skip
         if counts:
             count = counts.get(message_key(retry, queue_id, message.queue_offset), counts.get(key, 0))
             message.reconsume_times = max(count, message.reconsume_times)

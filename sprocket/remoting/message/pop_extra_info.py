@@ -213,6 +213,8 @@ def _entries(name: str, text: str | None) -> dict[str, str]:
 
 
 def _value(text: str, limit: int) -> int:
+    if len(text) < _INT_DIGITS and text.isdecimal():
+        return int(text)
     try:
         return _number(text, limit)
     except ValueError as error:
