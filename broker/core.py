@@ -13,6 +13,7 @@ from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
@@ -32,6 +33,7 @@ class BrokerCore:
     random_below: Callable[[int], int]
     store: MessageStore
     topics: TopicTable
+    mappings: TopicQueueMappings  # of static topics
     groups: SubscriptionGroups
     offsets: ConsumerOffsets
     locks: QueueLocks

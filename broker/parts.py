@@ -62,6 +62,7 @@ from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
 from broker.timer.timer_service import BARRED_TOPICS, TimerService
 from broker.topic.light_tables import new_tables
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
@@ -185,7 +186,7 @@ def build(
     core = build_core(environment, role, process, store)
     master = MasterAddress(role)
     holds_lease = None if role.is_slave else environment.holds_lease
-    registration = Registration(config, core.topics, process.client, master, holds_lease)
+    registration = Registration(config, core.topics, core.mappings, process.client, master, holds_lease)
     retention = Retention(config, core.topics, core.store)
     deliveries = build_deliveries(core, environment, process)
     pops = build_pops(core, environment, deliveries)
@@ -244,6 +245,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     # The end of a role ends its requests to others: they may take seconds.
     client = process.new_client(BROKER) if config.broker.enable_controller_mode else process.client
     topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
+    mappings = TopicQueueMappings(environment.file("topicQueueMapping.json"), clock, config.plan_version)
     process.queue_types.follow(topics)
     if store is None:
         store = MessageStore(
@@ -254,7 +256,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     store.on_arrival.append(topics.let_read)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
-        store=store, topics=topics, groups=groups, offsets=offsets, locks=QueueLocks(clock),
+        store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=process.consumers, producers=process.producers, filters=process.filters,
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
@@ -385,7 +387,7 @@ def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaste
         )  # fmt: skip
     pulls = PullProcessor(
         core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters, core.flow,
-        held=held, broadcasts=broadcasts, slave=reads, cold=cold,
+        held=held, broadcasts=broadcasts, slave=reads, cold=cold, static=core.mappings.by_name,
     )  # fmt: skip
     core.topics.on_change.append(broadcasts.topics_changed)
     RenewedTopics(core, (pop.reset, pulls.reset)).listen()

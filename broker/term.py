@@ -60,6 +60,7 @@ class Term:
         """
         parts, core = self.parts, self.parts.core
         core.topics.load()  # first: the store needs the types of queues
+        core.mappings.load()
         if not self._is_store_open:
             await asyncio.to_thread(self._store.start)
             self._is_store_open = True
@@ -131,6 +132,7 @@ class Term:
 
     def save(self, *, changes_only: bool = False) -> None:
         """Write topics and groups, or only their changes, and the changes of all other tables.  Raises `StoreError`."""
+        self.parts.core.mappings.persist_changes()
         for table in (self.parts.core.topics, self.parts.core.groups):
             if changes_only:
                 table.persist_changes()

@@ -354,6 +354,7 @@ _CLUSTER: Final[_Fields] = (("clusterName", ResourceType.CLUSTER, ""),)
 _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.RECALL_MESSAGE: _TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC: _TOPIC,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: _TOPIC,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _TOPIC,
     RequestCode.GET_MAX_OFFSET: _TOPIC,
     RequestCode.GET_MIN_OFFSET: _TOPIC,

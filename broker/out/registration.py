@@ -25,6 +25,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.out.master_address import MasterAddress
 from broker.periodic import pause
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
@@ -79,6 +80,7 @@ class Registration:
         self,
         config: LiveConfig,
         topics: TopicTable,
+        mappings: TopicQueueMappings,
         client: RemotingClient,
         master: MasterAddress,
         holds_lease: Callable[[], bool] | None = None,
@@ -86,6 +88,7 @@ class Registration:
         self._holds_lease = holds_lease
         self._config = config
         self._topics = topics
+        self._mappings = mappings
         self._client = client
         self.sessions: list[NameServerSession] = []
         # Listeners for each accepted registration; the response has the address of the broker group's master.
@@ -214,10 +217,10 @@ class Registration:
         """Send one REGISTER_BROKER with `topics`.  Raises ClientError if the name server refuses it."""
         config = self._config.broker
         limited = [_limited(topic, config.broker_permission) for topic in topics]
-        mark = {_PART_MARK: TopicQueueMappingInfo(_PART_MARK, bname=config.broker_name, curr_id_map={})}
-        content = TopicConfigAndMapping(
-            {topic.topic_name: topic for topic in limited}, version, mark if is_part else {}
-        )
+        mappings = self._mapping_infos(topics)
+        if is_part:
+            mappings[_PART_MARK] = TopicQueueMappingInfo(_PART_MARK, bname=config.broker_name, curr_id_map={})
+        content = TopicConfigAndMapping({topic.topic_name: topic for topic in limited}, version, mappings)
         body = RegisterBrokerBody(content).encode(config.compressed_register)
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
@@ -240,6 +243,11 @@ class Registration:
             listener(master)
         if response.body:
             self._topics.update_order(loads(response.body, KVTable).table)
+
+    def _mapping_infos(self, topics: Sequence[TopicConfig]) -> dict[str, TopicQueueMappingInfo]:
+        """Return what name servers get of the mappings of those of `topics` that are static."""
+        found = ((topic.topic_name, self._mappings.get(topic.topic_name)) for topic in topics)
+        return {name: detail.info() for name, detail in found if detail is not None}
 
     async def is_outdated(self, name_server: str) -> bool:
         """Whether the data version of the name server differs from that of the topic table."""
@@ -297,9 +305,10 @@ class Registration:
     def force(self) -> bool:
         return self._config.broker.force_register
 
-    def registers_alone(self, count: int) -> bool:
-        """Whether `count` changed topics are registered one by one."""
-        return self._config.broker.enable_single_topic_register and count <= _MAX_SINGLE_TOPICS
+    def registers_alone(self, topics: Sequence[TopicConfig]) -> bool:
+        """Whether changed topics are registered one by one.  A mapping travels only with REGISTER_BROKER."""
+        is_on = self._config.broker.enable_single_topic_register and len(topics) <= _MAX_SINGLE_TOPICS
+        return is_on and not any(topic.topic_name in self._mappings.by_name for topic in topics)
 
     @property
     def topic_count(self) -> int:
@@ -438,7 +447,7 @@ class NameServerSession:
 
     async def _register_changed(self, topics: list[TopicConfig]) -> None:
         owner = self._owner
-        if owner.registers_alone(len(topics)) and await owner.register_alone(self.name_server, topics):
+        if owner.registers_alone(topics) and await owner.register_alone(self.name_server, topics):
             return
         self._registered_version = None
         await owner.register_part(self.name_server, topics)

@@ -5,6 +5,7 @@ import os
 from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
 from broker.monitoring.traffic import Traffic
+from broker.out.other_brokers import OtherBrokers
 from broker.out.registration import Registration
 from broker.processor.admin.broker_admin import AdministrationProcessor
 from broker.processor.admin.cleaning import CleaningProcessor
@@ -23,6 +24,8 @@ from broker.processor.query import QueryProcessor
 from broker.processor.reply import ReplyProcessor
 from broker.processor.send import SendProcessor
 from broker.processor.send_back import SendBackProcessor
+from broker.processor.static_offsets import StaticOffsets
+from broker.processor.static_pulls import StaticPulls
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
@@ -45,16 +48,17 @@ def message_routes(
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
-    planner = SendPlanner(config, topics, store, clock, core.random_below)
+    planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
+    static, brokers = core.mappings.by_name, OtherBrokers(core.client, config.broker.name_servers, clock)
     on_reset = pop.reset, pulls.reset
     return [
         *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
         *ReplyProcessor(config, store, planner, core.producers, waits, clock).routes(),
         *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),
-        *pulls.routes(),
-        *OffsetProcessor(store, topics, groups, core.offsets).routes(),
+        *StaticPulls(pulls, static, brokers).routes(),
+        *StaticOffsets(OffsetProcessor(store, topics, groups, core.offsets), static, brokers).routes(),
         *ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, on_reset).routes(),
         *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock).routes(),
     ]
@@ -73,7 +77,9 @@ def admin_routes(
     put_rates, consume_rates = traffic.put_rates, traffic.consume_rates
 
     return [
-        *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
+        *TopicProcessor(
+            config, store, topics, core.mappings, consumers, offsets, put_rates, registration.settle
+        ).routes(),
         *GroupProcessor(groups, offsets, TablePages(config)).routes(),
         *ConsumptionProcessor(
             config,

@@ -7,6 +7,7 @@ Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler
 
 import logging
 from dataclasses import replace
+from functools import cache
 from typing import Final, Protocol
 
 from broker.client.clients import ConsumerRegistry
@@ -17,12 +18,15 @@ from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.table import Refused
 from broker.pull.broadcast_offsets import BroadcastOffsets
+from broker.pull.logical_pull import LogicalPull, Offsets
 from broker.pull.planner import COMMIT_OFFSET, SUSPEND, PullPlan, PullPlanner, Why, pull_key
 from broker.pull.pull_frames import PullFrames
 from broker.slave.slave_reads import SlaveReads, suggested_id
 from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
 from broker.topic.topics import TopicTable
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.frames import ResponseTemplate
@@ -57,6 +61,11 @@ _FIELDS: Final = dict.fromkeys(
 
 def _template(status: GetStatus) -> ResponseTemplate:
     return ResponseTemplate(_CODES[status], _FIELDS, remark=status.name)
+
+
+@cache
+def _logical_template(status: GetStatus, code: int) -> ResponseTemplate:
+    return ResponseTemplate(code, _FIELDS | {"offsetDelta": "%d"}, remark=status.name)
 
 
 _TEMPLATES: Final = {status: _template(status) for status in _CODES}
@@ -126,13 +135,14 @@ class PullProcessor:
         broadcasts: BroadcastOffsets | None = None,
         slave: SlaveReads | None = None,
         cold: ColdGate | None = None,
+        static: StaticTopics = NO_STATIC_TOPICS,
     ) -> None:
         self._config = config
         self._store = store
         self._offsets = offsets
         self._flow = flow
         self.planner = PullPlanner(
-            config, topics, groups, consumers, offsets, filters, store.kernel_reads.queue, self._state
+            config, topics, groups, consumers, offsets, filters, store.kernel_reads.queue, self._state, static
         )
         self.held = held  # None: no pull is held
         self.broadcasts = broadcasts  # None: offsets of broadcasting groups are not kept
@@ -157,12 +167,12 @@ class PullProcessor:
 
     def pull(self, request: Request[PullMessageRequestHeader]) -> Response | None:
         """Answer a pull, or hold it."""
-        return self._pull(request, may_hold=True)
+        return self.serve(request, None, may_hold=True)
 
     def answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
         """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
         try:
-            response = self._pull(request, may_hold=False)
+            response = self.serve(request, None, may_hold=False)
         except Exception as error:
             request.channel.refuse(request, error)
         else:
@@ -174,13 +184,19 @@ class PullProcessor:
         if self.held is not None:
             self.held.wake(topic, queue_id, lambda request: request.header.consumer_group == group)
 
-    def _pull(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> Response | None:
-        header, slave = request.header, self.slave
+    def serve(
+        self, request: Request[PullMessageRequestHeader], logical: LogicalPull | None, *, may_hold: bool
+    ) -> Response | None:
+        """Answer a pull, or hold it; for a logical queue, answer what `logical` asks a physical one."""
+        header, slave = request.header if logical is None else logical.header, self.slave
         if slave is not None and (refusal := slave.refusal(request)) is not None:
             return refusal
         plan = self.planner.plan(pull_key(request.code, header))
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
+        if logical is not None:
+            self._serve_logical(request, logical, plan, may_hold)
+            return None
         cold = self.cold
         if cold is not None:
             if not cold.is_on:
@@ -212,7 +228,7 @@ class PullProcessor:
             code, hold_s = slave.verdict(request, result, template.code, may_hold=may_hold)
             if code != template.code:
                 template = _RETRIES[status]
-        if hold_s and may_hold and self._hold(request, plan.matches, hold_s):
+        if hold_s and may_hold and self._hold(request, header, plan.matches, hold_s, self.answer_held):
             return None
         if template.code == ResponseCode.PULL_OFFSET_MOVED:
             peer_lines.info(
@@ -222,6 +238,30 @@ class PullProcessor:
             )  # fmt: skip
         self._write(request, template, result, plan)
         return None
+
+    def _serve_logical(
+        self, request: Request[PullMessageRequestHeader], logical: LogicalPull, plan: PullPlan, may_hold: bool
+    ) -> None:
+        """Answer with what the physical queue has, in terms of the logical one.
+
+        A pull is held at the end of the queue alone, where new messages arrive.  (RocketMQ holds none.)
+        """
+        header = logical.header
+        result = self._get(header, plan.matches, -1)
+        self._note_offsets(header, result, request.channel.peer, may_hold)
+        status = result.status
+        code = ResponseCode.PULL_NOT_FOUND if status in _EMPTY and header.queue_offset == 0 else _CODES[status]
+        shown = logical.shown(Offsets(code, result.next_offset, result.min_offset, result.max_offset))
+        is_at_end = shown.code == ResponseCode.PULL_NOT_FOUND and logical.is_at_leader
+        if is_at_end and may_hold and self._hold(request, header, plan.matches, _MAX_HOLD_S, logical.answer_held):
+            return
+        if status is _STATUS_FOUND:
+            self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
+        values = (
+            MASTER_ID, shown.next_begin, shown.min, shown.max, plan.topic_flags, plan.group_config.group_sys_flag,
+            shown.delta,
+        )  # fmt: skip
+        self._send(request, _logical_template(status, shown.code), values, result)
 
     # The answer
 
@@ -248,16 +288,21 @@ class PullProcessor:
         if is_first and header.sys_flag & COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET:
             self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
 
-    def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None, max_s: float) -> bool:
-        header, held = request.header, self.held
+    def _hold(
+        self,
+        request: Request[PullMessageRequestHeader],
+        header: PullMessageRequestHeader,
+        matches: PullFilter | None,
+        max_s: float,
+        answer: AnswerPull,
+    ) -> bool:
+        held = self.held
         if held is None or not header.sys_flag & SUSPEND:
             return False
         broker = self._config.broker
         timeout_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
         timeout_s = min(max(timeout_ms, 0) / 1000, max_s)
-        return held.hold(
-            request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s, self.answer_held
-        )
+        return held.hold(request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s, answer)
 
     def _write(
         self,
@@ -276,5 +321,16 @@ class PullProcessor:
             suggested, result.next_offset, result.min_offset, result.max_offset,
             plan.topic_flags, plan.group_config.group_sys_flag,
         )  # fmt: skip
+        self._send(request, template, values, result)
+
+    def _send(
+        self,
+        request: Request[PullMessageRequestHeader],
+        template: ResponseTemplate,
+        values: tuple[int, ...],
+        result: GetResult,
+    ) -> None:
+        if request.flag & FLAG_ONEWAY:
+            return
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
         request.channel.answer(request, frame, *result.slices, code=template.code)

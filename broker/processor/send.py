@@ -156,7 +156,8 @@ class SendProcessor:
                         self._send_once(request, topic, [message])
                         continue
                 messages.append(message)
-                sent.append((request, queue_id, key, handle))
+                shown_id = queue_id if plan.logical_id is None else plan.logical_id
+                sent.append((request, shown_id, key, handle))
             except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
         self._append(channel, messages, sent, may_be_fifo)
@@ -220,10 +221,20 @@ class SendProcessor:
             self._refuse([one[0] for one in sent], error)
             return
         self._flow.stored(messages, appended, may_be_fifo=may_be_fifo)
+        if self.planner.has_static:
+            appended = self._shown(sent, appended)
         if self._waits.is_needed:
             self._answer_stored(channel, messages, sent, appended)
         else:
             channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended))
+
+    def _shown(self, sent: list[Sent], appended: list[Appended]) -> list[Appended]:
+        """Return `appended` with the offsets that the responses name."""
+        shown = self.planner.shown_offset
+        return [
+            (shown(request.header.topic, queue_id, offset), physical_offset, size)
+            for (request, queue_id, _, _), (offset, physical_offset, size) in zip(sent, appended, strict=True)
+        ]
 
     def _answer_stored(
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
@@ -270,11 +281,15 @@ class SendProcessor:
         if kept_as_one:
             self._flow.stored_as_one(messages[0], message_count(messages[0].properties))
 
+        queue_id = plan.reported_queue_id
+        if self.planner.has_static:
+            appended = self._shown([(request, queue_id, b"", b"")] * len(appended), appended)
+
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([request], error)
             elif request.wants_answer:
-                frame = self._replies.batch_frame(request, code, plan.queue_id, key, appended, kept_as_one=kept_as_one)
+                frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
                 request.channel.answer(request, frame, code=code)
 
         if self._waits.is_needed:

@@ -20,6 +20,7 @@ from broker.plan.planner import Planner, ServedPlan
 from broker.plan.refusals import FAQ, unknown_group, unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
 from broker.topic.topics import TopicTable
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
@@ -48,6 +49,7 @@ class Why(Enum):
     BROADCASTING = "the broker keeps the offset of each consumer"
     SQL = "properties of the records decide"
     MANY_TAGS = "the subscription has more tags than a kernel searches for"
+    STATIC = "the topic is static, and the queue a logical one unless lo is false"
     NO_QUEUE = "there is no queue yet, or none with an entry for each message"
 
 
@@ -118,6 +120,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
         filters: ConsumerFilters,
         queue_of: Callable[[str, int], ConsumeQueue | None],
         state: Callable[[], Why | None],
+        static: StaticTopics = NO_STATIC_TOPICS,
     ) -> None:
         super().__init__(config.plan_version)
         self._config = config
@@ -128,6 +131,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
         self._filters = filters
         self._queue_of = queue_of
         self._state = state
+        self._static = static
 
     def new_plan(self, key: PullKey) -> PullPlan | Refused:
         group = self._group(key)
@@ -150,6 +154,8 @@ class PullPlanner(Planner[PullKey, PullPlan]):
         why = self._state()
         if why is not None:
             pass
+        elif key.topic in self._static:
+            why = Why.STATIC
         elif self._offsets.is_reset(key.group, key.topic, key.queue_id):
             why = Why.RESET
         elif is_broadcasting:

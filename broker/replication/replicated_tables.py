@@ -26,7 +26,8 @@ from ha.table_queue import TableContent
 from sprocket.common.errors import ProtocolError
 from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
-from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfigTable
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode
 from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
@@ -35,6 +36,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _SAVE_S: Final = 1.0
+
+
+class TopicsAndMappings(TopicConfigTable):
+    """Answer to GET_ALL_TOPIC_CONFIG as a slave reads it; a master before RocketMQ 5 has no mappings."""
+
+    topic_queue_mapping_detail_map: dict[str, TopicQueueMappingDetail] | None = None
+    mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
 class ReplicatedTables(Service):
@@ -55,7 +63,7 @@ class ReplicatedTables(Service):
     ) -> None:
         self._core = core
         # A change of these tables is written at once, because somebody waits for it.
-        self.awaited: tuple[SavedTable, ...] = (core.topics, core.groups, modes)
+        self.awaited: tuple[SavedTable, ...] = (core.topics, core.mappings, core.groups, modes)
         self._modes = modes
         self._delivered = delay_offsets
         self.topics = _topics(core)
@@ -101,10 +109,13 @@ class ReplicatedTables(Service):
         core = self._core
         for name, content in received:
             if name == self.topics.name:
-                topics = loads(content, TopicConfigTable)
+                topics = loads(content, TopicsAndMappings)
                 topics.topic_config_table = core.topics.by_name | topics.topic_config_table
                 topics.data_version.next(core.clock.wall_ms())
-                core.topics.replace(topics)
+                details = topics.topic_queue_mapping_detail_map or {}
+                topics.topic_queue_mapping_detail_map = core.mappings.by_name | details
+                topics.mapping_data_version.next(core.clock.wall_ms())
+                _replace_topics(core, topics)
             elif name == self.groups.name:
                 groups = loads(content, SubscriptionGroupTable)
                 groups.subscription_group_table = core.groups.by_name | groups.subscription_group_table
@@ -118,6 +129,7 @@ class ReplicatedTables(Service):
             elif (table := self.named(name)) is not None:
                 table.apply(content)
         core.topics.persist()
+        core.mappings.persist()
         core.groups.persist()
         self.save()
         logger.warning(
@@ -139,15 +151,31 @@ def _reader(content_type: type[T], replace: Callable[[T], None]) -> Callable[[by
 
 
 def _topics(core: BrokerCore) -> ReplicatedTable:
-    topics = core.topics
-
     def mark() -> Hashable:
-        return topics.data_version.timestamp, topics.data_version.counter
+        versions = core.topics.data_version, core.mappings.data_version
+        return tuple((version.timestamp, version.counter) for version in versions)
+
+    def encode() -> bytes:
+        topics, mappings = core.topics.snapshot(), core.mappings.snapshot()
+        return msgspec.json.encode(
+            TopicsAndMappings(
+                topics.topic_config_table, topics.data_version, mappings.topic_queue_mapping_info_map,
+                mappings.data_version,
+            )
+        )  # fmt: skip
 
     return ReplicatedTable(
-        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, mark, lambda: msgspec.json.encode(topics.snapshot()),
-        _reader(TopicConfigTable, topics.replace),
+        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, mark, encode,
+        _reader(TopicsAndMappings, partial(_replace_topics, core)),
     )  # fmt: skip
+
+
+def _replace_topics(core: BrokerCore, table: TopicsAndMappings) -> None:
+    # First the mappings: a topic that has one must not be served without it.
+    details = table.topic_queue_mapping_detail_map
+    if details is not None:
+        core.mappings.replace(TopicQueueMappingTable(details, table.mapping_data_version))
+    core.topics.replace(table)
 
 
 def _groups(core: BrokerCore) -> ReplicatedTable:

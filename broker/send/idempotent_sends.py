@@ -67,6 +67,8 @@ class IdempotentSends:
             return False
         if not find_last(message.properties, NAME):
             return False
+        if plan.logical_id is not None:
+            raise _illegal("a message of a static topic cannot have it; send the message without it")
         if message.topic != plan.topic and message.topic not in WAITING_TOPICS:
             raise _illegal("a message of a transaction cannot have it; send the message without it")
         for name in (NAME, UNIQUE_KEY_NAME):

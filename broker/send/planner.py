@@ -18,11 +18,13 @@ from broker.plan.refusals import FAQ
 from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
 from broker.send.send_form import SendForm
 from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.message_type import MessageType, priority_of, type_of
@@ -47,6 +49,7 @@ _UNIT_SUB: Final = 0x2
 class Why(Enum):
     """Why the handler must serve a send."""
 
+    STATIC = "the topic is static, and its queues are logical ones"
     ANY_QUEUE = "the header names no queue, so one is drawn"
     UNSAVED = "responses wait until the topic is in its file"
     LIGHT = "the number of light topics has no bound"
@@ -65,6 +68,7 @@ class SendKey(NamedTuple):
 class SendPlan(ServedPlan):
     """How sends with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
+    `queue_id` is a physical queue; `logical_id` is the queue of the request, if the topic is static.
     `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
     `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).
@@ -80,15 +84,23 @@ class SendPlan(ServedPlan):
     keeps_batches: bool
     needs_handler: Why | None
     is_lasting: bool
+    logical_id: int | None = None
+
+    @property
+    def reported_queue_id(self) -> int:
+        """The queue that responses name."""
+        return self.queue_id if self.logical_id is None else self.logical_id
 
     def queue_by(self, properties: MutableMapping[str, str]) -> int:
         """Return the queue of a message that is no batch: its priority overrides the choice of its client.
+
+        In a static topic the client's choice stays.
 
         As in the reference the properties decide, not the type of the topic.  A message of another type loses its
         priority.
         """
         priority = priority_of(properties.get(PRIORITY))
-        if priority is None or not self.write_queues:
+        if priority is None or not self.write_queues or self.logical_id is not None:
             return self.queue_id
         if type_of(properties.get) is MessageType.PRIORITY:
             return min(priority, self.write_queues - 1)
@@ -112,13 +124,22 @@ class SendPlanner(Planner[SendKey, SendPlan]):
     permission to clients in the route.
     """
 
-    def __init__(self, config: LiveConfig, topics: TopicTable, store: PlannedStore, clock: Clock, below: Below) -> None:
+    def __init__(
+        self,
+        config: LiveConfig,
+        topics: TopicTable,
+        store: PlannedStore,
+        clock: Clock,
+        below: Below,
+        static: StaticTopics = NO_STATIC_TOPICS,
+    ) -> None:
         super().__init__(config.plan_version)
         self._config = config
         self._topics = topics
         self._store = store
         self._clock = clock
         self._below = below
+        self._static = static
         self._forms: PlanTable[None, SendForm] = PlanTable(self.version)
 
     def form(self) -> SendForm:
@@ -134,6 +155,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         Raises RequestError, or StoreError if a new topic cannot be saved.
         """
         key = SendKey(header.topic, header.queue_id)
+        if key.queue_id < 0 and key.topic in self._static:
+            key = self._any_logical(key)
         plan = self.plan(key)
         if isinstance(plan, Refused):
             created = self._created(header, peer) if plan.code == ResponseCode.TOPIC_NOT_EXIST else None
@@ -148,6 +171,25 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         if plan.needs_handler is Why.ANY_QUEUE:
             return replace(plan, queue_id=self._below(plan.write_queues))
         return plan
+
+    def _any_logical(self, key: SendKey) -> SendKey:
+        """Return the key of a logical queue that this broker leads, by chance; the same key if it leads none."""
+        led = led_queue_ids(self._static[key.topic])
+        return key._replace(queue_id=led[self._below(len(led))]) if led else key
+
+    @property
+    def has_static(self) -> bool:
+        """Whether any topic is static: then `shown_offset` is needed."""
+        return bool(self._static)
+
+    def shown_offset(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return the offset that the response to a send to a queue of `topic` names.
+
+        For a logical queue it is -1 while a remapping goes on (`computeStaticQueueOffsetLoosely`).
+        """
+        detail = self._static.get(topic)
+        items = None if detail is None else detail.items(queue_id)
+        return items[-1].logical(offset) if items else offset
 
     def _created(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig | None:
         """Return the topic of a send, created on first use; None if it may not be created."""
@@ -169,6 +211,9 @@ class SendPlanner(Planner[SendKey, SendPlan]):
     def _decided(self, key: SendKey, topic: TopicConfig | None) -> SendPlan | Refused:
         refused = self._refused_time() or self._refused_topic(key.topic, topic)
         if refused is None and topic is not None:
+            detail = self._static.get(key.topic)
+            if detail is not None:
+                return self._static_plan(key, topic, detail)
             # After a topic lost queues, consumers may still read its old queues, so producers may write to them.
             queue_limit = max(topic.write_queue_nums, topic.read_queue_nums)
             if key.queue_id < queue_limit if key.queue_id >= 0 else topic.write_queue_nums > 0:
@@ -200,6 +245,17 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
         )  # fmt: skip
+
+    def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:
+        """Return the plan for a logical queue; only the broker that leads it takes messages."""
+        items = led_items(detail, key.queue_id)
+        if isinstance(items, Refused):
+            return items
+        queue_id = items[-1].queue_id
+        if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+            return _no_queue(topic, queue_id)
+        plan = self._plan(SendKey(key.topic, queue_id), topic)
+        return replace(plan, queue=None, needs_handler=Why.STATIC, logical_id=key.queue_id)
 
     # Refusals
 

@@ -52,6 +52,7 @@ _ALWAYS: Final[dict[int, Refusal]] = {
 }
 _UNLESS_ACTING: Final[dict[int, Refusal]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: _READ_ONLY,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: _READ_ONLY,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _READ_ONLY,
     RequestCode.DELETE_TOPIC_IN_BROKER: _READ_ONLY,
     RequestCode.DELETE_TOPIC_IN_BROKER_LIST: _READ_ONLY,

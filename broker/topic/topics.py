@@ -263,6 +263,10 @@ class TopicTable(EntryTable[TopicConfig]):
                 larger.read_queue_nums = queue_id + 1
                 self._set({queue.topic: larger})
 
+    def renew(self, topic: str) -> None:
+        """Give the table a new version and announce a topic again: what belongs to the topic has changed elsewhere."""
+        self._set({topic: self.by_name[topic]})
+
     def delete(self, topic: str) -> bool:
         """Remove a topic; return whether it existed."""
         if topic not in self.by_name:

@@ -25,7 +25,6 @@ UNSUPPORTED: Final = _by_reason(
         ),
     ),
     ("No broker container: one broker per process.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
-    ("No static topics (logical queues that move between brokers).", (Code.UPDATE_AND_CREATE_STATIC_TOPIC,)),
     (
         "No lite topics (5.5).",
         (

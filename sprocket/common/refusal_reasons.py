@@ -26,6 +26,7 @@ class Reason(Enum):
     MASTER_WAITS = "the master waits for a slave's copy of its log, see haTailRecoveryWait"
     NO_LEASE = "no controller has confirmed this master lately, see enableControllerMode"
     NOT_READY = "the server has just started, see needWaitForService and startAcceptSendRequestTimeStamp"
+    OTHER_BROKER = "the broker that has the data of a static topic does not answer, or refuses"
     TURNED_OFF = "a configuration key turns the request off"
 
     # The store, before anything is written

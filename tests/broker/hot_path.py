@@ -26,6 +26,7 @@ from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import SystemClock
 from sprocket.common.files.config_file import ConfigFile
@@ -84,6 +85,7 @@ class HotPath:
     client: RemotingClient
     clock: ManualClock
     flow: MessageFlow
+    mappings: TopicQueueMappings
 
     @property
     def address(self) -> str:
@@ -168,12 +170,15 @@ async def hot_path(
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     ids = KnownIds(config, message_store, SystemClock(), loop.call_later)
     idempotent = IdempotentSends(config, ids, message_store, waits, SystemClock(), flow)
-    planner = SendPlanner(config, topics, message_store, clock, below)
+    mappings = TopicQueueMappings(ConfigFile(settings / "topicQueueMapping.json"), clock, config.plan_version)
+    planner = SendPlanner(config, topics, message_store, clock, below, mappings.by_name)
     sends = SendProcessor(config, message_store, planner, intake, waits, flow, idempotent)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
-    pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters, flow, held=held)
+    pulls = PullProcessor(
+        config, message_store, topics, groups, consumers, offsets, filters, flow, held=held, static=mappings.by_name
+    )
     message_store.on_arrival.append(held.arrived)
     message_store.on_queues_removed.append(config.plan_version.rise)
     server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ConnectionSettings("127.0.0.1"))
@@ -185,7 +190,7 @@ async def hot_path(
     try:
         yield HotPath(
             config, message_store, topics, groups, consumers, offsets, locks, sends, pulls, held, waits, server,
-            client, clock, flow,
+            client, clock, flow, mappings,
         )  # fmt: skip
     finally:
         await client.close()

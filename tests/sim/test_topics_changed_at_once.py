@@ -14,6 +14,7 @@ from broker.config.live_config import LiveConfig
 from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
 from broker.role import Role
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
@@ -85,8 +86,9 @@ class Run:
         self.file = ChanceFile(folder / "topics.json", self.scheduler)
         self.table = TopicTable(config, self.file, there)
         self.copy = TopicTable(config, ConfigFile(folder / "copy.json"), there, is_copy=True)
+        self.mappings = TopicQueueMappings(ConfigFile(folder / "topicQueueMapping.json"), there, config.plan_version)
         self.registration = Registration(
-            config, self.table, RemotingClient(), MasterAddress(Role(config.broker.broker_role))
+            config, self.table, self.mappings, RemotingClient(), MasterAddress(Role(config.broker.broker_role))
         )
         self._there.call_soon(lambda: self._there.create_task(self.name_server.start()))
         self.scheduler.run_until(1.0)

@@ -118,6 +118,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/remoting/flow/shedding.py", "refusal"): "refuses by the hundred, and counts them itself",
     ("broker/pop/popped.py", "refusal"): "a pop's outcomes, by code",
     ("broker/processor/pull.py", "refusal"): "a pull's outcomes, by code",
+    ("broker/processor/static_pulls.py", "refusal"): "a pull's outcomes, by code",
     ("broker/send/replies.py", "refusal"): "a stored message's outcomes, by code",
     ("broker/processor/send_back.py", "refusal"): "the message is stored, but less safely than configured",
     ("broker/processor/admin/connections.py", "refusal"): "passes on a client's response",

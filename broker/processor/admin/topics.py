@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateTopic`, `deleteTopic`, `getTopicStatsInfo` and others.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -16,6 +17,7 @@ from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.admin.cleaning import remove_queues
 from broker.topic.attributes import MESSAGE_TYPE
+from broker.topic.topic_queue_mappings import TopicQueueMappings, check_detail, merged
 from broker.topic.topics import TopicTable
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
@@ -24,9 +26,10 @@ from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import GroupList
 from sprocket.remoting.bodies.registration import TopicConfigAndMapping
-from sprocket.remoting.bodies.requests import read_doomed_topics, read_topic_list
+from sprocket.remoting.bodies.requests import read_doomed_topics, read_mapping, read_topic_list
 from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import PERM_PRIORITY, TopicConfig, TopicList
+from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping
 from sprocket.remoting.codec.fastjson import dumps, in_steps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -40,6 +43,7 @@ from sprocket.remoting.headers.admin import (
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
+from sprocket.static_topic.item_checks import MappingError
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ class TopicProcessor:
         config: LiveConfig,
         store: MessageStore,
         topics: TopicTable,
+        mappings: TopicQueueMappings,
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
         put_rates: RateWindow,
@@ -64,16 +69,22 @@ class TopicProcessor:
         self._config = config
         self._store = store
         self._topics = topics
+        self._mappings = mappings
         self._consumers = consumers
         self._offsets = offsets
         self._put_rates = put_rates
         self._settle = settle
+        # Held while a topic and its mapping change, which are two files.
+        self._changing = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         code, topic, cluster = RequestCode, Resource.TOPIC, Resource.CLUSTER
         return [
             Route(code.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader, self.create, topic, Action.CREATE),
             Route(code.UPDATE_AND_CREATE_TOPIC_LIST, NoHeader, self.create_list, topic, Action.CREATE),
+            Route(
+                code.UPDATE_AND_CREATE_STATIC_TOPIC, CreateTopicRequestHeader, self.create_static, topic, Action.CREATE
+            ),
             Route(code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader, self.delete, topic, Action.DELETE),
             Route(code.DELETE_TOPIC_IN_BROKER_LIST, NoHeader, self.delete_list, topic, Action.DELETE),
             Route(code.GET_ALL_TOPIC_CONFIG, NoHeader, self.all_configs, topic, Action.LIST),
@@ -91,22 +102,31 @@ class TopicProcessor:
 
     async def create(self, request: Request[CreateTopicRequestHeader]) -> Response:
         """Create or change a topic; the response follows when clients can find it."""
-        header = request.header
-        self._update(
-            [
-                TopicConfig(
-                    header.topic,
-                    header.read_queue_nums,
-                    header.write_queue_nums,
-                    header.perm,
-                    header.topic_filter_type,
-                    header.topic_sys_flag or 0,
-                    header.order,
-                    parse_changes(header.attributes),
-                )
-            ]
-        )
+        self._update([_config(request.header, parse_changes(request.header.attributes))])
         await self._topics.save()
+        await self._settle()
+        return Response()
+
+    async def create_static(self, request: Request[CreateTopicRequestHeader]) -> Response:
+        """Create or change a static topic; the body says which of its logical queues are, or were, on this broker.
+
+        The response follows when name servers have the mapping.
+        """
+        header, topic = request.header, request.header.topic
+        config, detail = _config(header, {}), read_mapping(request.body)
+        self._check(config)
+        async with self._changing:
+            try:
+                check_detail(detail, topic, self._config.broker.broker_name, header.write_queue_nums)
+                after = merged(self._mappings.get(topic), detail, force=header.force)
+            except MappingError as error:
+                raise RequestError(ResponseCode.SYSTEM_ERROR, f"static topic {topic}: {error}") from None
+            # First the mapping: a static topic is never without it.
+            self._mappings.put(topic, after)
+            await self._mappings.save()
+            if not self._topics.update([config]):
+                self._topics.renew(topic)
+            await self._topics.save()
         await self._settle()
         return Response()
 
@@ -170,13 +190,18 @@ class TopicProcessor:
 
     async def _delete(self, doomed: list[str]) -> None:
         # First the file: if it cannot be written, no message is deleted.
-        with self._topics.leaving(doomed):
-            for name in doomed:
-                self._topics.delete(name)
-            await self._topics.save()
-            for name in doomed:
-                await remove_queues(self._store.topic_removal(name))
-                self._topics.gone(name)
+        async with self._changing:
+            with self._topics.leaving(doomed):
+                for name in doomed:
+                    self._topics.delete(name)
+                await self._topics.save()
+                # After the topics: a static topic is never without its mapping.
+                for name in doomed:
+                    self._mappings.delete(name)
+                await self._mappings.save()
+                for name in doomed:
+                    await remove_queues(self._store.topic_removal(name))
+                    self._topics.gone(name)
 
     async def clean_unused(self, request: Request[NoHeader]) -> Response:
         """Delete the queues of deleted topics."""
@@ -194,16 +219,22 @@ class TopicProcessor:
         """Return all topics, with the data version."""
         table = self._topics.snapshot()
         # msgspec is faster than `dumps`, for 10,000 topics; the text is the same, because no field is None.
+        mappings = self._mappings.snapshot()
         configs = yield from in_steps(table.topic_config_table.items(), dict, msgspec.json.encode)
-        return Response(body=msgspec.json.encode(TopicConfigAndMapping(configs, table.data_version)))
+        details = yield from in_steps(mappings.topic_queue_mapping_info_map.items(), dict, dumps)
+        content = TopicConfigAndMapping(configs, table.data_version, {}, details, mappings.data_version)
+        return Response(body=msgspec.json.encode(content))
 
     def config(self, request: Request[GetTopicConfigRequestHeader]) -> Response:
-        """Return one topic's configuration."""
+        """Return one topic's configuration; with `lo`, also the mapping of a static topic."""
         config = self._topics.get(request.header.topic)
         if config is None:
             remark = f"No topic in this broker. topic: {request.header.topic}"
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-        return Response(body=dumps(config))
+        detail = self._mappings.get(request.header.topic) if request.header.lo else None
+        if detail is None:
+            return Response(body=dumps(config))
+        return Response(body=dumps(TopicConfigAndQueueMapping(**msgspec.structs.asdict(config), mapping_detail=detail)))
 
     def stats(self, request: Request[GetTopicStatsInfoRequestHeader]) -> Steps:
         """Return the offsets of every queue, the time of its last message, and the messages put per second."""
@@ -230,6 +261,13 @@ class TopicProcessor:
     def system_topics(self, request: Request[NoHeader]) -> Response:
         """Return the system topics."""
         return Response(body=dumps(TopicList(sorted(self._topics.system_topics))))
+
+
+def _config(header: CreateTopicRequestHeader, attributes: dict[str, str]) -> TopicConfig:
+    return TopicConfig(
+        header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_filter_type,
+        header.topic_sys_flag or 0, header.order, attributes,
+    )  # fmt: skip
 
 
 def _illegal(remark: str) -> RequestError:

@@ -19,7 +19,8 @@ from sprocket.remoting.bodies.pop import (
 )
 from sprocket.remoting.bodies.route import TopicRouteData, has_possible_queues
 from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, DataVersion, TopicConfig, TopicList
-from sprocket.remoting.codec.body_limits import LISTS, QUEUES, SETTINGS, SMALL, check_count
+from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail
+from sprocket.remoting.codec.body_limits import LISTS, MAPPING, QUEUES, SETTINGS, SMALL, check_count
 from sprocket.remoting.codec.fastjson import loads
 
 
@@ -35,6 +36,11 @@ def read_topic_list(body: bytes) -> list[TopicConfig]:
     configs = loads(body, CreateTopicListRequestBody, LISTS).topic_config_list
     check_count("topics", configs, limits.MAX_LISTED_TOPICS)
     return configs
+
+
+def read_mapping(body: bytes) -> TopicQueueMappingDetail:
+    """Return the body of UPDATE_AND_CREATE_STATIC_TOPIC."""
+    return loads(body, TopicQueueMappingDetail, MAPPING)
 
 
 def read_group_list(body: bytes) -> list[SubscriptionGroupConfig]:

@@ -45,6 +45,8 @@ SETTINGS: Final = BodyLimit(256 * _KIB, 5_000)
 LISTS: Final = BodyLimit(1024 * _KIB, 30_000)
 # Queues to lock: four values each.
 QUEUES: Final = BodyLimit(2048 * _KIB, 50_000)
+# The mapping of a static topic: ten values for each physical queue.  Its keys, which are numbers, have no quotes.
+MAPPING: Final = BodyLimit(512 * _KIB, 30_000, 512 * _KIB)
 # The topics of a broker, which a name server reads in a thread: a frame of 16 MiB holds 80,000.  The keys of static
 # topics, which are numbers, have no quotes.
 REGISTRATION: Final = BodyLimit(16 * 1024 * _KIB, 1_200_000, 1024 * _KIB)

@@ -4,12 +4,13 @@ Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.pr
 """
 
 import msgspec
+from msgspec import field
 
 from sprocket.remoting.headers.base import Header, Int, Long
 
 
 class CreateTopicRequestHeader(Header, kw_only=True):
-    """UPDATE_AND_CREATE_TOPIC."""
+    """UPDATE_AND_CREATE_TOPIC and UPDATE_AND_CREATE_STATIC_TOPIC."""
 
     topic: str
     default_topic: str
@@ -30,9 +31,11 @@ class DeleteTopicRequestHeader(Header, kw_only=True):
 
 
 class GetTopicConfigRequestHeader(Header, kw_only=True):
-    """GET_TOPIC_CONFIG."""
+    """GET_TOPIC_CONFIG; with `lo`, the mapping of a static topic is wanted, too."""
 
     topic: str
+    lo: bool | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class GetAllTopicConfigRequestHeader(Header, kw_only=True):
@@ -67,6 +70,8 @@ class GetTopicStatsInfoRequestHeader(Header, kw_only=True):
     """GET_TOPIC_STATS_INFO."""
 
     topic: str
+    lo: bool | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class GetConsumeStatsRequestHeader(Header, kw_only=True):

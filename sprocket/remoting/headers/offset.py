@@ -1,6 +1,7 @@
 """Headers of requests and responses about offsets.
 
-Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
+Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.  With `lo` false, the
+queue of a static topic is a physical one.
 """
 
 from msgspec import field
@@ -16,6 +17,7 @@ class QueryConsumerOffsetRequestHeader(Header, kw_only=True):
     queue_id: Int
     set_zero_if_not_found: bool | None = None
     broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class QueryConsumerOffsetResponseHeader(Header, kw_only=True):
@@ -32,6 +34,7 @@ class UpdateConsumerOffsetRequestHeader(Header, kw_only=True):
     queue_id: Int
     commit_offset: Long
     broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class GetMaxOffsetRequestHeader(Header, kw_only=True):
@@ -41,6 +44,7 @@ class GetMaxOffsetRequestHeader(Header, kw_only=True):
     queue_id: Int
     committed: bool = True
     broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class GetMaxOffsetResponseHeader(Header, kw_only=True):
@@ -54,6 +58,8 @@ class GetMinOffsetRequestHeader(Header, kw_only=True):
 
     topic: str
     queue_id: Int
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class GetMinOffsetResponseHeader(Header, kw_only=True):
@@ -70,6 +76,7 @@ class SearchOffsetRequestHeader(Header, kw_only=True):
     timestamp: Long
     boundary_type: str | None = None
     broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class SearchOffsetResponseHeader(Header, kw_only=True):
@@ -83,6 +90,8 @@ class GetEarliestMsgStoretimeRequestHeader(Header, kw_only=True):
 
     topic: str
     queue_id: Int
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, kw_only=True):

@@ -9,7 +9,7 @@ from sprocket.remoting.headers.base import Header, Int, Long
 
 
 class PullMessageRequestHeader(Header, kw_only=True):
-    """PULL_MESSAGE and LITE_PULL_MESSAGE."""
+    """PULL_MESSAGE and LITE_PULL_MESSAGE; with `lo` false, the queue of a static topic is a physical one."""
 
     consumer_group: str
     topic: str
@@ -26,6 +26,7 @@ class PullMessageRequestHeader(Header, kw_only=True):
     request_source: Int | None = None
     proxy_froward_client_id: str | None = None
     broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class PullMessageResponseHeader(Header, kw_only=True):

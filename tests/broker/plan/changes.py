@@ -12,9 +12,11 @@ from broker.server import Broker
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
+from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
+from tests.broker.insides import core_of
 from tests.broker.rig import TestClient, create
 from tests.send_headers import send_header
 
@@ -40,6 +42,15 @@ class Listener:
     def close(self) -> None: ...
 
 
+def mapping(topic: str, chance: random.Random) -> TopicQueueMappingDetail:
+    """Return a mapping of two logical queues, of which broker a leads some."""
+    detail = TopicQueueMappingDetail(topic=topic, total_queues=2, bname="a")
+    detail.hosted_queues = {
+        str(queue_id): [LogicQueueMappingItem(0, chance.randrange(3), chance.choice("aab"), 0)] for queue_id in range(2)
+    }
+    return detail
+
+
 class Changes:
     """Random changes of everything that plans are made from, through what an operator or a consumer does."""
 
@@ -61,7 +72,7 @@ class Changes:
             lambda: broker.offsets.remove_topic(topic), lambda: broker.offsets.remove_group(group),
             lambda: broker.offsets.remove(group, topic), lambda: broker.offsets.clone("CG", group, topic),
             lambda: broker.store.delete_topic(topic), broker.filters.clean, lambda: broker.consumers.expire(0.0),
-            lambda: self.replace(topic, group),
+            lambda: self.replace(topic, group), lambda: self.map(topic), lambda: core_of(broker).mappings.delete(topic),
         ]  # fmt: skip
         pick(steps)()
         if self.chance.random() < 0.2:
@@ -105,6 +116,10 @@ class Changes:
             broker_id=pick((0, 7)),
         )  # fmt: skip
         self.broker.groups.update([config])
+
+    def map(self, topic: str) -> None:
+        """Make a topic static."""
+        core_of(self.broker).mappings.put(topic, mapping(topic, self.chance))
 
     def replace(self, topic: str, group: str) -> None:
         """As a slave replaces its tables by its master's."""

@@ -20,6 +20,7 @@ from broker.pop.revive.revive_service import ReviveService
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import SprocketError
 from sprocket.common.files.config_file import ConfigFile
@@ -48,6 +49,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     messages.start()
     folder = root / "store" / "config"
     topics = TopicTable(config, ConfigFile(folder / "topics.json"), clock)
+    mappings = TopicQueueMappings(ConfigFile(folder / "topicQueueMapping.json"), clock, config.plan_version)
     groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json"), clock)
     offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json"), clock, config.plan_version)
     filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json"), clock)
@@ -57,7 +59,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
 
     core = BrokerCore(
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
-        groups, offsets,
+        mappings, groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
         MessageFlow(), RemotingClient(), fail, OwnLog(messages),

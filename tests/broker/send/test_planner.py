@@ -12,7 +12,7 @@ from broker.send.planner import SendKey, SendPlan, Why
 from broker.topic.attributes import QUEUE_TYPE
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
 from tests.broker.hot_path import HotPath, hot_path
-from tests.broker.plan.changes import plans_seen
+from tests.broker.plan.changes import mapping, plans_seen
 from tests.tiers import seeds
 
 TOPICS = ("Orders", "Bills", "%RETRY%CG", "%LMQ%a", "Batches", "SELF_TEST_TOPIC", "a.b")
@@ -41,6 +41,7 @@ def change(path: HotPath, chance: random.Random, number: int) -> None:
 
     steps: list[Callable[[], Any]] = [
         update, update, replace, lambda: path.topics.delete(topic), lambda: path.store.delete_topic(topic),
+        lambda: path.mappings.put(topic, mapping(topic, chance)), lambda: path.mappings.delete(topic),
         lambda: path.config.update(pick(CONFIGURATION).encode()), lambda: path.clock.advance(1.0),
     ]  # fmt: skip
     pick(steps)()

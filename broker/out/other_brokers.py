@@ -1,0 +1,72 @@
+"""Requests to the masters of other broker groups, by the name of the group.
+
+Source: RocketMQ 5.3.3, `RpcClientImpl`, `BrokerOuterAPI.refreshMetadata`.
+"""
+
+import asyncio
+from typing import Final
+
+from sprocket.client.connection.name_servers import NameServers
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ClientError, RequestError, SprocketError
+from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.base import Header
+
+# `BrokerConfig.forwardTimeout`
+_TIMEOUT_S: Final = 3.0
+# How long the addresses that a name server returned are used (`BrokerOuterAPI.refreshMetadata`).
+_FRESH_S: Final = 5.0
+
+
+class OtherBrokers:
+    """Sender of requests to other brokers.  Lives in the event loop's thread."""
+
+    def __init__(self, client: RemotingClient, name_servers: list[str], clock: Clock) -> None:
+        self._client = client
+        self._name_servers = NameServers(client, name_servers) if name_servers else None
+        self._clock = clock
+        self._addresses: dict[str, str] = {}
+        self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def ask(self, broker_name: str, code: int, header: Header) -> ReceivedResponse:
+        """Return the master's response, whatever its code.  Raises RequestError without one within 3 s."""
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                address = await self._address(broker_name)
+                return await self._client.invoke(address, code, header, timeout_s=_TIMEOUT_S)
+        except (SprocketError, TimeoutError) as error:
+            self._asked_at = float("-inf")
+            remark = f"broker {broker_name} does not answer, try again: {error or 'timeout'}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER) from error
+
+    async def _address(self, broker_name: str) -> str:
+        if self._clock.monotonic() - self._asked_at >= _FRESH_S:
+            if self._asking is None:
+                self._asking = asyncio.get_running_loop().create_task(self._refresh())
+                self._asking.add_done_callback(self._refreshed)
+            await asyncio.shield(self._asking)
+        address = self._addresses.get(broker_name)
+        if address is None:
+            raise ClientError(f"no name server knows a master of {broker_name}")
+        return address
+
+    async def _refresh(self) -> None:
+        if self._name_servers is None:
+            return
+        info = await self._name_servers.cluster_info()
+        self._addresses = {
+            name: group.broker_addrs[MASTER_ID]
+            for name, group in info.broker_addr_table.items()
+            if MASTER_ID in group.broker_addrs
+        }
+        self._asked_at = self._clock.monotonic()
+
+    def _refreshed(self, task: "asyncio.Task[None]") -> None:
+        self._asking = None
+        if not task.cancelled():
+            task.exception()  # those that waited have it

@@ -1,0 +1,142 @@
+"""PULL_MESSAGE of static topics: served here at the leader of the logical queue, or by the broker that has the offset.
+
+Source: RocketMQ 5.3.3, `PullMessageProcessor.rewriteRequestForStaticTopic`.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from broker.out.other_brokers import OtherBrokers
+from broker.plan.table import Refused
+from broker.processor.pull import PullProcessor
+from broker.pull.logical_pull import LogicalPull, Offsets, logical_offsets, physical_header
+from broker.topic.logical_queue import StaticTopics, led_items
+from sprocket.common.errors import RequestError
+from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.remoting.routes import Answer, Route
+from sprocket.static_topic.item_checks import find_item
+
+_PULLED: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+class StaticPulls:
+    """Handler of pulls that the kernel leaves: those of static topics, and through `PullProcessor` all others.
+
+    With ``lo=false`` the queue of a pull is a physical one: it comes from the leader of a logical queue.
+    """
+
+    def __init__(self, pulls: PullProcessor, static: StaticTopics, brokers: OtherBrokers) -> None:
+        self._pulls = pulls
+        self._static = static
+        self._brokers = brokers
+
+    def routes(self) -> list[Route]:
+        """Return the routes of `PullProcessor`, with this handler."""
+        return [replace(route, handle=self.pull) for route in self._pulls.routes()]
+
+    def pull(self, request: Request[PullMessageRequestHeader]) -> Answer:
+        """Answer a pull, hold it, or let another broker answer it."""
+        header = request.header
+        detail = self._static.get(header.topic)
+        if detail is None or header.lo is False:
+            return self._pulls.pull(request)
+        items, current = self._place(request, detail)
+        if current.bname == detail.bname:
+            return self._pulls.serve(request, self._here(request, items, current), may_hold=True)
+        return self._forward(request, items, current, detail.bname)
+
+    def _place(
+        self, request: Request[PullMessageRequestHeader], detail: TopicQueueMappingDetail
+    ) -> tuple[list[LogicQueueMappingItem], LogicQueueMappingItem]:
+        """Return the items of the logical queue, and the one that covers the offset.  Raises RequestError."""
+        header = request.header
+        if self._pulls.slave is not None:
+            remark = f"topic {header.topic} is static: it is read at the masters of its brokers"
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, remark, Reason.SLAVE)
+        items = led_items(detail, header.queue_id)
+        if isinstance(items, Refused):
+            raise items.error(request.channel.peer)
+        current = find_item(items, header.queue_offset)
+        if current is None:
+            remark = f"{header.topic}-{header.queue_id} has no logical offsets yet, try again"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.BUSY)
+        return items, current
+
+    def _here(
+        self,
+        request: Request[PullMessageRequestHeader],
+        items: list[LogicQueueMappingItem],
+        current: LogicQueueMappingItem,
+    ) -> LogicalPull:
+        header = physical_header(request.header, items, current, current.bname)
+        return LogicalPull(items, current, header, self._answer_held)
+
+    def _answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
+        """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
+        try:
+            response = self._now(request)
+        except Exception as error:
+            request.channel.refuse(request, error)
+        else:
+            if response is not None:
+                request.channel.reply(request, response)
+
+    def _now(self, request: Request[PullMessageRequestHeader]) -> Response | None:
+        header = request.header
+        detail = self._static.get(header.topic)
+        if detail is None:
+            return self._pulls.serve(request, None, may_hold=False)
+        items, current = self._place(request, detail)
+        if current.bname == detail.bname:
+            return self._pulls.serve(request, self._here(request, items, current), may_hold=False)
+        # The mapping has changed meanwhile: the next pull finds the other broker.
+        return Response(
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            header=PullMessageResponseHeader(
+                suggest_which_broker_id=MASTER_ID, next_begin_offset=header.queue_offset,
+                min_offset=header.queue_offset, max_offset=header.queue_offset, offset_delta=0,
+            ),
+        )  # fmt: skip
+
+    async def _forward(
+        self,
+        request: Request[PullMessageRequestHeader],
+        items: list[LogicQueueMappingItem],
+        current: LogicQueueMappingItem,
+        own_name: str | None,
+    ) -> Response:
+        header = physical_header(request.header, items, current, own_name or "")
+        response = await self._brokers.ask(current.bname, request.code, header)
+        if response.code not in _PULLED:
+            remark = f"broker {current.bname} refused the pull: {response.code} {response.remark}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER)
+        try:
+            found = response.header(PullMessageResponseHeader)
+        except msgspec.ValidationError as error:
+            remark = f"the response of broker {current.bname} cannot be read: {error}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER) from None
+        code, next_begin, low, high, delta = logical_offsets(
+            items,
+            current,
+            header.queue_offset,
+            Offsets(response.code, found.next_begin_offset, found.min_offset, found.max_offset),
+        )
+        found = msgspec.structs.replace(
+            found, suggest_which_broker_id=MASTER_ID, next_begin_offset=next_begin, min_offset=low, max_offset=high,
+            offset_delta=delta,
+        )  # fmt: skip
+        return Response(code, response.remark, found, response.body if code == ResponseCode.SUCCESS else b"")
